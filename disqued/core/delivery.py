@@ -1,0 +1,275 @@
+"""Delivery: queueing, handing out, and queueing again what nobody acknowledged.
+
+    enqueue ---> queue ---fetch (GETJOB)---> consumer ---ACKJOB---> done
+      ^            |                            |
+      |            +--- waiters, first come ----+
+      +--- retry timer, NACK, ENQUEUE ----------+
+
+The retry period starts when a job is queued and starts again when it is handed out, so a consumer always has the
+whole of it.  A deadline that is put off is not moved in the schedule: when the old one comes, the job is looked at,
+found to have time left, and scheduled again.
+
+A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
+nothing queues it a second time.
+
+Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
+"""
+
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job, Unit
+from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE
+from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Queue, Waiter
+from disqued.core.state import State
+from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
+
+Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
+
+
+def row(unit: Unit, *, with_counters: bool) -> Row:
+    """A job as GETJOB answers it: (queue, id, body), and with counters two names with their values."""
+    if not with_counters:
+        return (unit.queue, unit.id, unit.body)
+    return (
+        unit.queue,
+        unit.id,
+        unit.body,
+        b"nacks",
+        unit.nacks,
+        b"additional-deliveries",
+        unit.additional_deliveries,
+    )
+
+
+class Delivery:
+    """The machine between the queues and the consumers of one node."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # Into the queue.
+
+    def enqueue_new(self, job: Job) -> None:
+        """Queue a job for the first time; its deadline is set already."""
+        state = self._state
+        queue = state.queues.by_name.get(job.queue)
+        if queue is None:
+            queue = state.queue(job.queue)
+            job.queue = queue.name
+        job.state = QUEUED
+        job.flags |= FLAG_QUEUED_BEFORE
+        queue.units.push(job)
+        queue.jobs_in += 1
+        queue.accessed_at = state.now
+        if queue.waiters and not queue.pause & PAUSE_OUT:
+            state.ready[queue] = None
+
+    def enqueue(self, job: Job, *, nack: bool = False) -> bool:
+        """Queue a job that is active; say whether that was possible.
+
+        Not possible for a job that is queued, acked or still waiting for copies, nor for an at-most-once job that
+        was queued before.
+        """
+        if job.state != ACTIVE:
+            return False
+        retry_ms = job.options.retry_ms
+        again = job.flags & FLAG_QUEUED_BEFORE
+        if again and not retry_ms:
+            return False
+        if nack:
+            job.nacks += 1
+        elif again:
+            job.additional_deliveries += 1
+        job.requeue_at = self._state.now + retry_ms if retry_ms else 0
+        self.enqueue_new(job)
+        self.reschedule(job)
+        return True
+
+    def dequeue(self, job: Job) -> bool:
+        """Take a job out of its queue without delivering it; say whether it was queued."""
+        if job.state != QUEUED:
+            return False
+        self._state.queues.by_name[job.queue].units.remove(job)
+        job.state = ACTIVE
+        return True
+
+    def reschedule(self, job: Job) -> None:
+        """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
+        at = job.expires_at
+        if 0 < job.requeue_at < at:
+            at = job.requeue_at
+        if not 0 < job.awake_at <= at:
+            self._state.schedule.move(job, at)
+
+    def due(self, job: Job) -> None:
+        """Do what a job's deadline asks for."""
+        state = self._state
+        now = state.now
+        if job.expires_at <= now:
+            state.forget(job, GONE_EXPIRED)
+            return
+        if 0 < job.requeue_at <= now:
+            retry_ms = job.options.retry_ms
+            if job.state == QUEUED:
+                job.requeue_at = now + retry_ms if retry_ms else 0
+            elif retry_ms and self._is_paused_in(job.queue):
+                job.requeue_at = now + retry_ms
+            elif not self.enqueue(job):
+                job.requeue_at = 0
+        self.reschedule(job)
+
+    def _is_paused_in(self, queue_name: bytes) -> bool:
+        queue = self._state.queues.by_name.get(queue_name)
+        return queue is not None and queue.pause & PAUSE_IN != 0
+
+    # Out of the queue.
+
+    def fetch(self, queues: list[Queue], count: int) -> list[Unit]:
+        """Take up to `count` jobs, one from each queue in turn, and round again."""
+        taken: list[Unit] = []
+        while True:
+            before = len(taken)
+            for queue in queues:
+                unit = self._take(queue)
+                if unit is not None:
+                    taken.append(unit)
+                    if len(taken) == count:
+                        return taken
+            if len(taken) == before:
+                return taken
+
+    def _take(self, queue: Queue) -> Unit | None:
+        """Take the oldest job of a queue, if it has one to give."""
+        state = self._state
+        units = queue.units
+        if queue.pause & PAUSE_OUT:
+            return None
+        while len(units):
+            unit = units.pop_first()
+            unit.state = ACTIVE
+            job = unit.job
+            if job.expires_at <= state.now:
+                state.forget(job, GONE_EXPIRED)
+                continue
+            unit.flags |= FLAG_DELIVERED
+            retry_ms = unit.options.retry_ms
+            if retry_ms:
+                unit.requeue_at = state.now + retry_ms
+            else:
+                self._delivered_once(job)
+            queue.jobs_out += 1
+            queue.accessed_at = state.now
+            return unit
+        return None
+
+    def _delivered_once(self, job: Job) -> None:
+        """Make sure that an at-most-once job is never handed out again, whatever happens from here on."""
+        state = self._state
+        state.evictable[job] = None
+        if state.journaling:
+            state.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
+
+    def give_back(self, units: list[Unit]) -> None:
+        """Queue again what was taken for a consumer that turned out to be gone before it heard of it."""
+        state = self._state
+        for unit in units:
+            job = unit.job
+            if state.jobs.get(job.id) is not job or job.state != ACTIVE:
+                continue
+            if not job.options.retry_ms:
+                job.flags &= ~FLAG_DELIVERED
+                state.evictable.pop(job, None)
+                if state.journaling:
+                    state.outbox.journal.append((JOB_ADDED, job))
+            self.enqueue_new(job)
+            queue = state.queues.by_name[job.queue]
+            queue.jobs_in -= 1
+            queue.jobs_out -= 1
+
+    # Consumers that wait.
+
+    def wait(self, client: Client, queues: list[Queue], timeout_ms: int, *, with_counters: bool) -> None:
+        """Block a consumer until one of the queues has a job, or for `timeout_ms`; 0 = for ever."""
+        state = self._state
+        waiter = Waiter(client, list(dict.fromkeys(queues)), with_counters=with_counters)
+        state.blocked[client] = waiter
+        for queue in waiter.queues:
+            queue.waiters[waiter] = None
+        if timeout_ms:
+            state.schedule.add(waiter, state.now + timeout_ms)
+
+    def stop_waiting(self, client: Client) -> bool:
+        """Unblock a consumer without an answer; say whether it was blocked."""
+        waiter = self._state.blocked.pop(client, None)
+        if waiter is None:
+            return False
+        for queue in waiter.queues:
+            queue.waiters.pop(waiter, None)
+        self._state.schedule.cancel(waiter)
+        return True
+
+    def timed_out(self, waiter: Waiter) -> None:
+        """Answer a consumer whose time is up: no jobs."""
+        if self.stop_waiting(waiter.client):
+            self._state.outbox.replies.append((waiter.client, None, []))
+
+    def refuse_waiters(self, error: CommandError | None) -> None:
+        """Answer every blocked consumer: with an error, or with no jobs."""
+        for client in list(self._state.blocked):
+            self.stop_waiting(client)
+            self._state.outbox.replies.append((client, error, []))
+
+    def serve(self) -> None:
+        """Hand jobs to the consumers that wait for the queues that became ready in this step."""
+        state = self._state
+        ready = state.ready
+        while ready:
+            queue = next(iter(ready))
+            del ready[queue]
+            while queue.waiters:
+                unit = self._take(queue)
+                if unit is None:
+                    break
+                waiter = next(iter(queue.waiters))
+                self.stop_waiting(waiter.client)
+                rows = [row(unit, with_counters=waiter.with_counters)]
+                state.outbox.replies.append((waiter.client, rows, [unit]))
+
+    # What operators and consumers ask for.
+
+    def working(self, job_id: bytes) -> int:
+        """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
+
+        Raises UnknownJob (NOJOB), TooLate (TOOLATE).
+        """
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            raise UnknownJob
+        options = job.options
+        if (job.expires_at - state.now) * 2 < options.ttl_ms:
+            raise TooLate
+        if job.state in (ACTIVE, QUEUED):
+            self.dequeue(job)
+            if options.retry_ms:
+                job.requeue_at = state.now + options.retry_ms
+                self.reschedule(job)
+        return options.retry_ms // 1_000
+
+    def set_pause(self, queue_name: bytes, pause: int) -> None:
+        """Set the PAUSE_... bits of a queue on this node."""
+        state = self._state
+        queue = state.queues.by_name.get(queue_name)
+        if queue is None:
+            if not pause:
+                return
+            queue = state.queue(queue_name)
+        queue.pause = pause
+        if not pause & PAUSE_OUT and queue.waiters and len(queue.units):
+            state.ready[queue] = None
+
+    def set_leaving(self, *, leaving: bool) -> None:
+        """Start or stop leaving the cluster; consumers that wait are sent elsewhere."""
+        self._state.leaving = leaving
+        if leaving:
+            self.refuse_waiters(NodeLeaving())

@@ -1,0 +1,159 @@
+"""A job, and what of it is delivered.
+
+A *job* is immutable: a body, a queue, and how it wants to be treated (`JobOptions`).  What is queued, leased, retried
+and acknowledged is a *unit*: (job id, scope).  A work job has the one scope ``b""`` and is its own only unit, so that
+it costs no second object.  A job of a log has one unit per consumer group that touched it.
+
+    ADDJOB (sync) --> WAIT_REPL --enough copies--> ACTIVE --> QUEUED
+    ADDJOB (one copy, no delay) -----------------------------> QUEUED
+    ADDJOB with a delay ---------------------------> ACTIVE
+    ACTIVE --retry timer, ENQUEUE, NACK--> QUEUED
+    QUEUED --GETJOB, DEQUEUE, WORKING----> ACTIVE
+    any    --ACKJOB--> ACKED --every holder knows, or the TTL ends--> forgotten
+    any    --TTL, DELJOB, FASTACK, flush--> forgotten
+
+Times are integer milliseconds of the monotonic clock (`..._at`, `..._ms`), except `ctime`.
+Source: Disque, src/job.c, and its README's state machine.
+"""
+
+from enum import IntEnum
+
+from disqued.core.schedule import Timed
+
+WORK_SCOPE = b""  #: the scope of a job that is gone once it is acknowledged
+
+
+class JobState(IntEnum):
+    """Where a unit stands on this node.  The numbers are those of Disque's records."""
+
+    WAIT_REPL = 0  #: created here, fewer copies than asked so far
+    ACTIVE = 1  #: known here, not in the queue: delayed, delivered, or queued elsewhere
+    QUEUED = 2  #: waiting in the queue of this node
+    ACKED = 3  #: done; kept until every holder knows
+
+
+STATE_NAMES: dict[int, bytes] = {
+    JobState.WAIT_REPL: b"wait-repl",
+    JobState.ACTIVE: b"active",
+    JobState.QUEUED: b"queued",
+    JobState.ACKED: b"acked",
+}
+
+#: Which state may follow which.  Forgetting a job is possible from every state and is not one.
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.WAIT_REPL: frozenset({JobState.ACTIVE, JobState.QUEUED, JobState.ACKED}),
+    JobState.ACTIVE: frozenset({JobState.QUEUED, JobState.ACKED}),
+    JobState.QUEUED: frozenset({JobState.ACTIVE, JobState.ACKED}),
+    JobState.ACKED: frozenset(),
+}
+
+# The states again as plain numbers: an attribute of an enumeration costs 20 times a global.
+WAIT_REPL, ACTIVE, QUEUED, ACKED = (int(state) for state in JobState)
+
+FLAG_QUEUED_BEFORE = 1  #: queued at least once: the next queueing is a redelivery, and is announced
+FLAG_DELIVERED = 2  #: handed to a consumer at least once, by this node
+
+
+class JobOptions:
+    """How a job wants to be treated; one object is shared by all jobs that want the same.
+
+    The deadlines of a job depend on its options and on the millisecond in which it is added, so they are kept here
+    for that millisecond (`stamp`): jobs added within it share the integers too.
+    """
+
+    __slots__ = (
+        "delay_ms", "expires_at", "first_at", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms", "ttl_suffix",
+    )  # fmt: skip
+
+    def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> None:
+        self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
+        self.retry_ms: int = retry_ms  #: span from delivery to requeue; 0 = deliver at most once
+        self.delay_ms: int = delay_ms  #: span from creation to the first queueing
+        self.replicate: int = replicate  #: copies wanted before the producer is answered
+        #: End of the id of such a job: its TTL in minutes, four hex digits, and "SQ".
+        self.ttl_suffix: bytes = b"%04xSQ" % min(ttl_ms // 60_000, 0xFFFF)
+        self.stamped_at: int = -1
+        self.expires_at: int = 0
+        self.requeue_at: int = 0
+        self.first_at: int = 0
+
+    def stamp(self, now: int) -> None:
+        """Work out the deadlines of a job that is added now."""
+        self.stamped_at = now
+        self.expires_at = now + self.ttl_ms
+        if self.delay_ms:
+            self.requeue_at = now + self.delay_ms
+        elif self.retry_ms:
+            self.requeue_at = now + self.retry_ms
+        else:
+            self.requeue_at = 0
+        self.first_at = self.expires_at
+        if 0 < self.requeue_at < self.expires_at:
+            self.first_at = self.requeue_at
+
+
+class Unit(Timed):
+    """What is queued, delivered, retried and acknowledged: (job id, scope)."""
+
+    __slots__ = ("additional_deliveries", "flags", "nacks", "order_key", "requeue_at", "state")
+
+    # Of the job, and so of each of its units.
+    id: bytes  #: 48 bytes, or the 40 of a job that came from Disque 1.0
+    queue: bytes  #: name; one object for all the jobs of a queue where possible
+    body: bytes
+    options: JobOptions
+
+    state: int  #: a `JobState`
+    #: Place in the queue: `ctime`; a negative stamp puts a unit in front of every other.
+    order_key: int
+    #: When this node queues the unit (again); 0 = never.
+    requeue_at: int
+    flags: int  #: FLAG_... bits
+    nacks: int  #: times that a consumer gave it back; best effort
+    additional_deliveries: int  #: times that it was queued again without a NACK; best effort
+
+    @property
+    def job(self) -> "Job":
+        """The job that this is a unit of."""
+        raise NotImplementedError
+
+    @property
+    def scope(self) -> bytes:
+        """The consumer group that it is delivered to; empty for a work job."""
+        raise NotImplementedError
+
+
+class Job(Unit):
+    """A job as one node holds it; a work job is its own unit, with the empty scope."""
+
+    __slots__ = ("body", "confirmed", "ctime", "expires_at", "holders", "id", "options", "queue")
+
+    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
+        self.id = job_id
+        self.queue = queue
+        self.body = body
+        #: Creation: unix milliseconds times 1 000 000 plus a counter; strictly increasing per creating node.
+        self.ctime: int = ctime
+        self.options = options
+        self.expires_at: int = options.expires_at
+        #: Nodes that may hold a copy; None = this node alone.
+        self.holders: frozenset[bytes] | None = None
+        #: Nodes that confirmed: a copy while WAIT_REPL, the ack while ACKED; None = none.
+        self.confirmed: frozenset[bytes] | None = None
+        self.awake_at = 0
+        self.state = ACTIVE
+        self.order_key = ctime
+        self.requeue_at = options.requeue_at
+        self.flags = 0
+        self.nacks = 0
+        self.additional_deliveries = 0
+
+    @property
+    def job(self) -> "Job":
+        """The job itself."""
+        return self
+
+    @property
+    def scope(self) -> bytes:
+        """The one scope of a work job."""
+        return WORK_SCOPE

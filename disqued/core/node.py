@@ -1,0 +1,130 @@
+"""One node: which input goes to which machine.
+
+    command --+                         +--> replication   ADDJOB
+    gone    --+--> Node, one step at a  +--> delivery      GETJOB, retries, NACK, PAUSE
+    tick    --+    time, on one State   +--> acks          ACKJOB, DELJOB
+                          |
+                       Outbox  --> the driver: journal, commit, messages, replies
+
+A step begins with `begin`, which reads the clocks, and runs to its end; several commands of one client may share
+it.  The same clocks, the same generator and the same inputs give the same effects in the same order.
+
+Times are integer milliseconds.
+"""
+
+from random import Random
+from typing import Any, Protocol
+
+from disqued.core.acks import Acks
+from disqued.core.clock import Clock
+from disqued.core.delivery import Delivery
+from disqued.core.ids import JobIds
+from disqued.core.job import Job
+from disqued.core.memory import Memory
+from disqued.core.outbox import GONE_EVICTED
+from disqued.core.queues import Client, Queue, Waiter
+from disqued.core.replication import Replication
+from disqued.core.schedule import Timed
+from disqued.core.state import QUEUE_IDLE_MS, State
+
+DUE_PER_TICK = 2_000  #: deadlines handled before clients get their turn again
+EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
+
+
+class Call(Protocol):
+    """A command with its arguments, ready to run."""
+
+    def run(self, node: "Node", client: Client) -> Any:
+        """Carry it out; the value that is returned is the reply."""
+
+
+class Node:
+    """The queue server without its sockets, files and clocks."""
+
+    def __init__(self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True) -> None:
+        """Make an empty node.
+
+        `node_id` is 40 hex digits; `rng` gives the seed of the job ids, so it must never repeat itself from one
+        start of the same node to the next.
+        """
+        seed = b"%040x" % rng.getrandbits(160)
+        self.id = node_id
+        self.clock = clock
+        self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts))
+        self.outbox = self.state.outbox
+        self.delivery = Delivery(self.state)
+        self.replication = Replication(self.state, self.delivery)
+        self.acks = Acks(self.state)
+        self._queue_cursor = 0
+        self.begin()
+
+    # Inputs.
+
+    def begin(self) -> None:
+        """Begin a step: read the clocks."""
+        self.state.now = self.clock.now()
+        self.state.wall = self.clock.wall()
+
+    def command(self, client: Client, call: Call) -> Any:
+        """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
+        value = call.run(self, client)
+        if self.state.ready:
+            self.delivery.serve()
+        return value
+
+    def gone(self, client: Client) -> None:
+        """A client's connection ended: it takes no job any more."""
+        self.delivery.stop_waiting(client)
+
+    def tick(self) -> None:
+        """Do what is due, or the first part of it: ask `deadline` again afterwards."""
+        for item in self.state.schedule.pop_due(self.state.now, DUE_PER_TICK):
+            self._due(item)
+        if self.state.ready:
+            self.delivery.serve()
+
+    def deadline(self) -> int | None:
+        """When the next tick is due, at the latest; None = not until something else happens."""
+        return self.state.schedule.next_at()
+
+    def _due(self, item: Timed) -> None:
+        if isinstance(item, Job):
+            self.delivery.due(item)
+        elif isinstance(item, Waiter):
+            self.delivery.timed_out(item)
+        elif isinstance(item, Queue) and not self.state.collect_queue(item):
+            idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
+            since = item.accessed_at if item.is_idle else self.state.now
+            self.state.schedule.add(item, max(since + idle_ms, self.state.now + 1_000))
+
+    # The whole node.
+
+    def flush(self) -> None:
+        """Forget every job and queue; consumers that wait are answered: no jobs."""
+        self.delivery.refuse_waiters(None)
+        self.state.flush()
+
+    def make_room(self) -> bool:
+        """Evict what the guarantees allow while memory is over 95 %; say whether a job may be added.
+
+        Bounded: a call evicts `EVICTED_PER_CYCLE` jobs at most, then looks at as many queues.
+        """
+        state, memory = self.state, self.state.memory
+        if memory.evicts:
+            for job in list(_first(state.evictable, EVICTED_PER_CYCLE)):
+                if memory.level < 2:
+                    break
+                state.forget(job, GONE_EVICTED)
+            if memory.level >= 2:
+                self._evict_queues()
+        return memory.level < 3
+
+    def _evict_queues(self) -> None:
+        queues = self.state.queues.from_serial(self._queue_cursor, EVICTED_PER_CYCLE)
+        self._queue_cursor = queues[-1].serial + 1 if len(queues) == EVICTED_PER_CYCLE else 0
+        for queue in queues:
+            self.state.collect_queue(queue)
+
+
+def _first(jobs: dict[Job, None], count: int) -> list[Job]:
+    return [job for job, _ in zip(jobs, range(count), strict=False)]

@@ -1,0 +1,204 @@
+"""Queues: jobs in order, the consumers that wait for them, and pause.
+
+A queue holds the units that wait on this node, ordered by (order_key, id): oldest first.  Nearly all of them arrive
+at the end and leave at the front; a unit that is queued again goes back to its age, so it may land anywhere.
+`OrderedUnits` keeps them in sorted blocks of bounded length: both ends cost the same however long the queue is, the
+middle costs a search over the blocks.
+
+Consumers that wait (`Waiter`) are served in the order in which they came, one job each.
+
+Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queue.c.
+"""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from math import ceil
+from operator import attrgetter
+
+from disqued.core.job import Unit
+from disqued.core.schedule import Timed
+
+BLOCK = 512  #: units in a block at most
+
+PAUSE_IN = 1  #: takes no new jobs
+PAUSE_OUT = 2  #: hands out no jobs
+PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
+
+#: Who is to be answered; only ever compared and handed back.
+Client = Hashable
+
+_place = attrgetter("order_key", "id")
+_serial = attrgetter("serial")
+
+
+class OrderedUnits:
+    """Units sorted by (order_key, id), no two the same."""
+
+    __slots__ = ("_blocks", "_length")
+
+    def __init__(self) -> None:
+        #: Sorted lists; none is empty, and all of one comes before all of the next.
+        self._blocks: list[list[Unit]] = []
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Unit]:
+        for block in self._blocks:
+            yield from block
+
+    def __reversed__(self) -> Iterator[Unit]:
+        for block in reversed(self._blocks):
+            yield from reversed(block)
+
+    def push(self, unit: Unit) -> None:
+        """Put a unit in its place."""
+        blocks = self._blocks
+        if not blocks:
+            blocks.append([unit])
+        else:
+            last = blocks[-1]
+            if unit.order_key > last[-1].order_key:
+                if len(last) < BLOCK:
+                    last.append(unit)
+                else:
+                    blocks.append([unit])
+            else:
+                self._insert(unit)
+        self._length += 1
+
+    def pop_first(self) -> Unit:
+        """Take the oldest unit; the queue must not be empty."""
+        first = self._blocks[0]
+        unit = first.pop(0)
+        if not first:
+            del self._blocks[0]
+        self._length -= 1
+        return unit
+
+    def remove(self, unit: Unit) -> None:
+        """Take out a unit that is in here."""
+        place = _place(unit)
+        number = self._block_of(place)
+        block = self._blocks[number]
+        index = bisect_left(block, place, key=_place)
+        if block[index] is not unit:
+            raise KeyError(unit.id)
+        del block[index]
+        if not block:
+            del self._blocks[number]
+        self._length -= 1
+
+    def _block_of(self, place: tuple[int, bytes]) -> int:
+        """Find the first block whose last unit does not come before the place, or the last block."""
+        number = bisect_left(self._blocks, place, key=lambda block: _place(block[-1]))
+        return min(number, len(self._blocks) - 1)
+
+    def _insert(self, unit: Unit) -> None:
+        place = _place(unit)
+        number = self._block_of(place)
+        block = self._blocks[number]
+        block.insert(bisect_left(block, place, key=_place), unit)
+        if len(block) > BLOCK:
+            self._blocks.insert(number + 1, block[BLOCK // 2 :])
+            del block[BLOCK // 2 :]
+
+
+class Waiter(Timed):
+    """A consumer blocked in GETJOB."""
+
+    __slots__ = ("client", "queues", "with_counters")
+
+    def __init__(self, client: Client, queues: "list[Queue]", *, with_counters: bool) -> None:
+        self.awake_at = 0
+        self.client: Client = client
+        self.queues: list[Queue] = queues  #: each once, in the order named
+        self.with_counters: bool = with_counters
+
+
+class ImportRate:
+    """Jobs a second that come in from other nodes, over the last few seconds.  Source: Disque, src/queue.c."""
+
+    __slots__ = ("_count", "_last_count", "_last_start", "_start")
+
+    WINDOW_MS = 1_000
+    MEMORY_MS = 5_000
+
+    def __init__(self, now: int) -> None:
+        self._start = self._last_start = now
+        self._count = self._last_count = 0
+
+    def note(self, now: int) -> None:
+        """Count one job that came from another node."""
+        if now - self._start > self.WINDOW_MS:
+            self._last_start, self._last_count = self._start, self._count
+            self._start, self._count = now, 0
+        self._count += 1
+
+    def per_second(self, now: int) -> int:
+        """Rate now, rounded up; 0 when nothing came for five seconds."""
+        if now - self._start > self.MEMORY_MS:
+            return 0
+        return ceil((self._last_count + self._count) * 1_000 / max(50, now - self._last_start))
+
+
+class Queue(Timed):
+    """One named queue on this node."""
+
+    __slots__ = (
+        "accessed_at", "acked", "created_at", "created_wall", "import_rate", "jobs_in", "jobs_out",
+        "name", "pause", "serial", "sources", "units", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
+        self.awake_at = 0
+        self.name: bytes = name
+        self.serial: int = serial  #: counts up over all queues of the node; the order of a scan
+        self.created_at: int = now
+        self.created_wall: int = wall  #: unix milliseconds
+        self.accessed_at: int = now  #: last time that a job was queued or fetched
+        self.units: OrderedUnits = OrderedUnits()
+        self.waiters: dict[Waiter, None] = {}  #: first come first
+        self.pause: int = 0  #: PAUSE_... bits
+        self.jobs_in: int = 0  #: times that a job was queued
+        self.jobs_out: int = 0  #: times that a job was fetched
+        self.acked: int = 0  #: jobs of this queue that were acknowledged here
+        self.sources: dict[bytes, int] = {}  #: node id: when it last sent jobs for this queue
+        self.import_rate: ImportRate = ImportRate(now)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when the queue can be forgotten without anybody noticing."""
+        return not len(self.units) and not self.waiters and not self.pause
+
+
+class Queues:
+    """Every queue of the node, by name, and in the order in which they were created."""
+
+    __slots__ = ("_order", "_serials", "by_name")
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Queue] = {}  #: for look-ups; changed here alone
+        self._order: list[Queue] = []
+        self._serials = 0
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def create(self, name: bytes, now: int, wall: int) -> Queue:
+        """Make a queue of a name that has none."""
+        self._serials += 1
+        queue = self.by_name[name] = Queue(name, self._serials, now, wall)
+        self._order.append(queue)
+        return queue
+
+    def remove(self, queue: Queue) -> None:
+        """Forget a queue."""
+        del self.by_name[queue.name]
+        del self._order[bisect_left(self._order, queue.serial, key=_serial)]
+
+    def from_serial(self, serial: int, count: int) -> list[Queue]:
+        """The first `count` queues whose serial is not below the given one, in the order of their creation."""
+        start = bisect_left(self._order, serial, key=_serial)
+        return self._order[start : start + count]

@@ -1,0 +1,72 @@
+"""Adding a job: admission, and the copies that are wanted before the producer is answered.
+
+    ADDJOB --> refused, or
+               registered, queued (or scheduled, when delayed) --> the id is returned
+
+A copy on this node counts, unless the node takes none: because memory is low, or because it is leaving.
+
+Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
+"""
+
+from disqued.core.delivery import Delivery
+from disqued.core.job import Job, JobOptions
+from disqued.core.queues import PAUSE_IN
+from disqued.core.state import State
+from disqued.errors import NotReplicated, QueuePaused, QueueTooLong
+
+DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
+
+
+class Replication:
+    """The machine behind ADDJOB."""
+
+    __slots__ = ("_delivery", "_state", "reachable")
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+        #: Ids of the other nodes that can take copies now, in a fixed order.
+        self.reachable: tuple[bytes, ...] = ()
+
+    @property
+    def default_copies(self) -> int:
+        """Copies of a job whose producer did not say how many: this node's and those of reachable nodes, three at most."""
+        return min(DEFAULT_COPIES, 1 + len(self.reachable))
+
+    def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
+        """Create a job and return its id; `maxlen` 0 = no limit.
+
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
+        """
+        state = self._state
+        if options.replicate > 1 or state.memory.is_low or state.leaving:
+            self._check_copies(options.replicate)
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            if maxlen and len(queue.units) >= maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+            queue_name = queue.name
+        if options.stamped_at != state.now:
+            options.stamp(state.now)
+        job = Job(state.ids.next(options.ttl_suffix), queue_name, body, state.next_ctime(), options)
+        state.register(job)
+        state.schedule.add(job, options.first_at)
+        if not options.delay_ms:
+            self._delivery.enqueue_new(job)
+        return job.id
+
+    def _check_copies(self, replicate: int) -> None:
+        """Refuse a job for which there are too few nodes."""
+        state = self._state
+        external = state.memory.is_low or state.leaving
+        missing = replicate - (0 if external else 1) - len(self.reachable)
+        if missing <= 0:
+            return
+        if external and missing == 1:
+            reason = "I'm leaving the cluster" if state.leaving else "I'm out of memory"
+            raise NotReplicated(
+                f"{NotReplicated.__doc__}, since I'm unable to hold a copy of the message for the following reason: {reason}"
+            )
+        raise NotReplicated

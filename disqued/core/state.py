@@ -1,0 +1,126 @@
+"""What one node knows: the data that its machines share, and the changes that keep it consistent.
+
+Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
+"""
+
+from disqued.core.ids import JobIds
+from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
+from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.queues import Client, Queue, Queues, Waiter
+from disqued.core.registry import Registry
+from disqued.core.schedule import Schedule
+
+#: How long a queue stays without jobs, consumers and use, by memory level.
+QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
+OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
+
+
+class State:
+    """Jobs, queues, deadlines and the outbox of one node."""
+
+    __slots__ = (
+        "_ctime", "_options", "blocked", "evictable", "ids", "jobs", "journaling", "leaving", "memory",
+        "node_id", "now", "outbox", "queues", "ready", "schedule", "wall",
+    )  # fmt: skip
+
+    def __init__(self, node_id: bytes, ids: JobIds, memory: Memory) -> None:
+        self.node_id: bytes = node_id
+        self.ids: JobIds = ids
+        self.memory: Memory = memory
+        self.outbox: Outbox = Outbox()
+        self.journaling: bool = False  #: whether anybody takes the journal; set by the driver
+        self.leaving: bool = False  #: True while this node drains and takes no new jobs
+        self.now: int = 0  #: monotonic milliseconds, read once per step
+        self.wall: int = 0  #: unix milliseconds, read once per step
+        self._ctime: int = 0
+        self._options: dict[tuple[int, int, int, int], JobOptions] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self.jobs: Registry = Registry()
+        self.queues: Queues = Queues()
+        self.schedule: Schedule = Schedule()
+        self.blocked: dict[Client, Waiter] = {}
+        #: Queues that got jobs while consumers wait for them; served at the end of the step, in this order.
+        self.ready: dict[Queue, None] = {}
+        #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
+        self.evictable: dict[Job, None] = {}
+
+    def flush(self) -> None:
+        """Forget every job, queue and blocked consumer; nobody is told."""
+        self._clear()
+        self.memory.used = 0
+        if self.journaling:
+            self.outbox.journal.append((FLUSHED,))
+
+    def next_ctime(self) -> int:
+        """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""
+        ctime = self.wall * 1_000_000
+        if ctime <= self._ctime:
+            ctime = self._ctime + 1
+        self._ctime = ctime
+        return ctime
+
+    def see_ctime(self, ctime: int) -> None:
+        """Note a stamp that was given elsewhere or before, so that later ones come after it."""
+        if ctime > self._ctime:
+            self._ctime = ctime
+
+    def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> JobOptions:
+        """The shared options object for these wishes."""
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate)
+        options = self._options.get(wishes)
+        if options is None:
+            if len(self._options) >= OPTIONS_KEPT:
+                self._options.clear()
+            options = self._options[wishes] = JobOptions(
+                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate
+            )
+        return options
+
+    def register(self, job: Job) -> None:
+        """Enter a new job: memory, journal, registry, first deadline."""
+        self.memory.used += JOB_COST + len(job.body)
+        self.jobs.add(job)
+        if self.journaling:
+            self.outbox.journal.append((JOB_ADDED, job))
+
+    def forget(self, job: Job, reason: bytes) -> None:
+        """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
+        self._drop(job)
+        if self.journaling:
+            self.outbox.journal.append((JOB_GONE, job.id, reason))
+
+    def finish(self, job: Job) -> None:
+        """Drop a job that is acknowledged and that nobody else holds."""
+        self._drop(job)
+        if self.journaling:
+            self.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
+
+    def _drop(self, job: Job) -> None:
+        if job.state == QUEUED:
+            self.queues.by_name[job.queue].units.remove(job)
+        self.jobs.remove(job)
+        self.memory.used -= JOB_COST + len(job.body)
+        self.schedule.cancel(job)
+        if self.evictable:
+            self.evictable.pop(job, None)
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of this name, created when there is none."""
+        queue = self.queues.by_name.get(name)
+        if queue is None:
+            queue = self.queues.create(name, self.now, self.wall)
+            self.memory.used += QUEUE_COST + len(name)
+            self.schedule.add(queue, self.now + QUEUE_IDLE_MS[self.memory.level])
+        return queue
+
+    def collect_queue(self, queue: Queue) -> bool:
+        """Forget a queue that has been idle for long enough; say whether it was."""
+        if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
+            return False
+        self.schedule.cancel(queue)
+        self.queues.remove(queue)
+        self.memory.used -= QUEUE_COST + len(queue.name)
+        return True

@@ -1,0 +1,122 @@
+"""What a command may answer instead of a result: one class per thing that a caller can act on.
+
+`code` is the first word of the error line and never changes: programs branch on it.  The docstring is the text,
+where a class has only one; classes that need the facts of the case are given a text.
+
+Source: Disque 1.0-rc1, whose words and texts are served as they were.
+"""
+
+
+class CommandError(Exception):
+    """The command could not be carried out."""
+
+    code = "ERR"
+
+    def __init__(self, text: str | None = None) -> None:
+        self.text = (text if text is not None else self.__doc__) or ""
+        super().__init__(self.text)
+
+    @property
+    def line(self) -> bytes:
+        """The error as it stands on the wire, without the dash and the line end."""
+        return f"{self.code} {self.text}".encode("utf-8", "surrogateescape")
+
+
+class SyntaxFault(CommandError):
+    """syntax error"""
+
+
+class WrongArity(CommandError):
+    """A command was called with too few or too many arguments."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"wrong number of arguments for '{name}' command")
+
+
+class UnknownCommand(CommandError):
+    """No command of this name exists."""
+
+    def __init__(self, name: bytes) -> None:
+        super().__init__(f"unknown command '{name[:128].decode('utf-8', 'surrogateescape')}'")
+
+
+class NotAnInteger(CommandError):
+    """value is not an integer or out of range"""
+
+
+class BadJobId(CommandError):
+    """Invalid Job ID format."""
+
+    code = "BADID"
+
+
+class NotReplicated(CommandError):
+    """Not enough reachable nodes for the requested replication level"""
+
+    code = "NOREPL"
+
+
+class QueuePaused(CommandError):
+    """Queue paused in input, try later"""
+
+    code = "PAUSED"
+
+
+class QueueTooLong(CommandError):
+    """Queue is already longer than the specified MAXLEN count"""
+
+    code = "MAXLEN"
+
+
+class NodeLeaving(CommandError):
+    """This node is leaving the cluster, please connect to a different one"""
+
+    code = "LEAVING"
+
+
+class UnknownJob(CommandError):
+    """Job not known in the context of this node."""
+
+    code = "NOJOB"
+
+
+class TooLate(CommandError):
+    """Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."""
+
+    code = "TOOLATE"
+
+
+class NotAuthenticated(CommandError):
+    """Authentication required."""
+
+    code = "NOAUTH"
+
+
+class OutOfMemory(CommandError):
+    """command not allowed when used memory > 'maxmemory'."""
+
+    code = "OOM"
+
+
+class JournalFailed(CommandError):
+    """Errors writing to the AOF file"""
+
+    code = "MISCONF"
+
+
+class Loading(CommandError):
+    """Disque is loading the dataset in memory"""
+
+    code = "LOADING"
+
+
+class ProtocolVersion(CommandError):
+    """unsupported protocol version"""
+
+    code = "NOPROTO"
+
+
+class WrongPassword(CommandError):
+    """invalid username-password pair or user is disabled."""
+
+    code = "WRONGPASS"
