@@ -1,0 +1,1 @@
+"""The commands: one small class each, and the table that everything else is derived from."""

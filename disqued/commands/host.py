@@ -1,0 +1,124 @@
+"""What commands see of the daemon and of the connection that they came on.
+
+The core knows neither sockets nor files; commands such as CONFIG, CLIENT and INFO ask for both.  They ask for them
+here, in terms that need no Twisted: `disqued.net` provides them, tests provide their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from disqued.commands.latency import LatencyMonitor
+from disqued.commands.slowlog import SlowLog
+from disqued.core.node import Node
+
+
+class Session(Protocol):
+    """One client connection."""
+
+    id: int  #: counts up over the life of the daemon
+    name: bytes  #: CLIENT SETNAME; empty for none
+    library: dict[bytes, bytes]  #: CLIENT SETINFO: lib-name, lib-ver
+    protocol: int  #: RESP version, 2 or 3
+    authenticated: bool
+    monitors: bool  #: sees every command
+    reply_mode: str  #: on, off or skip (off for the next command alone): CLIENT REPLY
+    last_command: str  #: as CLIENT LIST shows it, lower case
+    connected_at: int  #: monotonic milliseconds
+    active_at: int  #: monotonic milliseconds of the last command
+
+    @property
+    def host(self) -> "Host":
+        """The daemon that it is connected to."""
+
+    @property
+    def address(self) -> str:
+        """``ip:port``, ``[ipv6]:port`` or ``path:0`` of a Unix socket, of the other end."""
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor."""
+
+    @property
+    def is_unix(self) -> bool:
+        """True on a Unix socket."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """True while it waits in a blocking command."""
+
+    @property
+    def is_closing(self) -> bool:
+        """True when it ends as soon as its replies are sent."""
+
+    @property
+    def input_buffered(self) -> int:
+        """Bytes received and not yet run."""
+
+    @property
+    def output_buffered(self) -> int:
+        """Bytes of replies that the socket has not taken."""
+
+    def close(self) -> None:
+        """End the connection after the replies that are due."""
+
+    def kill(self) -> None:
+        """End the connection now; the reply to a command that kills its own connection is still sent."""
+
+    def set_protocol(self, version: int) -> None:
+        """Speak RESP 2 or 3 from the reply to the current command on."""
+
+    def lift_limits(self) -> None:
+        """The client has authenticated: the small limits for strangers end."""
+
+
+class Host(Protocol):
+    """The daemon around the node."""
+
+    slowlog: SlowLog
+    latency: LatencyMonitor
+
+    @property
+    def node(self) -> Node:
+        """The node that it serves."""
+
+    def sessions(self) -> Iterable[Session]:
+        """Every client connection, oldest first."""
+
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """What INFO says that the node does not know: {section: {field: value}}, as far as this host knows it."""
+
+    def microseconds(self) -> int:
+        """Wall clock, unix microseconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stop the whole daemon for a while, on purpose (DEBUG SLEEP)."""
+
+    def password_is_set(self) -> bool:
+        """True when clients must authenticate."""
+
+    def check_password(self, user: bytes, password: bytes) -> bool:
+        """Compare in constant time; the only user is ``default``."""
+
+    def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
+        """Settings whose name matches a glob pattern, with their values as text."""
+
+    def config_set(self, name: bytes, value: bytes) -> None:
+        """Change a setting now.  Raises CommandError with Disque's text."""
+
+    def config_rewrite(self) -> None:
+        """Write the settings in force to the configuration file.  Raises CommandError."""
+
+    def reset_statistics(self) -> None:
+        """Zero the counters that CONFIG RESETSTAT zeroes."""
+
+    def pause_clients(self, span_ms: int) -> None:
+        """Run no client's commands for a while."""
+
+    def shutdown(self, *, rewrite: bool) -> None:
+        """End the daemon after this step; with `rewrite` a fresh journal is written first.
+
+        Raises CommandError when the journal cannot be written; the daemon then goes on.
+        """
+
+    def save_identity(self) -> None:
+        """Write the file that holds the node's id.  Raises CommandError."""

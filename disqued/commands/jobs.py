@@ -1,0 +1,308 @@
+"""Commands on jobs: add, get, acknowledge, and look at them.
+
+Source: Disque 1.0-rc1, whose replies and error texts these are; the Disque README, "API".
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
+from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
+from disqued.commands.values import BYTES, JOB_ID, QUEUE, TIMEOUT, seconds
+from disqued.commands.values import integer as integer_kind
+from disqued.core.delivery import row
+from disqued.core.job import STATE_NAMES, Job, JobOptions
+from disqued.core.node import Node
+from disqued.core.queues import Client
+from disqued.errors import CommandError, NodeLeaving
+
+DEFAULT_TTL_S = 86_400
+RETRY_CAP_S = 300  #: default retry period at most
+
+_ONCE = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+_DELAY = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
+
+TTL = seconds("TTL", 1, "TTL must be a number > 0")
+RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
+DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
+REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535", "1 to 65535")
+MAXLEN = integer_kind(1, 2**63 - 1, "MAXLEN must be a positive number", "1 or more")
+GET_COUNT = integer_kind(1, 2**63 - 1, "COUNT must be a number greater than zero", "1 or more")
+
+
+@command(
+    "ADDJOB",
+    group="jobs",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=status("the id of the job"),
+    cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
+)
+@attrs.define
+class AddJob:
+    """Add a job to a queue.
+
+    The reply comes when REPLICATE nodes hold the job.  With RETRY 0 it is delivered at most once; otherwise it is
+    queued again each time that RETRY seconds pass after a delivery without an ACKJOB, until its TTL ends.
+    """
+
+    queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
+    body: bytes = positional("The job itself; never looked at.", BYTES)
+    timeout: int = positional("How long to wait for the copies on other nodes, in milliseconds.", TIMEOUT)
+    replicate: int | None = option("REPLICATE", "Nodes that shall hold the job; as many as reachable, up to 3.", REPLICATE)
+    delay: int = option("DELAY", "Seconds before the job is queued.", DELAY, 0)
+    retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; TTL / 10, at most 300.", RETRY)
+    ttl: int = option("TTL", "Seconds until the job is dropped, delivered or not.", TTL, DEFAULT_TTL_S)
+    maxlen: int = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN, 0)
+    asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
+
+    def run(self, node: Node, client: Client) -> bytes:
+        """Add the job; returns its id."""
+        return node.replication.add(self.queue, self.body, self._options(node), self.maxlen)
+
+    def _options(self, node: Node) -> JobOptions:
+        retry, ttl, replicate = self.retry, self.ttl, self.replicate
+        if replicate is None:
+            replicate = node.replication.default_copies
+        if retry is None:
+            retry = min(RETRY_CAP_S, ttl // 10) or 1
+        elif not retry and replicate > 1:
+            raise CommandError(_ONCE)
+        if self.delay >= ttl:
+            raise CommandError(_DELAY)
+        return node.state.options(ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
+
+
+@command(
+    "GETJOB",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=JOBS,
+    cost="O(1) per job",
+    arity=-2,
+)
+@attrs.define
+class GetJob:
+    """Take jobs from one or more queues, waiting for the first when there is none.
+
+    Queues are asked from left to right, one job each, and round again until COUNT jobs are taken.  A client that had
+    to wait gets one job.  Consumers that wait for a queue are served in the order in which they came.
+    """
+
+    nohang: bool = flag("NOHANG", "Do not wait: null when there is no job.")
+    with_counters: bool = flag("WITHCOUNTERS", "Answer how often each job was given back and queued again, too.")
+    timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
+    count: int = option("COUNT", "Jobs to take at most.", GET_COUNT, 1)
+    queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
+        state, delivery = node.state, node.delivery
+        by_name = state.queues.by_name
+        queues = [by_name.get(name) or state.queue(name) for name in self.queues]
+        units = delivery.fetch(queues, self.count)
+        if units:
+            if self.with_counters:
+                return [row(unit, with_counters=True) for unit in units]
+            return [(unit.queue, unit.id, unit.body) for unit in units]
+        if self.nohang:
+            return None
+        if state.leaving:
+            raise NodeLeaving
+        delivery.wait(client, queues, self.timeout, with_counters=self.with_counters)
+        return BLOCKED
+
+
+def _count(job_ids: list[bytes], change: Callable[[bytes], bool]) -> int:
+    """Apply a change to each id; returns how many it applied to."""
+    return sum(map(change, job_ids))
+
+
+def _count_jobs(node: Node, job_ids: list[bytes], change: Callable[[Job], bool]) -> int:
+    """Apply a change to each job that is known; returns how many it applied to."""
+    jobs = map(node.state.jobs.get, job_ids)
+    return sum(change(job) for job in jobs if job is not None)
+
+
+@command(
+    "ACKJOB",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("jobs that were known here and not acknowledged before"),
+    cost="O(1) per job",
+    arity=-1,
+)
+@attrs.define
+class AckJob:
+    """Acknowledge jobs: they are done and are never delivered again."""
+
+    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Acknowledge; returns the number of jobs that were known and not done."""
+        return _count(self.ids, node.acks.acknowledge)
+
+
+@command(
+    "FASTACK",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("jobs that were known here"),
+    cost="O(1) per job",
+    arity=-1,
+)
+@attrs.define
+class FastAck:
+    """Acknowledge jobs without making sure that every holder hears of it."""
+
+    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Drop the jobs everywhere, as far as nodes can be reached."""
+        return _count(self.ids, node.acks.acknowledge)
+
+
+@command(
+    "DELJOB",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("jobs that were known here"),
+    cost="O(1) per job, O(log N) when it is queued",
+    arity=-1,
+)
+@attrs.define
+class DelJob:
+    """Drop jobs from this node alone, whatever their state."""
+
+    ids: list[bytes] = rest("Jobs to drop.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Drop the jobs from this node."""
+        return _count(self.ids, node.acks.delete)
+
+
+@command(
+    "NACK",
+    group="jobs",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue",
+    arity=-1,
+)
+@attrs.define
+class Nack:
+    """Give jobs back: queue them again now, and count that they were given back."""
+
+    ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Queue the jobs that are active."""
+        enqueue = node.delivery.enqueue
+        return _count_jobs(node, self.ids, lambda job: enqueue(job, nack=True))
+
+
+@command(
+    "ENQUEUE",
+    group="jobs",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue",
+    arity=-1,
+)
+@attrs.define
+class Enqueue:
+    """Queue jobs that are active: delivered, delayed or dequeued.
+
+    A job with RETRY 0 is queued only if it never was.  A PAUSE of the queue does not stop this.
+    """
+
+    ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Queue the jobs that are active."""
+        return _count_jobs(node, self.ids, node.delivery.enqueue)
+
+
+@command(
+    "DEQUEUE",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue",
+    arity=-1,
+)
+@attrs.define
+class Dequeue:
+    """Take jobs out of their queue without delivering them; their retry timer goes on."""
+
+    ids: list[bytes] = rest("Jobs to take out.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Make the jobs active that are queued."""
+        return _count_jobs(node, self.ids, node.delivery.dequeue)
+
+
+@command(
+    "WORKING",
+    group="jobs",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("the retry period of the job, in seconds"),
+    cost="O(1), O(log N) when the job is queued",
+)
+@attrs.define
+class Working:
+    """Say that a job is still being worked on: its next delivery is a whole retry period away again.
+
+    Refused once half of the job's TTL has passed, so that a stuck consumer cannot keep a job for ever.
+    """
+
+    id: bytes = positional("Job that is worked on.", JOB_ID)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Put off the next delivery; returns the retry period in seconds."""
+        return node.delivery.working(self.id)
+
+
+SHOWN = (
+    "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
+    "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body",
+)  # fmt: skip
+DESCRIPTION = pairs("what is known of the job", *SHOWN)
+
+
+def describe(node: Node, job: Job) -> list[Any]:
+    """A job as SHOW answers it: 15 names and their values in turn."""
+    now = node.state.now
+    options = job.options
+    awake_at = min(job.requeue_at or job.expires_at, job.expires_at)
+    return [
+        b"id", job.id,
+        b"queue", job.queue,
+        b"state", STATE_NAMES[job.state],
+        b"repl", options.replicate,
+        b"ttl", max(0, job.expires_at - now + 999) // 1_000,
+        b"ctime", job.ctime,
+        b"delay", options.delay_ms // 1_000,
+        b"retry", options.retry_ms // 1_000,
+        b"nacks", job.nacks,
+        b"additional-deliveries", job.additional_deliveries,
+        b"nodes-delivered", sorted(job.holders or (node.id,)),
+        b"nodes-confirmed", sorted(job.confirmed or ()),
+        b"next-requeue-within", max(0, job.requeue_at - now) if job.requeue_at else None,
+        b"next-awake-within", max(0, awake_at - now),
+        b"body", job.body,
+    ]  # fmt: skip
+
+
+@command("SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), cost="O(1)")
+@attrs.define
+class Show:
+    """Describe a job as this node knows it."""
+
+    id: bytes = positional("Job to describe.", JOB_ID)
+
+    def run(self, node: Node, client: Client) -> list[Any] | None:
+        """Describe the job; None when it is not known here."""
+        job = node.state.jobs.get(self.id)
+        return None if job is None else describe(node, job)

@@ -1,0 +1,331 @@
+"""Commands on queues: length, contents, statistics, pause, and walking over all queues and jobs.
+
+Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works beside QSCAN and JSCAN.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+import attrs
+
+from disqued.commands.jobs import DESCRIPTION, describe
+from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_or, pairs, status
+from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
+from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
+from disqued.core.job import Job, JobState
+from disqued.core.node import Node
+from disqued.core.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
+from disqued.core.registry import TABLES
+from disqued.errors import CommandError, NotAnInteger, SyntaxFault
+from disqued.wire.replies import Status
+
+
+@command("QLEN", group="queues", flags=Flag.READ | Flag.FAST, reply=integer("jobs that wait on this node"), cost="O(1)")
+@attrs.define
+class QLen:
+    """Count the jobs that wait in a queue of this node."""
+
+    queue: bytes = positional("Queue to measure.", QUEUE)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Count; 0 for a queue that does not exist."""
+        queue = node.state.queues.by_name.get(self.queue)
+        return 0 if queue is None else len(queue.units)
+
+
+@command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)")
+@attrs.define
+class QPeek:
+    """Look at jobs that wait on this node without taking them."""
+
+    queue: bytes = positional("Queue to look into.", QUEUE)
+    count: int = positional("How many, oldest first; a negative number: newest first.", INTEGER)
+
+    def run(self, node: Node, client: Client) -> list[tuple[bytes, bytes, bytes]]:
+        """Look; no jobs when there is no such queue."""
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is None:
+            return []
+        units = queue.units if self.count > 0 else reversed(queue.units)
+        # No queue is longer than the memory is large, so the bound only keeps islice within its range.
+        return [(unit.queue, unit.id, unit.body) for unit in islice(units, min(abs(self.count), len(queue.units)))]
+
+
+STATISTICS = (
+    "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause",
+)  # fmt: skip
+MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
+
+
+@command(
+    "QSTAT",
+    group="queues",
+    flags=Flag.READ | Flag.FAST,
+    reply=null_or(either(pairs("statistics", *STATISTICS), pairs("with FULL", *STATISTICS, *MORE_STATISTICS))),
+    cost="O(1)",
+    arity=-2,
+)
+@attrs.define
+class QStat:
+    """Statistics of a queue on this node.
+
+    With FULL, four more: jobs produced (queued here for the first time or again), jobs consumed (acknowledged
+    here), the nodes that ever sent jobs, and when the queue came into being, in unix seconds.
+    """
+
+    queue: bytes = positional("Queue to describe.", QUEUE)
+    full: bool = flag("FULL", "Answer produced, consumed, sources and ctime, too.")
+
+    def run(self, node: Node, client: Client) -> list[Any] | None:
+        """Describe the queue; None when it does not exist on this node."""
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is None:
+            return None
+        values = _statistics(node, queue)
+        if self.full:
+            values += [
+                b"produced", queue.jobs_in,
+                b"consumed", queue.acked,
+                b"sources", list(queue.sources),
+                b"ctime", queue.created_wall // 1_000,
+            ]  # fmt: skip
+        return values
+
+
+def _statistics(node: Node, queue: Queue) -> list[Any]:
+    now = node.state.now
+    return [
+        b"name", queue.name,
+        b"len", len(queue.units),
+        b"age", (now - queue.created_at) // 1_000,
+        b"idle", (now - queue.accessed_at) // 1_000,
+        b"blocked", len(queue.waiters),
+        b"import-from", _recent_sources(queue, now),
+        b"import-rate", queue.import_rate.per_second(now),
+        b"jobs-in", queue.jobs_in,
+        b"jobs-out", queue.jobs_out,
+        b"pause", PAUSE_NAMES[queue.pause],
+    ]  # fmt: skip
+
+
+def _recent_sources(queue: Queue, now: int) -> list[bytes]:
+    oldest = now - queue.import_rate.MEMORY_MS
+    return [node_id for node_id, seen_at in queue.sources.items() if seen_at >= oldest]
+
+
+_PAUSE_BITS = {b"IN": PAUSE_IN, b"OUT": PAUSE_OUT, b"ALL": PAUSE_IN | PAUSE_OUT}
+_PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"STATE", b"BCAST")})
+
+
+@command(
+    "PAUSE",
+    group="queues",
+    flags=Flag.READ | Flag.FAST,
+    reply=status("the state afterwards: none, in, out or all"),
+    cost="O(1)",
+)
+@attrs.define
+class Pause:
+    """Stop a queue from taking jobs, from handing them out, or both.
+
+    The words are read from left to right: in and out add up, all is both, none clears; state changes nothing;
+    bcast tells every other node the outcome.
+    """
+
+    queue: bytes = positional("Queue to pause.", QUEUE)
+    words: list[bytes] = rest("in, out, all, none, state or bcast.", _PAUSE_WORD)
+
+    def run(self, node: Node, client: Client) -> Status:
+        """Set the pause; returns its name."""
+        pause, changes = 0, False
+        for word in self.words:
+            if word == b"NONE":
+                pause, changes = 0, True
+            elif word in _PAUSE_BITS:
+                pause, changes = pause | _PAUSE_BITS[word], True
+        if changes:
+            node.delivery.set_pause(self.queue, pause)
+        queue = node.state.queues.by_name.get(self.queue)
+        return Status(PAUSE_NAMES[queue.pause if queue is not None else 0])
+
+
+def _read_cursor(text: bytes) -> int:
+    """Read an unsigned 64-bit number; a negative one wraps round, as in Disque."""
+    try:
+        return read_integer(text) % 2**64
+    except NotAnInteger:
+        raise CommandError("invalid cursor or option name") from None
+
+
+CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
+_STATE = one_of(
+    {state.name.replace("_", "-").encode(): int(state) for state in JobState}, "Invalid job state name"
+)
+_REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
+
+DEFAULT_COUNT = 100
+LOOKED_AT_PER_COUNT = 10  #: entries looked at, for each one that is wanted, before a call returns
+
+#: (elements wanted, entries to look at) for "everything in one call".
+_NO_LIMIT = (2**63, 2**63)
+
+
+def _limits(count: int, *, busyloop: bool) -> tuple[int, int]:
+    if busyloop or count < 0:
+        return _NO_LIMIT
+    return max(1, count), max(1, count * LOOKED_AT_PER_COUNT)
+
+
+def scan_queues(
+    node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Queue], bool]
+) -> tuple[int, list[bytes]]:
+    """Walk over queues in the order of their creation; returns the next cursor (0 = done) and names."""
+    elements, look_at = limits
+    found: list[bytes] = []
+    for queue in node.state.queues.from_serial(cursor, min(look_at, len(node.state.queues))):
+        if len(found) >= elements:
+            return queue.serial, found
+        if wanted(queue):
+            found.append(queue.name)
+        cursor = queue.serial + 1
+    return (cursor if node.state.queues.from_serial(cursor, 1) else 0), found
+
+
+def scan_jobs(
+    node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Job], bool]
+) -> tuple[int, list[Job]]:
+    """Walk over jobs, table by table; returns the next cursor (0 = done) and jobs."""
+    elements, look_at = limits
+    found: list[Job] = []
+    seen = 0
+    while cursor < TABLES:
+        jobs = node.state.jobs.table(cursor)
+        cursor += 1
+        found += filter(wanted, jobs)
+        seen += len(jobs)
+        if len(found) >= elements or seen >= look_at:
+            return cursor % TABLES, found
+    return 0, found
+
+
+_SCAN_REPLY = "[cursor, elements]; the walk is over when the cursor is 0"
+_SCANNED_QUEUES = array(either(bulk("cursor"), array(bulk("name"), "queue names")), _SCAN_REPLY)
+_SCANNED_JOBS = array(
+    either(bulk("cursor"), array(either(status("job id"), DESCRIPTION), "job ids, or descriptions")), _SCAN_REPLY
+)
+_SCAN_COST = "O(1) per element; a whole walk is O(N)"
+
+
+def _page(cursor: int, elements: Iterable[Any]) -> list[Any]:
+    return [b"%d" % cursor, list(elements)]
+
+
+@attrs.define
+class _QueueScan:
+    """What the two commands that walk over queues share."""
+
+    cursor: int = optional("Where to go on.", CURSOR, 0)
+    count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
+    busyloop: bool = flag("BUSYLOOP", "Everything in one call.")
+    minlen: int | None = option("MINLEN", "Only queues with at least this many jobs.", INTEGER)
+    maxlen: int | None = option("MAXLEN", "Only queues with at most this many jobs.", INTEGER)
+    import_rate: int | None = option("IMPORTRATE", "Only queues that import this many jobs a second.", INTEGER)
+    maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", INTEGER)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Return the next cursor and queue names."""
+        return _page(
+            *scan_queues(node, self.cursor, _limits(self.count, busyloop=self.busyloop), self._filter(node.state.now))
+        )
+
+    def _filter(self, now: int) -> Callable[[Queue], bool]:
+        def wanted(queue: Queue) -> bool:
+            length = len(queue.units)
+            return (
+                (self.minlen is None or length >= self.minlen)
+                and (self.maxlen is None or length <= self.maxlen)
+                and (self.import_rate is None or queue.import_rate.per_second(now) >= self.import_rate)
+                and (self.maxidle is None or now - queue.accessed_at <= self.maxidle * 1_000)
+            )
+
+        return wanted
+
+
+@attrs.define
+class _JobScan:
+    """What the two commands that walk over jobs share."""
+
+    cursor: int = optional("Where to go on.", CURSOR, 0)
+    count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
+    busyloop: bool = flag("BUSYLOOP", "Everything in one call.")
+    queue: bytes | None = option("QUEUE", "Only jobs of this queue.", QUEUE)
+    states: tuple[int, ...] = repeated("STATE", "Only jobs in this state; may be given several times.", _STATE)
+    full: bool = option("REPLY", "ID: ids; ALL: descriptions as of SHOW.", _REPLY, default=False)
+    maxidle: int | None = option(
+        "MAXIDLE", "Only jobs that were added, queued or handed out within this many seconds.", INTEGER
+    )
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Return the next cursor and job ids, or descriptions."""
+        limits = _limits(self.count, busyloop=self.busyloop)
+        cursor, jobs = scan_jobs(node, self.cursor, limits, self._filter(node.state.now))
+        if self.full:
+            return _page(cursor, (describe(node, job) for job in jobs))
+        return _page(cursor, (Status(job.id) for job in jobs))
+
+    def _filter(self, now: int) -> Callable[[Job], bool]:
+        def wanted(job: Job) -> bool:
+            return (
+                (self.queue is None or job.queue == self.queue)
+                and (not self.states or job.state in self.states)
+                and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)
+            )
+
+        return wanted
+
+
+def _touched_at(job: Job) -> int:
+    """When a job was last queued or handed out, as far as its timer tells; else when it was added."""
+    options = job.options
+    if options.retry_ms and job.requeue_at and not (options.delay_ms and not job.flags):
+        return job.requeue_at - options.retry_ms
+    return job.expires_at - options.ttl_ms
+
+
+@command("QSCAN", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST)
+@attrs.define
+class QScan(_QueueScan):
+    """Walk over the queues of this node."""
+
+
+@command("JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST)
+@attrs.define
+class JScan(_JobScan):
+    """Walk over the jobs of this node.
+
+    A job that is there throughout the walk is met at least once.
+    """
+
+
+def _scan_misuse(word: str, known: bool) -> str:
+    return SyntaxFault.__doc__ or "" if known else "SCAN takes JOB or QUEUE, then a cursor and options"
+
+
+container(
+    "SCAN", group="queues", flags=Flag.READ, summary="Walk over the jobs or queues of this node.", misuse=_scan_misuse
+)
+
+
+@command("SCAN JOB", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST)
+@attrs.define
+class ScanJob(_JobScan):
+    """Walk over the jobs of this node; JSCAN by the name that the README announced."""
+
+
+@command("SCAN QUEUE", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST)
+@attrs.define
+class ScanQueue(_QueueScan):
+    """Walk over the queues of this node; QSCAN by the name that the README announced."""
+
+

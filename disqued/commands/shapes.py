@@ -1,0 +1,112 @@
+"""Shapes of replies: what a command promises to answer, how it is encoded, and a check of what it did answer.
+
+A command returns plain values: bytes, int, None, list, dict, `Status`.  Its shape says which, so that the reference
+can print it, the HTTP API can describe it, and each reply that a test sees can be held against it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from disqued.wire.replies import Status, encode, encode_integer, encode_jobs, encode_status
+
+Encoder = Callable[[Any], bytes]
+
+
+def _encode2(value: Any) -> bytes:
+    return encode(value, 2)
+
+
+def _encode3(value: Any) -> bytes:
+    return encode(value, 3)
+
+
+@attrs.frozen
+class Shape:
+    """One shape of reply."""
+
+    text: str  #: for the reference
+    matches: Callable[[Any], bool]
+    encode2: Encoder = _encode2  #: RESP2
+    encode3: Encoder = _encode3  #: RESP3
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes) and not isinstance(value, Status)
+
+
+def status(text: str) -> Shape:
+    """A status line."""
+    return Shape(f"status: {text}", lambda value: isinstance(value, bytes), encode_status, encode_status)
+
+
+def integer(text: str) -> Shape:
+    """An integer."""
+    return Shape(f"integer: {text}", lambda value: type(value) is int, encode_integer, encode_integer)
+
+
+def bulk(text: str) -> Shape:
+    """A string of bytes."""
+    return Shape(f"bulk string: {text}", _is_bytes)
+
+
+def array(of: Shape, text: str) -> Shape:
+    """An array of one shape."""
+    return Shape(f"array: {text}", lambda value: isinstance(value, list | tuple) and all(map(of.matches, value)))
+
+
+def pairs(text: str, *names: str) -> Shape:
+    """A flat array of names and values, the names in this order."""
+    expected = [name.encode() for name in names]
+    return Shape(
+        f"flat array of names and values: {text}",
+        lambda value: isinstance(value, list) and value[::2] == expected and len(value) == 2 * len(expected),
+    )
+
+
+def mapping(text: str) -> Shape:
+    """A map; a flat array of names and values under RESP2."""
+    return Shape(f"map: {text}", lambda value: isinstance(value, dict))
+
+
+def either(first: Shape, second: Shape) -> Shape:
+    """One shape or another."""
+    return Shape(f"{first.text}; or {second.text}", lambda value: first.matches(value) or second.matches(value))
+
+
+def null_or(shape: Shape) -> Shape:
+    """A shape, or null."""
+    return Shape(f"{shape.text}; or null", lambda value: value is None or shape.matches(value))
+
+
+def anything(text: str) -> Shape:
+    """Whatever the text says; not checked further."""
+    return Shape(text, lambda value: True)
+
+
+OK = Shape("status: OK", lambda value: value == b"OK" and isinstance(value, Status))
+
+
+def _encode_jobs2(rows: Any) -> bytes:
+    return b"*-1\r\n" if rows is None else encode_jobs(rows)
+
+
+def _encode_jobs3(rows: Any) -> bytes:
+    return b"_\r\n" if rows is None else encode_jobs(rows)
+
+
+def _is_job_rows(value: Any) -> bool:
+    return value is None or all(
+        len(row) in (3, 7) and all(map(_is_bytes, row[:3])) and all(type(count) is int for count in row[4::2])
+        for row in value
+    )
+
+
+#: ``[(queue, id, body), ...]``, or rows of seven with counters; None = nothing came.
+JOBS = Shape(
+    "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n]; or null",
+    _is_job_rows,
+    _encode_jobs2,
+    _encode_jobs3,
+)

@@ -1,0 +1,402 @@
+"""The table of commands: what each is called, how it is written, what it does, what it answers.
+
+A command is an attrs class.  Its fields are its grammar, its docstring is its manual, the decorator says the rest,
+`run` is its code:
+
+    @command("QLEN", group="queues", flags=Flag.READ | Flag.FAST, since="0.1.0", reply=integer("jobs"), cost="O(1)")
+    @attrs.define
+    class QLen:
+        \"\"\"Length of a queue on this node.\"\"\"
+
+        queue: bytes = positional("Queue to measure.")
+
+        def run(self, node: Node, client: Client) -> int: ...
+
+The parser of a command is generated from its fields as Python source and compiled once: no loop over a grammar
+stands on the way of an ADDJOB.  Arity, COMMAND, COMMAND DOCS and the reference pages are read off the same fields.
+
+A command with subcommands (CONFIG GET, CONFIG SET) is a `Container`; each subcommand is a command of its own.
+"""
+
+import linecache
+from collections.abc import Callable, Iterator
+from enum import Flag as EnumFlag
+from enum import auto
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from disqued.commands.shapes import Shape
+from disqued.commands.values import BYTES, Kind
+from disqued.core.node import Call
+from disqued.errors import CommandError, SyntaxFault, UnknownCommand, WrongArity
+
+#: Returned by a command whose client is now blocked: its reply comes in a later step.
+BLOCKED: Final = object()
+#: Returned by a command that has no reply at all.
+NO_REPLY: Final = object()
+
+
+class Flag(EnumFlag):
+    """What a command is, in Disque's words."""
+
+    NONE = 0
+    WRITE = auto()
+    READ = auto()
+    DENY_OOM = auto()  #: refused when memory is full
+    ADMIN = auto()
+    LOADING = auto()  #: answered while the journal is loaded
+    FAST = auto()
+
+
+FLAG_WORDS = {
+    Flag.WRITE: b"write",
+    Flag.READ: b"readonly",
+    Flag.DENY_OOM: b"denyoom",
+    Flag.ADMIN: b"admin",
+    Flag.LOADING: b"loading",
+    Flag.FAST: b"fast",
+}
+
+
+@attrs.frozen
+class Arg:
+    """One element of a command's grammar."""
+
+    style: str  #: positional, optional, option, flag or rest
+    doc: str
+    kind: Kind
+    keyword: bytes | None = None  #: word before the value; for a flag the word itself
+    repeats: bool = False  #: an option that may be given several times; the value is the list of all
+    width: int = 1  #: values after the keyword
+    minimum: int = 0  #: of a rest
+
+
+def positional(doc: str, kind: Kind = BYTES) -> Any:
+    """A value that must be there, at its place."""
+    return attrs.field(metadata={"arg": Arg("positional", doc, kind)})
+
+
+def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
+    """A value that may be there, after the positional ones."""
+    return attrs.field(default=default, metadata={"arg": Arg("optional", doc, kind)})
+
+
+def option(word: str, doc: str, kind: Kind, default: Any = None, *, width: int = 1) -> Any:
+    """A word and its value, anywhere after the positional ones; the last one counts."""
+    return attrs.field(default=default, metadata={"arg": Arg("option", doc, kind, word.encode(), width=width)})
+
+
+def repeated(word: str, doc: str, kind: Kind) -> Any:
+    """A word and its value, any number of times; the value is the tuple of all."""
+    return attrs.field(default=(), metadata={"arg": Arg("option", doc, kind, word.encode(), repeats=True)})
+
+
+def flag(word: str, doc: str) -> Any:
+    """A word that is there or not."""
+    return attrs.field(default=False, metadata={"arg": Arg("flag", doc, BYTES, word.encode())})
+
+
+def rest(doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1) -> Any:
+    """All the remaining values; with a word, those after the word, which must be there."""
+    keyword = None if word is None else word.encode()
+    return attrs.field(default=(), metadata={"arg": Arg("rest", doc, kind, keyword, minimum=minimum)})
+
+
+@attrs.frozen
+class Field:
+    """A field of a command class and its grammar."""
+
+    name: str
+    arg: Arg
+    default: Any
+
+
+@attrs.define
+class Command:
+    """A command, or a subcommand, as the table knows it."""
+
+    name: str  #: upper case; a subcommand has two words
+    group: str
+    flags: Flag
+    since: str
+    cost: str
+    reply: Shape
+    arity: int  #: arguments with the name; negative: at least as many
+    summary: str
+    manual: str
+    fields: tuple[Field, ...]
+    parse: Callable[[list[bytes]], Call]
+    make: Callable[..., Call]
+    calls: int = 0
+    usec: float = 0.0
+
+    def encoder(self, protocol: int) -> Callable[[Any], bytes]:
+        """The encoder of this command's replies for RESP 2 or 3."""
+        return self.reply.encode2 if protocol == 2 else self.reply.encode3  # noqa: PLR2004
+
+
+@attrs.define
+class Container:
+    """A command that only has subcommands."""
+
+    name: str
+    flags: Flag
+    arity: int
+    summary: str
+    group: str
+    #: (subcommand as sent, whether it exists) -> error text.
+    misuse: Callable[[str, bool], str]
+    children: dict[bytes, Command] = attrs.field(factory=dict)
+    #: What the bare name does, where it does anything.
+    alone: Command | None = None
+
+    def resolve(self, args: list[bytes]) -> Command:
+        """Find the subcommand that is meant.  Raises CommandError."""
+        if len(args) == 1 and self.alone is not None:
+            return self.alone
+        if len(args) < abs(self.arity):
+            raise WrongArity(self.name.lower())
+        child = self.children.get(args[1][:32].upper())
+        if child is None:
+            raise CommandError(self.misuse(_readable(args[1]), False))
+        return child
+
+    def parse(self, args: list[bytes]) -> Call:
+        """Parse the subcommand that is meant."""
+        child = self.resolve(args)
+        try:
+            return child.parse(args)
+        except (WrongArity, SyntaxFault):
+            raise CommandError(self.misuse(_readable(args[1]), True)) from None
+
+
+def _readable(word: bytes) -> str:
+    return word[:128].decode("utf-8", "surrogateescape")
+
+
+#: Name in upper case: command or container.
+TABLE: dict[bytes, Command | Container] = {}
+#: The same commands without their subcommands, by upper-case and lower-case name: the look-up of the hot path.
+PLAIN: dict[bytes, Command] = {}
+
+C = TypeVar("C", bound=type)
+
+
+def command(
+    name: str,
+    *,
+    group: str,
+    flags: Flag,
+    reply: Shape,
+    cost: str,
+    since: str = "0.1.0",
+    arity: int | None = None,
+) -> Callable[[C], C]:
+    """Enter an attrs class into the table."""
+
+    def enter(cls: C) -> C:
+        fields = tuple(
+            Field(item.name, item.metadata["arg"], None if item.default is attrs.NOTHING else item.default)
+            for item in attrs.fields(cls)
+        )
+        summary, _, manual = (cls.__doc__ or "").strip().partition("\n")
+        words = name.split()
+        derived = _arity(fields, len(words))
+        entry = Command(
+            name=name,
+            group=group,
+            flags=flags,
+            since=since,
+            cost=cost,
+            reply=reply,
+            arity=derived if arity is None else arity,
+            summary=summary.strip(),
+            manual=manual,
+            fields=fields,
+            parse=_generate(name, cls, fields, derived if arity is None else arity, len(words)),
+            make=cls,
+        )
+        _enter(words, entry)
+        return cls
+
+    return enter
+
+
+def container(
+    name: str, *, group: str, flags: Flag, summary: str, misuse: Callable[[str, bool], str], arity: int = -2
+) -> None:
+    """Enter a command that only has subcommands."""
+    TABLE[name.encode()] = Container(
+        name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=misuse
+    )
+
+
+def alias(new: str, old: str) -> None:
+    """Let a command be called by a second name."""
+    entry = TABLE[old.encode()]
+    assert isinstance(entry, Command)
+    _enter([new], attrs.evolve(entry, name=new))
+
+
+def _enter(words: list[str], entry: Command) -> None:
+    key = words[0].encode()
+    if len(words) == 1:
+        parent = TABLE.get(key)
+        if isinstance(parent, Container):
+            parent.alone = entry
+            return
+        TABLE[key] = PLAIN[key] = PLAIN[key.lower()] = entry
+    else:
+        parent = TABLE[key]
+        assert isinstance(parent, Container)
+        parent.children[words[1].encode()] = entry
+
+
+def find(args: list[bytes]) -> Command:
+    """Find the command that is meant.  Raises UnknownCommand, WrongArity, CommandError."""
+    entry = TABLE.get(args[0][:32].upper())
+    if entry is None:
+        raise UnknownCommand(args[0])
+    if isinstance(entry, Container):
+        return entry.resolve(args)
+    return entry
+
+
+def parse(entry: Command, args: list[bytes]) -> Call:
+    """Parse the arguments of a command that `find` found, with the errors of its container."""
+    parent = TABLE[args[0][:32].upper()]
+    if isinstance(parent, Container) and parent.alone is not entry:
+        return parent.parse(args)
+    return entry.parse(args)
+
+
+def every_command() -> Iterator[Command]:
+    """All commands and subcommands, by name."""
+    for key in sorted(TABLE):
+        entry = TABLE[key]
+        if isinstance(entry, Command):
+            yield entry
+        else:
+            if entry.alone is not None:
+                yield entry.alone
+            for word in sorted(entry.children):
+                yield entry.children[word]
+
+
+def _arity(fields: tuple[Field, ...], words: int) -> int:
+    """Derive the arity from the grammar."""
+    least = words
+    open_ended = False
+    for field in fields:
+        arg = field.arg
+        if arg.style == "positional":
+            least += 1
+        elif arg.style == "rest":
+            least += arg.minimum + (arg.keyword is not None)
+            open_ended = True
+        else:
+            open_ended = True
+    return -least if open_ended else least
+
+
+def _generate(
+    name: str, cls: type, fields: tuple[Field, ...], arity: int, words: int
+) -> Callable[[list[bytes]], Call]:
+    """Write and compile the parser of a command."""
+    space: dict[str, Any] = {"make": cls, "WrongArity": WrongArity, "SyntaxFault": SyntaxFault}
+    source = _source(name, fields, arity, words, space)
+    filename = f"<parser of {name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
+    result: Callable[[list[bytes]], Call] = space["parse"]
+    return result
+
+
+def _source(name: str, fields: tuple[Field, ...], arity: int, words: int, space: dict[str, Any]) -> str:
+    """The text of a parser: check the arity, read the options from left to right, then the values in their places."""
+    refuse = f"raise WrongArity({name.lower()!r})"
+    lines = ["def parse(args):", "    n = len(args)"]
+    lines.append(f"    if n {'<' if arity < 0 else '!='} {abs(arity)}: {refuse}")
+    values: list[str] = []
+    place = words
+    loose = [field for field in fields if field.arg.style in ("option", "flag", "optional")]
+    tail = next((field for field in fields if field.arg.style == "rest"), None)
+    for field in fields:
+        arg = field.arg
+        read = _reader(field, space)
+        if arg.style == "positional":
+            values.append(read.format(f"args[{place}]"))
+            place += 1
+        else:
+            values.append(f"v_{field.name}")
+            space[f"d_{field.name}"] = field.default
+            lines.append(f"    v_{field.name} = {'[]' if arg.repeats else f'd_{field.name}'}")
+    if tail is not None and tail.arg.keyword is None:
+        lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
+        lines.append(_assign_rest(tail, f"args[{place}:]", space, 4))
+    elif loose or tail is not None:
+        lines += _options(loose, tail, place, space)
+    for field in loose:
+        if field.arg.repeats:
+            lines.append(f"    v_{field.name} = tuple(v_{field.name})")
+    lines.append(f"    return make({', '.join(values)})")
+    return "\n".join(lines) + "\n"
+
+
+def _reader(field: Field, space: dict[str, Any]) -> str:
+    """A format with one place for the expression that is read."""
+    if field.arg.kind.read is None:
+        return "{0}"
+    space[f"r_{field.name}"] = field.arg.kind.read
+    return f"r_{field.name}({{0}})"
+
+
+def _assign_rest(field: Field, expression: str, space: dict[str, Any], indent: int) -> str:
+    reader = field.arg.kind.read
+    if reader is None:
+        return f"{' ' * indent}v_{field.name} = {expression}"
+    space[f"r_{field.name}"] = reader
+    return f"{' ' * indent}v_{field.name} = [r_{field.name}(value) for value in {expression}]"
+
+
+def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str, Any]) -> list[str]:
+    """The loop over the words after the positional ones."""
+    lines = [f"    i = {place}", "    while i < n:", "        word = args[i][:32].upper()", "        i += 1"]
+    branch = "if"
+    for field in loose:
+        arg = field.arg
+        if arg.style == "optional":
+            continue
+        if arg.style == "flag":
+            lines.append(f"        {branch} word == {arg.keyword!r}: v_{field.name} = True")
+        else:
+            read = _reader(field, space)
+            lines.append(f"        {branch} word == {arg.keyword!r} and i + {arg.width - 1} < n:")
+            value = (
+                read.format("args[i]")
+                if arg.width == 1
+                else "(" + ", ".join(read.format(f"args[i + {offset}]") for offset in range(arg.width)) + ")"
+            )
+            lines.append(
+                f"            v_{field.name}.append({value})" if arg.repeats else f"            v_{field.name} = {value}"
+            )
+            lines.append(f"            i += {arg.width}")
+        branch = "elif"
+    if tail is not None:
+        lines.append(f"        {branch} word == {tail.arg.keyword!r} and i < n:")
+        lines.append(_assign_rest(tail, "args[i:]", space, 12))
+        lines.append("            break")
+        branch = "elif"
+    for field in loose:
+        if field.arg.style == "optional":
+            seen = f"s_{field.name}"
+            lines.insert(0, f"    {seen} = False")
+            lines.append(f"        {branch} not {seen}:")
+            lines.append(f"            {seen} = True")
+            lines.append(f"            v_{field.name} = {_reader(field, space).format('args[i - 1]')}")
+            branch = "elif"
+    lines.append("        else: raise SyntaxFault" if branch == "elif" else "        raise SyntaxFault")
+    if tail is not None:
+        lines.append("    else: raise SyntaxFault")
+    return lines

@@ -1,0 +1,144 @@
+"""Readers of arguments: bytes of a client in, a value out, or the error that the command documents.
+
+Integers are signed 64-bit decimals with an optional sign, as Disque reads them; an empty string counts as 0.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from disqued.core.ids import is_job_id, is_node_id
+from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+_DIGITS_MAX = 20
+
+#: Spans in seconds are kept below this, so that every deadline fits the records of Disque.
+SECONDS_MAX = 2**31
+
+
+@attrs.frozen
+class Kind:
+    """A kind of argument: how it is read, and what the reference says of it."""
+
+    name: str  #: as COMMAND DOCS names the type: string, integer, key, ...
+    read: Callable[[bytes], Any] | None = None  #: None: taken as it is
+    allowed: str = "any bytes"  #: what is accepted, for the reference
+    schema: dict[str, Any] = attrs.field(factory=lambda: {"type": "string"})  #: JSON schema of the value
+
+
+def read_integer(text: bytes) -> int:
+    """Read a signed 64-bit decimal.  Raises NotAnInteger."""
+    if text.isdigit() and len(text) < _DIGITS_MAX - 1:
+        return int(text)
+    if not text:
+        return 0
+    digits = text[1:] if text[:1] in (b"-", b"+") else text
+    if not digits.isdigit() or len(digits) >= _DIGITS_MAX:
+        raise NotAnInteger
+    value = int(text)
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise NotAnInteger
+    return value
+
+
+def bounded(minimum: int, maximum: int, error: str) -> Callable[[bytes], int]:
+    """Make a reader of integers from `minimum` to `maximum`; everything else is `error`."""
+
+    def read(text: bytes) -> int:
+        try:
+            value = read_integer(text)
+        except NotAnInteger:
+            raise CommandError(error) from None
+        if not minimum <= value <= maximum:
+            raise CommandError(error)
+        return value
+
+    return read
+
+
+def read_timeout(text: bytes) -> int:
+    """Read a time-out in milliseconds; 0 = for ever."""
+    if text == b"0":
+        return 0
+    try:
+        value = read_integer(text)
+    except NotAnInteger:
+        raise CommandError("timeout is not an integer or out of range") from None
+    if value < 0:
+        raise CommandError("timeout is negative")
+    return value
+
+
+def read_job_id(text: bytes) -> bytes:
+    """Read a job id.  Raises BadJobId (BADID)."""
+    if not is_job_id(text):
+        raise BadJobId
+    return text
+
+
+def read_node_id(text: bytes) -> bytes:
+    """Read a node id: 40 lower-case hex digits."""
+    if not is_node_id(text):
+        raise CommandError("Invalid node identifier")
+    return text
+
+
+def read_yes_no(text: bytes) -> bool:
+    """Read ``yes`` or ``no``, in any case."""
+    word = text[:4].upper()
+    if word not in (b"YES", b"NO"):
+        raise SyntaxFault
+    return word == b"YES"
+
+
+def choice(words: dict[bytes, Any], error: str | None = None) -> Callable[[bytes], Any]:
+    """Make a reader of one of several words, in any case; everything else is `error`, or a syntax error."""
+
+    def read(text: bytes) -> Any:
+        try:
+            return words[text[:32].upper()]
+        except KeyError:
+            raise (SyntaxFault() if error is None else CommandError(error)) from None
+
+    return read
+
+
+BYTES = Kind("string")
+QUEUE = Kind("string", None, "any bytes, none included")
+INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"})
+TIMEOUT = Kind(
+    "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+)
+JOB_ID = Kind("string", read_job_id, "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0")
+NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits")
+YES_NO = Kind("oneof", read_yes_no, "yes or no", {"type": "boolean"})
+
+
+def integer(minimum: int, maximum: int, error: str, allowed: str) -> Kind:
+    """A kind of integer with limits and an error text of its own."""
+    schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
+    return Kind("integer", bounded(minimum, maximum, error), allowed, schema)
+
+
+def seconds(name: str, minimum: int, error: str) -> Kind:
+    """A kind of span in seconds, from `minimum`; one that no record could hold is refused with the limit."""
+    too_long = f"{name} must be below {SECONDS_MAX} seconds"
+    in_range = bounded(minimum, INT64_MAX, error)
+
+    def read(text: bytes) -> int:
+        value = in_range(text)
+        if value >= SECONDS_MAX:
+            raise CommandError(too_long)
+        return value
+
+    schema = {"type": "integer", "minimum": minimum, "maximum": SECONDS_MAX - 1}
+    return Kind("integer", read, f"{minimum} to {SECONDS_MAX - 1} seconds", schema)
+
+
+def one_of(words: dict[bytes, Any], error: str | None = None) -> Kind:
+    """A kind that is one of several words."""
+    names = [word.decode().lower() for word in words]
+    return Kind("oneof", choice(words, error), " | ".join(names), {"type": "string", "enum": names})
