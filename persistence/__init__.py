@@ -1,0 +1,1 @@
+"""Where a node's jobs outlive it: the stores, and the one interface that they share."""

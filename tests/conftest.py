@@ -1,0 +1,33 @@
+"""What every test has in common: its mark, its turn and Hypothesis's settings.
+
+A test is marked by the folder that it lies in, and the folders run in the order of the `markers` in setup.cfg: what
+is quick and says most exactly what broke comes first, what starts programs last.
+"""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+TESTS = Path(__file__).parent
+
+# A busy machine is no failure, so there are no time limits; a failing example is printed in a form that can be replayed.
+hypothesis.settings.register_profile(
+    "disqued", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("disqued")
+
+
+def folder(item: pytest.Item) -> str:
+    """Name the folder of tests/ that a test belongs to."""
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test by its folder, and put the folders in the order of the markers."""
+    order = {line.partition(":")[0].strip(): turn for turn, line in enumerate(config.getini("markers"))}
+    for item in items:
+        if folder(item) not in order:
+            raise pytest.UsageError(f"{item.path}: tests/{folder(item)} has no marker in setup.cfg")
+        item.add_marker(folder(item))
+    items.sort(key=lambda item: order[folder(item)])
