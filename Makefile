@@ -1,0 +1,96 @@
+# Two commands are the whole set-up, on a machine with Python 3.11 or newer, a C compiler and the package registries:
+#
+#   make run     one node in the foreground, its data under ./data
+#   make test    everything that is tested, and all that it needs
+#
+# `make help` lists the rest.  Set-up is done once: the stamps are newer than what they were made from.
+
+PORT ?= 7711
+DATA ?= data
+# How many processes run tests at once.
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
+CLIENTS := tests/integration/node
+FAST := tests/unit tests/property
+
+.DELETE_ON_ERROR:
+.PHONY: help run test check bench docs news clean
+
+help:
+	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data)'
+	@echo 'make test    run every test and every check, with all that they need'
+	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
+	@echo 'make bench   measure this machine against redis-server'
+	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
+	@echo 'make news    show the news fragments as the next release will tell them'
+	@echo 'make clean   remove what these commands made, but for $(DATA)/'
+
+# ---- the two commands
+
+run: .venv/.run-stamp
+	@mkdir -p '$(DATA)'
+	@echo 'disqued listens on 127.0.0.1:$(PORT) and keeps its data in $(DATA)/; Ctrl-C stops it.'
+	@echo 'In another terminal, with any Redis client:'
+	@echo '  redis-cli -p $(PORT) ADDJOB mail "to: ann" 0'
+	@echo '  redis-cli -p $(PORT) GETJOB FROM mail'
+	@echo '  redis-cli -p $(PORT) ACKJOB <the id that GETJOB gave>'
+	@exec $(BIN)/disqued --port '$(PORT)' --dir '$(DATA)'
+
+# Branch coverage of the core is part of the run, and so of its exit status.
+test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json lint
+	$(PYTEST) --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95 --durations=10
+
+# ---- its parts
+
+.PHONY: lint
+lint: .venv/.test-stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint
+	$(PYTEST) $(FAST)
+
+bench: .venv/.test-stamp .venv/.programs-stamp
+	$(BIN)/python -m benchmarks
+
+docs: .venv/.test-stamp
+	$(BIN)/python -m disqued.config conf > disqued.conf
+	$(BIN)/python -m disqued.config markdown > docs/reference/settings.md
+	$(BIN)/python -m disqued.commands.reference
+
+news: .venv/.test-stamp
+	@$(BIN)/towncrier build --draft --version next
+
+clean:
+	rm -rf .venv build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+		.ruff_cache $(CLIENTS)/node_modules twisted/plugins/dropin.cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- set-up, once
+
+.venv/bin/python:
+	PYTHON='$(PYTHON)' tools/virtualenv .venv
+
+.venv/.run-stamp: $(PACKAGES) | .venv/bin/python
+	@echo 'Installing disqued into .venv'
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.test-stamp: $(PACKAGES) | .venv/bin/python
+	@echo 'Installing disqued and what its tests need into .venv'
+	@$(PIP) --editable '.[dev,admin,sqlite]'
+	@touch $@ .venv/.run-stamp
+
+.venv/.programs-stamp: Makefile | .venv/bin/python
+	tools/debian-packages redis-server redis-cli=redis-tools node=nodejs npm
+	@touch $@
+
+$(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp
+	cd $(CLIENTS) && npm ci --no-fund --no-audit --loglevel=error
+	@touch $@
