@@ -50,7 +50,9 @@ class AddJob:
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
     body: bytes = positional("The job itself; never looked at.", BYTES)
     timeout: int = positional("How long to wait for the copies on other nodes, in milliseconds.", TIMEOUT)
-    replicate: int | None = option("REPLICATE", "Nodes that shall hold the job; as many as reachable, up to 3.", REPLICATE)
+    replicate: int | None = option(
+        "REPLICATE", "Nodes that shall hold the job; as many as reachable, up to 3.", REPLICATE
+    )
     delay: int = option("DELAY", "Seconds before the job is queued.", DELAY, 0)
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; TTL / 10, at most 300.", RETRY)
     ttl: int = option("TTL", "Seconds until the job is dropped, delivered or not.", TTL, DEFAULT_TTL_S)

@@ -159,9 +159,7 @@ def _read_cursor(text: bytes) -> int:
 
 
 CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
-_STATE = one_of(
-    {state.name.replace("_", "-").encode(): int(state) for state in JobState}, "Invalid job state name"
-)
+_STATE = one_of({state.name.replace("_", "-").encode(): int(state) for state in JobState}, "Invalid job state name")
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
 DEFAULT_COUNT = 100
@@ -192,9 +190,7 @@ def scan_queues(
     return (cursor if node.state.queues.from_serial(cursor, 1) else 0), found
 
 
-def scan_jobs(
-    node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Job], bool]
-) -> tuple[int, list[Job]]:
+def scan_jobs(node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Job], bool]) -> tuple[int, list[Job]]:
     """Walk over jobs, table by table; returns the next cursor (0 = done) and jobs."""
     elements, look_at = limits
     found: list[Job] = []
@@ -327,5 +323,3 @@ class ScanJob(_JobScan):
 @attrs.define
 class ScanQueue(_QueueScan):
     """Walk over the queues of this node; QSCAN by the name that the README announced."""
-
-

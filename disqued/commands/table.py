@@ -133,7 +133,7 @@ class Command:
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""
-        return self.reply.encode2 if protocol == 2 else self.reply.encode3  # noqa: PLR2004
+        return self.reply.encode2 if protocol == 2 else self.reply.encode3
 
 
 @attrs.define
@@ -227,9 +227,7 @@ def container(
     name: str, *, group: str, flags: Flag, summary: str, misuse: Callable[[str, bool], str], arity: int = -2
 ) -> None:
     """Enter a command that only has subcommands."""
-    TABLE[name.encode()] = Container(
-        name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=misuse
-    )
+    TABLE[name.encode()] = Container(name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=misuse)
 
 
 def alias(new: str, old: str) -> None:
@@ -300,9 +298,7 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
     return -least if open_ended else least
 
 
-def _generate(
-    name: str, cls: type, fields: tuple[Field, ...], arity: int, words: int
-) -> Callable[[list[bytes]], Call]:
+def _generate(name: str, cls: type, fields: tuple[Field, ...], arity: int, words: int) -> Callable[[list[bytes]], Call]:
     """Write and compile the parser of a command."""
     space: dict[str, Any] = {"make": cls, "WrongArity": WrongArity, "SyntaxFault": SyntaxFault}
     source = _source(name, fields, arity, words, space)
@@ -379,7 +375,9 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
                 else "(" + ", ".join(read.format(f"args[i + {offset}]") for offset in range(arg.width)) + ")"
             )
             lines.append(
-                f"            v_{field.name}.append({value})" if arg.repeats else f"            v_{field.name} = {value}"
+                f"            v_{field.name}.append({value})"
+                if arg.repeats
+                else f"            v_{field.name} = {value}"
             )
             lines.append(f"            i += {arg.width}")
         branch = "elif"

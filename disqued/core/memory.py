@@ -17,7 +17,7 @@ QUEUE_COST = 900  #: bytes of a queue without its name
 class Memory:
     """Bytes in use against the limit."""
 
-    __slots__ = ("_evict_above", "_limit", "_refuse_copies_above", "evicts", "peak", "used")
+    __slots__ = ("_evict_above", "_limit", "evicts", "low_mark", "peak", "used")
 
     def __init__(self, limit: int, *, evicts: bool) -> None:
         self.used: int = 0
@@ -33,13 +33,13 @@ class Memory:
     def set_limit(self, limit: int) -> None:
         """Change `maxmemory`; takes effect at once."""
         self._limit: int = limit
-        self._refuse_copies_above: int = limit * 75 // 100
+        self.low_mark: int = limit * 75 // 100  #: level 0 ends here
         self._evict_above: int = limit * 95 // 100
 
     @property
     def is_low(self) -> bool:
         """True from level 1 on."""
-        return self.used > self._refuse_copies_above
+        return self.used > self.low_mark
 
     @property
     def level(self) -> int:
@@ -47,7 +47,7 @@ class Memory:
         used = self.used
         if used > self.peak:
             self.peak = used
-        if used <= self._refuse_copies_above:
+        if used <= self.low_mark:
             return 0
         if used <= self._evict_above:
             return 1

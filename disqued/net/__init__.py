@@ -1,0 +1,1 @@
+"""Thin Twisted adapters: sockets, timers and files around the core."""

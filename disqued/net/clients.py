@@ -1,0 +1,430 @@
+"""Client connections: requests in, commands run, replies out.
+
+    dataReceived --> parser --> commands --run--> node step --> replies (collected in `_out`)
+                        |          ^                                 |
+                        |          +--- backlog: while blocked,      +--> flush: one write per chunk,
+                        |               paused, or not reading            or at the end of the turn's commit
+                        +--> protocol error: the replies that are due, the error, end
+
+One chunk of input is one step of the node: the clocks are read once, the commands in it run in order, and their
+replies leave in one write.  A client that does not read its replies is not read from either, so that it holds no
+more than the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.
+
+Source: Disque, src/networking.c.
+"""
+
+import socket
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from disqued.commands import table
+from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
+from disqued.core.node import Call
+from disqued.errors import CommandError, WrongArity
+from disqued.wire.replies import encode_error
+from disqued.wire.requests import RequestParser
+
+if TYPE_CHECKING:
+    from disqued.net.daemon import Daemon
+
+LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
+INTERNAL_ERROR = b"ERR internal error"
+
+_DENIED_WHEN_FULL = Flag.DENY_OOM
+
+
+@implementer(IPushProducer)
+class ClientConnection(Protocol):
+    """One client; a `Session` to the commands."""
+
+    transport: Any
+
+    def __init__(self, daemon: "Daemon", session_id: int) -> None:
+        self.id = session_id
+        self.name = b""
+        self.library: dict[bytes, bytes] = {}
+        self.protocol = 2
+        self.authenticated = True
+        self.monitors = False
+        self.reply_mode = "on"
+        self.last_command = "NULL"
+        self.connected_at = self.active_at = daemon.node.clock.now()
+        self._daemon = daemon
+        self._parser = RequestParser(max_bulk=daemon.config.proto_max_bulk_len)
+        self._out: list[bytes] = []
+        self._backlog: deque[list[bytes]] = deque()
+        self._backlog_size = 0
+        self._blocked: Command | None = None
+        self._stalled = False  #: the transport has more than it wants
+        self._closing = False
+        self._lost = False
+        self._overfull_since = 0
+        self._unlock_limits = False
+
+    # What commands see.
+
+    @property
+    def host(self) -> "Daemon":
+        """The daemon that it is connected to."""
+        return self._daemon
+
+    @property
+    def address(self) -> str:
+        """``ip:port`` of the other end."""
+        return self._daemon.name_peer(self.transport)
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor."""
+        return int(self.transport.fileno())
+
+    @property
+    def is_unix(self) -> bool:
+        """True on a Unix socket."""
+        return self._daemon.is_unix_peer(self.transport)
+
+    @property
+    def is_blocked(self) -> bool:
+        """True while it waits in a blocking command."""
+        return self._blocked is not None
+
+    @property
+    def is_closing(self) -> bool:
+        """True when it ends as soon as its replies are sent."""
+        return self._closing
+
+    @property
+    def input_buffered(self) -> int:
+        """Bytes received and not yet run."""
+        return self._backlog_size
+
+    @property
+    def output_buffered(self) -> int:
+        """Bytes of replies that the socket has not taken."""
+        transport = self.transport
+        return sum(map(len, self._out)) + len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+
+    def close(self) -> None:
+        """End the connection after the replies that are due."""
+        self._closing = True
+        self._backlog.clear()
+
+    def kill(self) -> None:
+        """End the connection now; a reply that is being made is still sent."""
+        if self._daemon.running is self:
+            self.close()
+        else:
+            self.transport.abortConnection()
+
+    def set_protocol(self, version: int) -> None:
+        """Speak RESP 2 or 3 from the reply to the current command on."""
+        self.protocol = version
+
+    def lift_limits(self) -> None:
+        """The client has authenticated: the small limits for strangers end."""
+        self._unlock_limits = True
+
+    # The connection.
+
+    def connectionMade(self) -> None:
+        """Take the client in, or turn it away when there are too many."""
+        self._daemon.connected(self)
+        self.transport.registerProducer(self, streaming=True)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget the client: it takes no job any more."""
+        self._lost = True
+        self._blocked = None
+        self._backlog.clear()
+        self._out.clear()
+        self._daemon.disconnected(self)
+
+    def restrict(self) -> None:
+        """Hold a stranger to small requests until it has authenticated."""
+        self.authenticated = False
+        self._parser.restrict()
+
+    def refuse(self, error: bytes) -> None:
+        """Answer an error and end the connection."""
+        self._out.append(encode_error(error))
+        self.close()
+        self.flush()
+
+    def is_gone(self) -> bool:
+        """Tell whether the other end has closed, even if that has not been noticed yet."""
+        if self._lost or self._closing:
+            return True
+        try:
+            return self.transport.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    # Input.
+
+    def dataReceived(self, data: bytes) -> None:
+        """Run the commands that these bytes complete."""
+        daemon = self._daemon
+        daemon.bytes_in += len(data)
+        if self._closing:
+            return
+        commands = self._parser.feed(data)
+        if commands:
+            if self._blocked is not None or self._backlog or self._stalled or daemon.paused:
+                self._put_off(commands)
+            else:
+                daemon.remember(self, data)
+                self._run(commands)
+        if self._parser.error is not None and not self._backlog and self._blocked is None:
+            self._protocol_error()
+
+    def _put_off(self, commands: list[list[bytes]]) -> None:
+        """Keep commands until the client may go on; end a client that sends far too much meanwhile."""
+        self._backlog.extend(commands)
+        self._backlog_size += sum(len(word) for args in commands for word in args)
+        if self._backlog_size > self._daemon.config.client_query_buffer_limit:
+            self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
+            self.transport.abortConnection()
+
+    def resume(self) -> None:
+        """Run what was put off, if the client may go on now."""
+        if self._backlog and self._blocked is None and not self._stalled and not self._daemon.paused and not self._lost:
+            commands = list(self._backlog)
+            self._backlog.clear()
+            self._backlog_size = 0
+            self._run(commands)
+        if self._parser.error is not None and not self._backlog and self._blocked is None and not self._lost:
+            self._protocol_error()
+
+    def _protocol_error(self) -> None:
+        error = self._parser.error
+        if self._parser.http_attempt:
+            self._daemon.log.warn("HTTP on the RESP port from {client}: closed", client=self.address)
+        if error:
+            self._out.append(encode_error(error))
+        self.close()
+        self._daemon.driver.finish_step(self)
+
+    # Commands.
+
+    def _run(self, commands: list[list[bytes]]) -> None:
+        """Run commands as one step, until one blocks."""
+        daemon = self._daemon
+        node = daemon.node
+        node.begin()
+        self.active_at = node.state.now
+        daemon.running = self
+        if daemon.guarded or not self.authenticated or self.reply_mode != "on":
+            done = self._run_guarded(commands)
+        else:
+            done = self._run_plain(commands)
+        daemon.running = None
+        if done < len(commands) and not self._closing:
+            rest = commands[done:]
+            self._backlog.extendleft(reversed(rest))
+            self._backlog_size += sum(len(word) for args in rest for word in args)
+        daemon.driver.finish_step(self)
+        if self._unlock_limits:
+            self._unlock_limits = False
+            self._lift_limits()
+        elif self._backlog and self._blocked is None:
+            daemon.reactor.callLater(0, self.resume)
+
+    def _run_plain(self, commands: list[list[bytes]]) -> int:
+        """Run commands of a client that may run every command; returns how many were begun."""
+        daemon = self._daemon
+        node = daemon.node
+        memory = node.state.memory
+        out = self._out
+        resp3 = self.protocol != 2
+        slow = daemon.slow_s
+        begun = 0
+        entry: Command | None = None
+        started = perf_counter()
+        for args in commands:
+            begun += 1
+            try:
+                entry = PLAIN.get(args[0])
+                if entry is None:
+                    daemon.commands_run += begun - 1
+                    return begun - 1 + self._run_guarded(commands[begun - 1 :])
+                if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
+                    daemon.check_memory()
+                value = node.command(self, entry.parse(args))
+                if value is BLOCKED:
+                    self._block(entry)
+                    break
+                reply = entry.reply.encode3(value) if resp3 else entry.reply.encode2(value)
+            except CommandError as error:
+                reply = encode_error(error.line)
+            except Exception:  # a bug of ours: the node goes on without this command
+                reply = encode_error(INTERNAL_ERROR)
+                daemon.crashed(self, args)
+            out.append(reply)
+            ended = perf_counter()
+            entry.calls += 1
+            entry.usec += (ended - started) * 1e6
+            if ended - started > slow:
+                daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
+            started = ended
+            if self._closing or daemon.guarded or (len(reply) > LARGE_REPLY and self._must_wait()):
+                break
+        if entry is not None:
+            self.last_command = entry.name.lower()
+        daemon.commands_run += begun
+        return begun
+
+    def _run_guarded(self, commands: list[list[bytes]]) -> int:
+        """Run commands one by one with every check; returns how many were begun."""
+        begun = 0
+        for args in commands:
+            begun += 1
+            was_skipping = self.reply_mode == "skip"
+            reply = self._run_one(args)
+            if reply is None:
+                break
+            if self.reply_mode == "on":
+                self._out.append(reply)
+            elif was_skipping and self.reply_mode == "skip":
+                self.reply_mode = "on"
+            if self._closing or self._daemon.paused or (len(reply) > LARGE_REPLY and self._must_wait()):
+                break
+        self._daemon.commands_run += begun
+        return begun
+
+    def _run_one(self, args: list[bytes]) -> bytes | None:
+        """Run one command with every check; returns the reply, b"" for none, None when the client is blocked."""
+        daemon = self._daemon
+        started = perf_counter()
+        entry: Command | None = None
+        try:
+            entry = table.find(args)
+            self.last_command = entry.name.lower().replace(" ", "|")
+            call = self._parse_admitted(entry, args)
+            if daemon.monitors:
+                daemon.show_monitors(self, args, entry)
+            value = daemon.node.command(self, call)
+            if value is BLOCKED:
+                self._block(entry)
+                return None
+            reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
+        except CommandError as error:
+            reply = encode_error(error.line)
+        except Exception:  # a bug of ours: the node goes on without this command
+            reply = encode_error(INTERNAL_ERROR)
+            daemon.crashed(self, args)
+        if entry is not None:
+            seconds = perf_counter() - started
+            entry.calls += 1
+            entry.usec += seconds * 1e6
+            if seconds > daemon.slow_s:
+                daemon.note_slow(self, args, seconds, fast=bool(entry.flags & Flag.FAST))
+        return reply
+
+    def _parse_admitted(self, entry: Command, args: list[bytes]) -> Call:
+        """Parse a command; that it may not run now comes before every error but a wrong number of arguments."""
+        try:
+            call = table.parse(entry, args)
+        except WrongArity:
+            raise
+        except CommandError:
+            self._daemon.admit(self, entry)
+            raise
+        self._daemon.admit(self, entry)
+        return call
+
+    def _block(self, entry: Command) -> None:
+        self._blocked = entry
+        entry.calls += 1
+
+    def _lift_limits(self) -> None:
+        """Run what only the limits for strangers had kept back."""
+        commands = self._parser.lift()
+        if commands:
+            self._put_off(commands)
+        self.resume()
+
+    # Output.
+
+    def unblock(self, value: Any) -> None:
+        """Answer the command that blocked the client."""
+        entry = self._blocked
+        assert entry is not None
+        self._blocked = None
+        reply = encode_error(value.line) if isinstance(value, CommandError) else entry.encoder(self.protocol)(value)
+        if self.reply_mode == "on":
+            self._out.append(reply)
+        elif self.reply_mode == "skip":
+            self.reply_mode = "on"
+        if self._backlog or self._parser.error is not None:
+            self._daemon.reactor.callLater(0, self.resume)
+
+    def push(self, line: bytes) -> None:
+        """Send something that no command of this client asked for: a line of MONITOR."""
+        self._out.append(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send the replies that are due."""
+        out = self._out
+        if out and not self._lost:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self._daemon.bytes_out += len(data)
+            self.transport.write(data)
+            if self._stalled:
+                self._check_output()
+        if self._closing and not self._lost:
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
+
+    def abort(self) -> None:
+        """End the connection without the replies that are due: what they promise is not so."""
+        self._out.clear()
+        if not self._lost:
+            self.transport.abortConnection()
+
+    def _must_wait(self) -> bool:
+        """Send a large reply before the next command runs; say whether the client has to read it first."""
+        if not self._daemon.node.state.journaling:
+            self.flush()
+        return self._stalled or self.output_buffered > LARGE_REPLY
+
+    def _check_output(self) -> None:
+        """End a client that has too much unread, now or for too long."""
+        limit = self._daemon.config.client_output_buffer_limit
+        buffered = self.output_buffered
+        now = self._daemon.node.state.now
+        if limit.soft and buffered > limit.soft:
+            self._overfull_since = self._overfull_since or now
+        else:
+            self._overfull_since = 0
+        too_long = self._overfull_since and now - self._overfull_since > limit.soft_seconds * 1_000
+        if (limit.hard and buffered > limit.hard) or too_long:
+            self._daemon.log.warn(
+                "Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered
+            )
+            self.transport.abortConnection()
+
+    def pauseProducing(self) -> None:
+        """The transport has more than it wants: run and read nothing until it has sent that."""
+        self._stalled = True
+        self.transport.pauseProducing()
+        self._check_output()
+
+    def resumeProducing(self) -> None:
+        """The transport has sent what it had."""
+        self._stalled = False
+        self._overfull_since = 0
+        self.transport.resumeProducing()
+        self.resume()
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `connectionLost` does the rest."""

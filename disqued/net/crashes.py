@@ -1,0 +1,49 @@
+"""Crash reports: what a client sent before a command met a bug of ours.
+
+A report is a file of its own in the data folder, readable by its owner alone, for it may hold bodies and passwords.
+At most `MAX_REPORTS` are written in the life of a process, so that a bug cannot fill the disk.
+"""
+
+import os
+import traceback
+from collections import deque
+from datetime import UTC, datetime
+from pathlib import Path
+
+RECENT_INPUTS = 64  #: chunks of input kept
+RECENT_SIZE = 4 * 1024  #: bytes; larger chunks are not kept
+MAX_REPORTS = 20
+
+
+class CrashReports:
+    """The last inputs, and the files that they are written to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._recent: deque[tuple[int, bytes]] = deque(maxlen=RECENT_INPUTS)
+        self._written = 0
+
+    def remember(self, client_id: int, data: bytes) -> None:
+        """Keep a chunk of input for a while."""
+        if len(data) <= RECENT_SIZE:
+            self._recent.append((client_id, data))
+
+    def write(self, client_id: int, args: list[bytes]) -> str:
+        """Write a report about the exception that is being handled; returns its path, or why there is none."""
+        if self._written >= MAX_REPORTS:
+            return f"no file: {MAX_REPORTS} were written already"
+        self._written += 1
+        path = self._folder / f"crash-{os.getpid()}-{self._written}.txt"
+        lines = [
+            f"{datetime.now(UTC).isoformat()} client {client_id}",
+            f"command {args!r:.65536}",
+            traceback.format_exc(),
+            "last inputs, oldest first (client: bytes):",
+            *(f"{sender}: {data!r}" for sender, data in self._recent),
+        ]
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+        except OSError as error:
+            return f"no file: {error.strerror}"
+        return str(path)

@@ -1,0 +1,407 @@
+"""The daemon: one node with its settings, its clients and its store; what INFO, CONFIG and CLIENT talk to.
+
+    Daemon --- Driver --- Node          the queue
+       |         +------- IStore        its journal
+       +--- ClientConnection ...        one per client
+       +--- Config, SlowLog, LatencyMonitor, counters
+
+Source: Disque, src/server.c, src/config.c.
+"""
+
+import hmac
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from twisted.internet.address import UNIXAddress
+from twisted.internet.protocol import Factory
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from disqued.commands.latency import LatencyMonitor
+from disqued.commands.slowlog import SlowLog
+from disqued.commands.table import Command, Flag, every_command
+from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
+from disqued.core.node import Node
+from disqued.core.outbox import Record
+from disqued.core.recovery import Recovery, snapshot
+from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory
+from disqued.net.clients import ClientConnection
+from disqued.net.crashes import CrashReports
+from disqued.net.driver import Driver
+from disqued.net.identity import Identity, IdentityError
+from disqued.net.statistics import Statistics
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
+
+LOADED_PER_SLICE = 2_000  #: records put into the node before clients get their turn
+IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
+
+#: Commands that a client may run before it has authenticated.
+_FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT"})
+
+
+class Daemon(Factory):
+    """A running disqued; makes a `ClientConnection` for each client and is the `Host` of its commands."""
+
+    log = Logger()
+    noisy = False
+
+    def __init__(self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any) -> None:
+        self.config = config
+        self.identity = identity
+        self.reactor = reactor
+        self.slowlog = SlowLog(config.slowlog_log_slower_than, config.slowlog_max_len)
+        self.latency = LatencyMonitor(config.latency_monitor_threshold)
+        self.statistics = Statistics(node.clock.now())
+        self.crashes = CrashReports(config.dir)
+        self.driver = Driver(node, store, reactor, self._journal_failed)
+        self.clients: dict[int, ClientConnection] = {}
+        self.monitors: dict[ClientConnection, None] = {}
+        #: The client whose command runs now.
+        self.running: ClientConnection | None = None
+        #: True while commands must be looked at one by one: a password, a load, a monitor, a failed journal.
+        self.guarded = True
+        self.paused = False  #: CLIENT PAUSE
+        self.loading = True
+        self.slow_s = 0.0  #: commands that take longer are looked at by slow log and latency monitor
+        self.bytes_in = self.bytes_out = self.commands_run = 0
+        self._node = node
+        self.exit_status = 0
+        self._last_id = 0
+        self._stop: Callable[[], None] = lambda: None
+        self._idle_check = LoopingCall(self._close_idle)
+        self._idle_check.clock = reactor
+        self._sampling = LoopingCall(self._sample)
+        self._sampling.clock = reactor
+        self._follow_settings()
+
+    @property
+    def node(self) -> Node:
+        """The node that it serves."""
+        return self._node
+
+    # Start and stop.
+
+    def start(self, stop: Callable[[], None]) -> None:
+        """Begin to load and to count; `stop` ends the process."""
+        self._stop = stop
+        self._sampling.start(Statistics.SAMPLE_S, now=False)
+        self._set_timeout(self.config.timeout)
+        store = self.driver.store
+        self._node.begin()
+        self._load(store.load(), Recovery(self._node.state, restores_queues=store.restores_queues))
+
+    def stop(self) -> None:
+        """Commit and let go of everything."""
+        for check in (self._idle_check, self._sampling):
+            if check.running:
+                check.stop()
+        for client in list(self.clients.values()):
+            client.transport.loseConnection()
+        self.driver.stop()
+        self.identity.release()
+
+    def _load(self, records: Iterator[Record], recovery: Recovery) -> None:
+        """Put the store's records into the node, a slice per turn of the loop."""
+        state = self._node.state
+        self._node.begin()
+        journaling, state.journaling = state.journaling, False
+        try:
+            for record in islice(records, LOADED_PER_SLICE):
+                recovery.apply(record)
+            more = next(records, None)
+            if more is not None:
+                recovery.apply(more)
+        except StoreError as error:
+            self.log.critical("Loading failed: {reason}", reason=str(error))
+            self.exit_status = 1
+            self._stop()
+            return
+        finally:
+            state.journaling = journaling
+        if more is None:
+            self._loaded(recovery)
+        else:
+            self.reactor.callLater(0, self._load, records, recovery)
+
+    def _loaded(self, recovery: Recovery) -> None:
+        self.loading = False
+        self._find_guards()
+        if self.config.aof_enqueue_jobs_once:
+            self._forget_once()
+        self.log.info(
+            "Ready: {jobs} jobs, {expired} expired meanwhile",
+            jobs=len(self._node.state.jobs),
+            expired=recovery.expired,
+        )
+        self.driver.run_due()
+
+    def _forget_once(self) -> None:
+        """Turn aof-enqueue-jobs-once off: it was meant for this start alone."""
+        self.config.set("aof-enqueue-jobs-once", "no")
+        if self.config.file is not None:
+            try:
+                self.config.rewrite()
+            except OSError as error:
+                self.log.error("Cannot turn aof-enqueue-jobs-once off: {reason}", reason=error.strerror)
+
+    # Settings.
+
+    def _follow_settings(self) -> None:
+        """Keep what the hot path reads, and act on changes."""
+        config, memory = self.config, self._node.state.memory
+        follow = {
+            "maxmemory": memory.set_limit,
+            "maxmemory-policy": lambda policy: setattr(memory, "evicts", policy != "noeviction"),
+            "requirepass": lambda _: self._find_guards(),
+            "timeout": self._set_timeout,
+            "slowlog-log-slower-than": lambda usec: (setattr(self.slowlog, "threshold_us", usec), self._find_slow()),
+            "slowlog-max-len": self.slowlog.set_length,
+            "latency-monitor-threshold": lambda ms: (setattr(self.latency, "threshold_ms", ms), self._find_slow()),
+        }
+        for name, action in follow.items():
+            config.subscribe(name, action)
+        self._find_guards()
+        self._find_slow()
+
+    def _find_guards(self) -> None:
+        self.guarded = bool(self.config.requirepass or self.loading or self.monitors or self.paused) or (
+            self.driver.failure is not None
+        )
+
+    def _find_slow(self) -> None:
+        limits = []
+        if self.slowlog.threshold_us >= 0:
+            limits.append(self.slowlog.threshold_us / 1e6)
+        if self.latency.threshold_ms:
+            limits.append(self.latency.threshold_ms / 1e3)
+        self.slow_s = min(limits, default=float("inf"))
+
+    def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
+        """Settings whose name matches a glob pattern, with their values as text."""
+        return [
+            (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in self.config.matching(pattern)
+        ]
+
+    def config_set(self, name: bytes, value: bytes) -> None:
+        """Change a setting now.  Raises CommandError with Disque's text."""
+        name_text, value_text = (text.decode("utf-8", "surrogateescape") for text in (name, value))
+        told = len(self.config.warnings)
+        try:
+            self.config.set(name_text, value_text)
+        except UnknownDirective:
+            raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
+        except ConfigError as error:
+            self.log.warn("CONFIG SET refused: {reason}", reason=str(error))
+            if error.value is None:
+                raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
+            raise CommandError(f"Invalid argument '{value_text}' for CONFIG SET '{name_text}'") from None
+        for warning in self.config.warnings[told:]:
+            self.log.warn("{warning}", warning=warning)
+
+    def config_rewrite(self) -> None:
+        """Write the settings in force to the configuration file.  Raises CommandError."""
+        try:
+            self.config.rewrite()
+        except NoConfigFile:
+            raise CommandError("The server is running without a config file") from None
+        except OSError as error:
+            raise CommandError(f"Rewriting config file: {error.strerror}") from None
+
+    def reset_statistics(self) -> None:
+        """Zero the counters that CONFIG RESETSTAT zeroes."""
+        self.bytes_in = self.bytes_out = self.commands_run = 0
+        self.statistics.reset()
+        self._node.state.memory.peak = self._node.state.memory.used
+        for entry in every_command():
+            entry.calls, entry.usec = 0, 0.0
+
+    # Clients.
+
+    def buildProtocol(self, addr: Any) -> ClientConnection:
+        """Make the connection object of a client that has just connected."""
+        self._last_id += 1
+        return ClientConnection(self, self._last_id)
+
+    def connected(self, client: ClientConnection) -> None:
+        """Take a client in, or turn it away when there are too many."""
+        self.statistics.connections += 1
+        transport = client.transport
+        if not client.is_unix:
+            transport.setTcpNoDelay(True)
+            if self.config.tcp_keepalive:
+                transport.setTcpKeepAlive(True)
+                transport.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.config.tcp_keepalive)
+        self.clients[client.id] = client
+        if len(self.clients) > self.config.maxclients:
+            self.statistics.rejected += 1
+            client.refuse(b"ERR max number of clients reached")
+        elif self.config.requirepass:
+            client.restrict()
+
+    def disconnected(self, client: ClientConnection) -> None:
+        """Forget a client: it takes no job any more."""
+        self.clients.pop(client.id, None)
+        if client.monitors:
+            self.monitors.pop(client, None)
+            self._find_guards()
+        self._node.begin()
+        self._node.gone(client)
+        self.driver.finish_step(None)
+
+    def sessions(self) -> list[ClientConnection]:
+        """Every client connection, oldest first."""
+        return list(self.clients.values())
+
+    def name_peer(self, transport: Any) -> str:
+        """``ip:port`` of a transport's other end, or the path of our Unix socket and 0."""
+        if self.is_unix_peer(transport):
+            return f"{self.config.unixsocket}:0"
+        peer = transport.getPeer()
+        return f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}"
+
+    def is_unix_peer(self, transport: Any) -> bool:
+        """True for a connection through a Unix socket."""
+        return isinstance(transport.getHost(), UNIXAddress)
+
+    def pause_clients(self, span_ms: int) -> None:
+        """Run no client's commands for a while."""
+        self.paused = True
+        self._find_guards()
+        self.reactor.callLater(span_ms / 1_000, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self.paused = False
+        self._find_guards()
+        for client in self.sessions():
+            client.resume()
+
+    def _set_timeout(self, seconds: int) -> None:
+        if self._idle_check.running:
+            self._idle_check.stop()
+        if seconds:
+            self._idle_check.start(IDLE_CHECK_S, now=False)
+
+    def _close_idle(self) -> None:
+        oldest = self._node.clock.now() - self.config.timeout * 1_000
+        for client in self.sessions():
+            if client.active_at < oldest and not client.is_blocked and not client.monitors:
+                client.transport.loseConnection()
+
+    # Before a command runs.
+
+    def admit(self, client: ClientConnection, entry: Command) -> None:
+        """Refuse a command that may not run now.  Raises CommandError."""
+        if not client.authenticated and self.config.requirepass and entry.name not in _FOR_STRANGERS:
+            raise NotAuthenticated
+        if entry.flags & Flag.DENY_OOM:
+            self.check_memory()
+        if self.driver.failure is not None and (entry.flags & Flag.DENY_OOM or entry.name == "PING"):
+            raise JournalFailed(f"{JournalFailed.__doc__}: {self.driver.failure}")
+        if self.loading and not entry.flags & Flag.LOADING and entry.name not in _FOR_STRANGERS:
+            raise Loading
+
+    def check_memory(self) -> None:
+        """Make room when memory is short.  Raises OutOfMemory (OOM)."""
+        if self._node.state.memory.level > 1 and not self._node.make_room():
+            raise OutOfMemory
+
+    def password_is_set(self) -> bool:
+        """True when clients must authenticate."""
+        return bool(self.config.requirepass)
+
+    def check_password(self, user: bytes, password: bytes) -> bool:
+        """Compare in constant time; the only user is ``default``."""
+        expected = self.config.requirepass.encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(password, expected) and user == b"default"
+
+    def _journal_failed(self, reason: str) -> None:
+        self._find_guards()
+
+    # While and after a command runs.
+
+    def remember(self, client: ClientConnection, data: bytes) -> None:
+        """Keep a chunk of input for a crash report."""
+        self.crashes.remember(client.id, data)
+
+    def crashed(self, client: ClientConnection, args: list[bytes]) -> None:
+        """Report a bug: to the log, the counters and a file; the node goes on."""
+        self.statistics.crashes += 1
+        path = self.crashes.write(client.id, args)
+        self.log.failure(
+            "Internal error in a command of client {client}; its inputs are in {path}", client=client.address, path=path
+        )
+
+    def note_slow(self, client: ClientConnection, args: list[bytes], seconds: float, *, fast: bool) -> None:
+        """Note a command that took long."""
+        usec = int(seconds * 1e6)
+        if 0 <= self.slowlog.threshold_us <= usec:
+            self.slowlog.note(int(time.time()), usec, args, client.address.encode(), client.name)
+        self.latency.note("fast-command" if fast else "command", usec // 1_000, int(time.time()))
+
+    def monitor(self, client: ClientConnection) -> None:
+        """Show a client every command from now on."""
+        client.monitors = True
+        self.monitors[client] = None
+        self._find_guards()
+
+    def show_monitors(self, client: ClientConnection, args: list[bytes], entry: Command) -> None:
+        """Show a command to those who watch."""
+        if entry.name in ("AUTH", "HELLO"):
+            args = [args[0], *(b"(redacted)" for _ in args[1:])]
+        stamp = self.microseconds()
+        words = b" ".join(map(_quoted, args))
+        line = b"+%d.%06d [%b] %b\r\n" % (stamp // 1_000_000, stamp % 1_000_000, client.address.encode(), words)
+        for watcher in list(self.monitors):
+            watcher.push(line)
+
+    # What commands ask for.
+
+    def microseconds(self) -> int:
+        """Wall clock, unix microseconds."""
+        return time.time_ns() // 1_000
+
+    def sleep(self, seconds: float) -> None:
+        """Stop the whole daemon for a while, on purpose."""
+        time.sleep(seconds)
+
+    def shutdown(self, *, rewrite: bool) -> None:
+        """End the daemon after this step.  Raises CommandError when a fresh journal cannot be written."""
+        if rewrite:
+            self.write_snapshot()
+        self.reactor.callLater(0, self._stop)
+
+    def write_snapshot(self) -> None:
+        """Write a fresh journal with queues and all, whatever the store.  Raises CommandError."""
+        self.driver.commit_now()
+        try:
+            self.driver.store.rewrite(snapshot(self._node.state, with_queues=True), with_queues=True)
+        except StoreFailed as error:
+            self.log.error("Writing the journal failed: {reason}", reason=str(error))
+            raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None
+
+    def save_identity(self) -> None:
+        """Write the file that holds the node's id.  Raises CommandError."""
+        try:
+            self.identity.save()
+        except IdentityError as error:
+            raise CommandError(str(error)) from None
+
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """What INFO says that the node does not know."""
+        return self.statistics.facts(self)
+
+    def _sample(self) -> None:
+        self.statistics.sample(self)
+
+
+#: How a byte reads in a line of MONITOR.
+_ESCAPES = {value: b"\\x%02x" % value for value in range(256)}
+_ESCAPES |= {value: bytes([value]) for value in range(32, 127)}
+_ESCAPES |= {ord("\\"): b"\\\\", ord('"'): b'\\"', 7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 13: b"\\r"}
+
+
+def _quoted(word: bytes) -> bytes:
+    return b'"' + b"".join(map(_ESCAPES.__getitem__, word)) + b'"'

@@ -1,0 +1,124 @@
+"""Counters of the daemon, and what INFO says that the node does not know.
+
+Rates are the mean of the last 16 samples, one every 100 ms, as in Disque; they are computed when a sample is due, so
+an idle daemon pays one small timer.
+"""
+
+import os
+import platform
+import resource
+import secrets
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from disqued.net.daemon import Daemon
+
+SAMPLES = 16
+_PAGE = resource.getpagesize()
+
+
+class Statistics:
+    """Counters and rates of one daemon."""
+
+    SAMPLE_S = 0.1
+
+    def __init__(self, started_at: int) -> None:
+        self.started_at = started_at  #: monotonic milliseconds
+        self.run_id = secrets.token_hex(20)
+        self.reset()
+
+    def reset(self) -> None:
+        """Zero the counters."""
+        self.connections = 0  #: accepted, those turned away included
+        self.rejected = 0  #: turned away: too many clients
+        self.crashes = 0  #: commands that met a bug
+        #: (monotonic ms, commands run, bytes in, bytes out), oldest first.
+        self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=SAMPLES + 1)
+
+    def sample(self, daemon: "Daemon") -> None:
+        """Note the counters as they are now."""
+        self._samples.append((daemon.node.clock.now(), daemon.commands_run, daemon.bytes_in, daemon.bytes_out))
+
+    def _rates(self) -> tuple[int, float, float]:
+        """Commands a second, KiB/s in, KiB/s out."""
+        if len(self._samples) < 2:
+            return 0, 0.0, 0.0
+        first, last = self._samples[0], self._samples[-1]
+        seconds = max(1, last[0] - first[0]) / 1_000
+        commands, received, sent = (max(0, last[index] - first[index]) / seconds for index in (1, 2, 3))
+        return round(commands), received / 1_024, sent / 1_024
+
+    def facts(self, daemon: "Daemon") -> dict[str, dict[str, Any]]:
+        """Sections and fields of INFO that only the daemon knows."""
+        return {
+            "Server": self._server(daemon),
+            "Clients": self._clients(daemon),
+            "Memory": {"used_memory_rss": resident_bytes(), "mem_allocator": "pymalloc"},
+            "Persistence": {"loading": int(daemon.loading), **daemon.driver.store.status()},
+            "Stats": self._stats(daemon),
+            "CPU": _cpu(),
+        }
+
+    def _server(self, daemon: "Daemon") -> dict[str, Any]:
+        uptime = (daemon.node.clock.now() - self.started_at) // 1_000
+        config = daemon.config
+        return {
+            "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "arch_bits": 64 if sys.maxsize > 2**32 else 32,
+            "multiplexing_api": type(daemon.reactor).__name__.removesuffix("Reactor").lower(),
+            "python_version": platform.python_version(),
+            "process_id": os.getpid(),
+            "run_id": self.run_id,
+            "tcp_port": config.port,
+            "uptime_in_seconds": uptime,
+            "uptime_in_days": uptime // 86_400,
+            "executable": os.path.abspath(sys.argv[0]),
+            "config_file": "" if config.file is None else str(config.file),
+        }
+
+    @staticmethod
+    def _clients(daemon: "Daemon") -> dict[str, Any]:
+        clients = daemon.sessions()
+        return {
+            "connected_clients": len(clients),
+            "client_longest_output_list": max((client.output_buffered for client in clients), default=0),
+            "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
+            "blocked_clients": sum(client.is_blocked for client in clients),
+        }
+
+    def _stats(self, daemon: "Daemon") -> dict[str, Any]:
+        commands, received, sent = self._rates()
+        return {
+            "total_connections_received": self.connections,
+            "total_commands_processed": daemon.commands_run,
+            "instantaneous_ops_per_sec": commands,
+            "total_net_input_bytes": daemon.bytes_in,
+            "total_net_output_bytes": daemon.bytes_out,
+            "instantaneous_input_kbps": f"{received:.2f}",
+            "instantaneous_output_kbps": f"{sent:.2f}",
+            "rejected_connections": self.rejected,
+            "latest_fork_usec": 0,
+            "internal_errors": self.crashes,
+        }
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+def _cpu() -> dict[str, Any]:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "used_cpu_sys": f"{own.ru_stime:.2f}",
+        "used_cpu_user": f"{own.ru_utime:.2f}",
+        "used_cpu_sys_children": f"{children.ru_stime:.2f}",
+        "used_cpu_user_children": f"{children.ru_utime:.2f}",
+    }

@@ -1,0 +1,61 @@
+"""TCP and Unix transports that send at once.
+
+Twisted's transport only notes what is written and sends it on the next turn of the loop, which costs two system
+calls and a turn per reply.  Here a write goes straight to the socket while nothing is buffered; what the socket does
+not take is buffered as ever, with the usual flow control.  For single small replies this doubles the throughput.
+"""
+
+from typing import Any
+
+from twisted.internet import tcp, unix
+
+
+class _EagerWrite:
+    """Mixed into a server transport, in front of it."""
+
+    dataBuffer: bytes
+    offset: int
+    _tempDataBuffer: list[bytes]
+    connected: int
+    disconnecting: int
+    disconnected: int
+    socket: Any
+
+    def write(self, data: bytes) -> None:
+        """Send, and buffer what the socket does not take."""
+        if (
+            self._tempDataBuffer
+            or self.offset != len(self.dataBuffer)
+            or not self.connected
+            or self.disconnecting
+            or self.disconnected
+        ):
+            super().write(data)  # type: ignore[misc]
+            return
+        try:
+            sent = self.socket.send(data)
+        except OSError:
+            # Nothing went out.  If it was more than a full buffer, Twisted's own attempt meets it again.
+            sent = 0
+        if sent < len(data):
+            super().write(data[sent:] if sent else data)  # type: ignore[misc]
+
+
+class EagerServer(_EagerWrite, tcp.Server):
+    """The server's end of a TCP connection."""
+
+
+class EagerPort(tcp.Port):
+    """A TCP port whose connections send at once."""
+
+    transport = EagerServer
+
+
+class EagerUnixServer(_EagerWrite, unix.Server):
+    """The server's end of a connection through a Unix socket."""
+
+
+class EagerUnixPort(unix.Port):
+    """A Unix socket whose connections send at once."""
+
+    transport = EagerUnixServer

@@ -1,0 +1,178 @@
+"""`twistd disqued`: the one place where the parts of the daemon are joined.
+
+Options ---> Config ---> makeService ---> Service --start--> ports listen, the store is loaded
+|               |
+|               +---- Daemon, Driver, Node, IStore
++-- clock, generator of random numbers, reactor: passed on from here
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+from twisted.application.service import IServiceCollection, MultiService, Service
+from twisted.internet.error import CannotListenError
+from twisted.logger import ILogObserver, Logger
+from twisted.python import usage
+
+import disqued.commands
+from disqued.config import SETTINGS, Config, ConfigError, Status
+from disqued.core.node import Node
+from disqued.net import logs
+from disqued.net.clock import SystemClock, use_monotonic_time
+from disqued.net.daemon import Daemon
+from disqued.net.identity import Identity, IdentityError
+from disqued.net.transport import EagerPort, EagerUnixPort
+from disqued.persistence.interface import StoreError
+from disqued.persistence.plugins import find_store
+
+IDENTITY_FILE = "nodes.conf"
+
+
+class Options(usage.Options):
+    """Every setting of the configuration file as an option of the command line."""
+
+    synopsis = "[options]"
+    longdesc = "One node of disqued, a distributed, in-memory, replicated job queue.  Options win over the file."
+
+    def __init__(self) -> None:
+        self.optParameters = [["config", "c", None, "Configuration file to read."]] + [
+            [name, None, None, setting.summary]
+            for name, setting in SETTINGS.items()
+            if setting.status is not Status.OBSOLETE
+        ]
+        super().__init__()
+        self.settings = Config()
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse; whatever is wrong ends the process with one line that says so."""
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            raise SystemExit(f"disqued: {error}; see disqued --help") from None
+
+    def postOptions(self) -> None:
+        """Read the file, then let the options win."""
+        given = [(name, text) for name, text in self.items() if name != "config" and text is not None]
+        try:
+            config = Config() if self["config"] is None else Config.from_file(self["config"])
+            config.apply_arguments(given)
+            config.check()
+        except ConfigError as error:
+            raise SystemExit(f"disqued: {error}") from None
+        self.settings = config
+
+
+class Listener(Service):
+    """The daemon and the ports that it listens on."""
+
+    log = Logger()
+
+    def __init__(self, daemon: Daemon, config: Config, reactor: Any) -> None:
+        self._daemon = daemon
+        self._config = config
+        self._reactor = reactor
+        self._ports: list[Any] = []
+
+    def startService(self) -> None:
+        """Listen, then load; until that is done clients hear -LOADING."""
+        super().startService()
+        for warning in self._config.warnings:
+            self.log.warn("{warning}", warning=warning)
+        try:
+            self._listen()
+        except CannotListenError as error:
+            raise SystemExit(f"disqued: {error}") from None
+        _tune_collector()
+        self._daemon.start(self._reactor.stop)
+
+    def _listen(self) -> None:
+        config, daemon, reactor = self._config, self._daemon, self._reactor
+        if config.port:
+            for address in config.bind:
+                self._open(EagerPort(config.port, daemon, config.tcp_backlog, address, reactor))
+                self.log.info("Listening on {address}, port {port}", address=address, port=config.port)
+        if config.unixsocket is not None:
+            mode = config.unixsocketperm or 0o666
+            path = os.fspath(config.unixsocket)
+            self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, 1, reactor))
+            self.log.info("Listening on {path}", path=path)
+        if config.pidfile is not None:
+            Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
+
+    def _open(self, port: Any) -> None:
+        port.startListening()
+        self._ports.append(port)
+
+    def stopService(self) -> Any:
+        """Close the ports, commit, and let go of everything."""
+        super().stopService()
+        for port in self._ports:
+            port.stopListening()
+        self._daemon.stop()
+        if self._config.pidfile is not None:
+            Path(self._config.pidfile).unlink(missing_ok=True)
+        self.log.info("Stopped")
+
+
+class Root(MultiService):
+    """The top of the service tree: brings its own log with it."""
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__()
+        self._observer = observer
+
+    def setServiceParent(self, parent: Any) -> None:
+        """Join the application, and let it log as our settings say, unless twistd was told otherwise."""
+        IServiceCollection(parent)
+        parent.setComponent(ILogObserver, self._observer)
+        super().setServiceParent(parent)
+
+
+def makeService(options: Options) -> MultiService:
+    """Join the parts; nothing listens and nothing is loaded yet."""
+    from twisted.internet import reactor
+
+    use_monotonic_time(reactor)
+    disqued.commands.load()
+    config = options.settings
+    clock, rng = SystemClock(), SystemRandom()
+    try:
+        identity = Identity.load(config.dir / IDENTITY_FILE, config.port, rng)
+        factory = find_store(config.persistence)
+        store = factory.create(config, reactor, clock)
+        store.open()
+        observer = logs.observer(config)
+    except (IdentityError, StoreError) as error:
+        raise SystemExit(f"disqued: {error}") from None
+    except OSError as error:
+        raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
+    config.subscribe("appendfsync", lambda _: factory.configure(store, config))
+    evicts = config.maxmemory_policy != "noeviction"
+    node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
+    root = Root(observer)
+    Listener(Daemon(config, node, identity, store, reactor), config, reactor).setServiceParent(root)
+    return root
+
+
+def _tune_collector() -> None:
+    """Keep the garbage collector from walking over every job.
+
+    Jobs hold no cycles: they are freed when the last reference goes.  What was made until now lives as long as the
+    process; young objects are still looked at, the whole heap only very rarely.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 1_000)
+
+
+def main() -> None:
+    """`disqued`: the same as `twistd -n disqued`."""
+    from twisted.scripts.twistd import run
+
+    sys.argv = ["disqued", "--nodaemon", "--pidfile=", "disqued", *sys.argv[1:]]
+    run()
