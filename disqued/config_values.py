@@ -1,0 +1,579 @@
+"""What a setting is: its name, the values that it takes, and how they are read, shown and written.
+
+    the words of a line --parse_words--+                     +--format---> CONFIG GET
+    an option, CONFIG SET ---parse-----+--> a typed value ---+
+                                                             +--written--> the file
+
+A kind refuses with ValueError and knows no names; a `Setting` adds its own and raises BadValue, and whoever reads a
+file adds the line.
+
+Text holds whatever bytes it was made of: bytes that are not UTF-8 travel as surrogate escapes and come back as they
+were.  Sizes are bytes.
+
+Source: Disque 1.0-rc1, whose quoting and units these are.
+"""
+
+import abc
+import enum
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Generic, Self, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+MAX_ADDRESSES: Final = 16
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+# --- Errors ----------------------------------------------------------------------------------------------------------
+
+
+class ConfigError(Exception):
+    """A setting, or the file that it stands in, cannot be used; `str()` says where, what and what would do."""
+
+    def __init__(
+        self,
+        directive: str = "",
+        value: str | None = None,
+        *,
+        allowed: str = "",
+        problem: str = "",
+        path: str = "",
+        line: int = 0,
+    ) -> None:
+        super().__init__(directive, value)
+        self.directive = directive
+        self.value = value  #: as it was given; None where there is none to speak of
+        self.allowed = allowed  #: a plural, to follow "allowed are"; empty where nothing is
+        self.problem = problem  #: what is wrong, when `allowed` does not say it
+        self.path = path  #: file or "command line"; empty for CONFIG SET
+        self.line = line  #: from 1 on; 0 where there are no lines
+
+    def at(self, path: str, line: int = 0) -> Self:
+        """Note where it happened, unless a closer place is known already."""
+        if not self.path:
+            self.path, self.line = path, line
+        return self
+
+    def __str__(self) -> str:
+        place = f"{self.path}, line {self.line}" if self.line else self.path
+        subject = " ".join(shown(part) for part in (self.directive or None, self.value) if part is not None)
+        allowed = f"allowed are {self.allowed}" if self.allowed else ""
+        reason = "; ".join(part for part in (self.problem, allowed) if part)
+        return ": ".join(part for part in (place, subject, reason) if part)
+
+
+class BadValue(ConfigError):
+    """The value of a directive is not one of those allowed."""
+
+
+def shown(value: str) -> str:
+    """A value as an error shows it: quoted when it would not be seen whole otherwise, and never long."""
+    short = value if len(value) <= 80 else value[:80] + "..."
+    plain = short and short.isprintable() and not any(character in " \"'\\" for character in short)
+    return short if plain else quoted(short)
+
+
+# --- Words and quotes ------------------------------------------------------------------------------------------------
+
+_DOUBLE_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"(?=\s|\Z)', re.DOTALL)
+_SINGLE_QUOTED = re.compile(rb"'((?:[^'\\]|\\'|\\(?!'))*)'(?=\s|\Z)")
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_UNESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\a": "\\a"}
+_BLANKS = b" \t\n\v\f\r"
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes that a text of the configuration was made of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def as_text(source: bytes) -> str:
+    """Bytes as text of the configuration; `as_bytes` gives them back."""
+    return source.decode("utf-8", "surrogateescape")
+
+
+def split_words(line: str) -> list[str]:
+    """Split at blanks, heeding quotes: "..." knows \\n \\r \\t \\b \\a \\\\ \\" \\xHH, '...' knows \\'.
+
+    Raises: ValueError when a quote is not closed, or is followed by something other than a blank.
+    """
+    source = as_bytes(line)
+    words: list[str] = []
+    position = 0
+    while True:
+        while position < len(source) and source[position] in _BLANKS:
+            position += 1
+        if position == len(source):
+            return words
+        word, position = _word(source, position)
+        words.append(as_text(word))
+
+
+def _word(source: bytes, start: int) -> tuple[bytes, int]:
+    """One word and the position after it; a quote ends the word that it stands in."""
+    position = start
+    while position < len(source) and source[position] not in _BLANKS:
+        if source[position] in b"\"'":
+            piece, end = _quoted_piece(source, position)
+            return source[start:position] + piece, end
+        position += 1
+    return source[start:position], position
+
+
+def _quoted_piece(source: bytes, start: int) -> tuple[bytes, int]:
+    double = source[start] == ord('"')
+    match = (_DOUBLE_QUOTED if double else _SINGLE_QUOTED).match(source, start)
+    if match is None:
+        raise ValueError("unbalanced quotes")
+    inner = match[1]
+    return (_ESCAPE.sub(_unescape, inner) if double else inner.replace(b"\\'", b"'")), match.end()
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return bytes((int(match[1], 16),))
+    return _UNESCAPED.get(match[2], match[2])
+
+
+def quoted(text: str) -> str:
+    """Write a text so that `split_words` reads it as one word, on one line, readable in any editor."""
+    return '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    if character.isprintable():
+        return character
+    # A surrogate that stands for no byte is in no file; it comes here only to be shown in an error.
+    errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", errors))
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line; none for a comment and for an empty line. Raises: ConfigError."""
+    stripped = line.strip(" \t\r\n")
+    if stripped.startswith("#"):
+        return []
+    try:
+        return split_words(stripped)
+    except UnicodeEncodeError:
+        raise ConfigError(problem="the line holds something that no UTF-8 file can hold") from None
+    except ValueError:
+        problem = "unbalanced quotes: a quote is not closed, or a closing quote is not followed by a blank"
+        raise ConfigError(stripped.split(maxsplit=1)[0], problem=problem) from None
+
+
+# --- Kinds of values -------------------------------------------------------------------------------------------------
+
+
+class Kind(abc.ABC, Generic[T]):
+    """A type of values: how they are read, shown and written, and which are allowed."""
+
+    @abc.abstractmethod
+    def parse(self, text: str) -> T:
+        """Read one value. Raises: ValueError, with a text when `describe` alone would not say what is wrong."""
+
+    @abc.abstractmethod
+    def format(self, value: T) -> str:
+        """Show it as CONFIG GET does; `parse` reads it back."""
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Say what is allowed: a plural, to follow "allowed are"."""
+
+    def written(self, value: T) -> str:
+        """Write it as the rest of a line of the file."""
+        return self.format(value)
+
+    def parse_words(self, words: Sequence[str]) -> T:
+        """Read the words of a line of the file."""
+        if len(words) != 1:
+            raise ValueError(f"takes one value, not {len(words)}{_comment_hint(words)}")
+        return self.parse(words[0])
+
+
+def _comment_hint(words: Sequence[str]) -> str:
+    commented = any(word.startswith("#") for word in words)
+    return " (a comment needs a line of its own)" if commented else ""
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+_SIZE = re.compile(r"([0-9]{1,19})([kmg]?b?)", re.IGNORECASE)
+_FACTORS = {"": 1, "b": 1, "k": 10**3, "kb": 2**10, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
+
+
+@attrs.frozen
+class WholeNumber(Kind[int]):
+    """A whole number in a range."""
+
+    low: int = 0
+    high: int = INT32_MAX
+
+    def parse(self, text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not self.low <= int(text) <= self.high:
+            raise ValueError
+        return int(text)
+
+    def format(self, value: int) -> str:
+        return str(value)
+
+    def describe(self) -> str:
+        return f"whole numbers from {self.low} to {self.high}"
+
+
+@attrs.frozen
+class KeepAlive(WholeNumber):
+    """Seconds, or yes and no as Disque's CONFIG SET knows them."""
+
+    high: int = 32767  # more the system does not take
+    yes: int = 300
+
+    def parse(self, text: str) -> int:
+        spoken = {"yes": self.yes, "no": 0}.get(text.lower())
+        return super().parse(text) if spoken is None else spoken
+
+    def describe(self) -> str:
+        return f"{super().describe()}, yes (which means {self.yes}) and no (0)"
+
+
+@attrs.frozen
+class Octal(Kind[int]):
+    """Permission bits."""
+
+    high: int
+
+    def parse(self, text: str) -> int:
+        if not re.fullmatch("[0-7]{1,6}", text) or int(text, 8) > self.high:
+            raise ValueError
+        return int(text, 8)
+
+    def format(self, value: int) -> str:
+        return f"{value:o}"
+
+    def describe(self) -> str:
+        return f"octal numbers from 0 to {self.high:o}"
+
+
+@attrs.frozen
+class Size(Kind[int]):
+    """A number of bytes; 1k is 1000, 1kb is 1024."""
+
+    low: int = 0
+    high: int = INT64_MAX
+
+    def parse(self, text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if match is None:
+            raise ValueError
+        size = int(match[1]) * _FACTORS[match[2].lower()]
+        if size > INT64_MAX:
+            raise ValueError("too large to be counted in 63 bits")
+        if not self.low <= size <= self.high:
+            raise ValueError
+        return size
+
+    def format(self, value: int) -> str:
+        return str(value)
+
+    def written(self, value: int) -> str:
+        for unit in ("gb", "mb", "kb"):
+            if value and value % _FACTORS[unit] == 0:
+                return f"{value // _FACTORS[unit]}{unit}"
+        return str(value)
+
+    def describe(self) -> str:
+        least = self.written(self.low) if self.low >= 1024 else f"{self.low} byte{'s' * (self.low != 1)}"
+        bounds = f"from {least} to {self.written(self.high)}" if self.high < INT64_MAX else f"from {least} up"
+        return f"sizes {bounds}, such as 100mb"
+
+
+@attrs.frozen
+class YesNo(Kind[bool]):
+    """A switch."""
+
+    def parse(self, text: str) -> bool:
+        if text.lower() not in ("yes", "no"):
+            raise ValueError
+        return text.lower() == "yes"
+
+    def format(self, value: bool) -> str:
+        return "yes" if value else "no"
+
+    def describe(self) -> str:
+        return "yes and no"
+
+
+@attrs.frozen
+class Choice(Kind[str]):
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def parse(self, text: str) -> str:
+        if text.lower() not in self.words:
+            raise ValueError
+        return text.lower()
+
+    def format(self, value: str) -> str:
+        return value
+
+    def describe(self) -> str:
+        return " and ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
+
+
+@attrs.frozen
+class OnlyNo(Choice):
+    """A switch that this daemon cannot turn on."""
+
+    instead: str
+
+    def parse(self, text: str) -> str:
+        try:
+            return super().parse(text)
+        except ValueError:
+            raise ValueError(self.instead) from None
+
+    def describe(self) -> str:
+        return "nothing but no"
+
+
+@attrs.frozen
+class Text(Kind[str]):
+    """Any text, the empty one as well."""
+
+    max_bytes: int = 4096
+
+    def parse(self, text: str) -> str:
+        if len(as_bytes(text)) > self.max_bytes:
+            raise ValueError
+        return as_text(as_bytes(text))  # so that bytes given singly and together are the same text
+
+    def format(self, value: str) -> str:
+        return value
+
+    def written(self, value: str) -> str:
+        return quoted(value)
+
+    def describe(self) -> str:
+        return f"texts of at most {self.max_bytes} bytes"
+
+
+@attrs.frozen
+class FilePath(Text):
+    """The path of a file, or nothing."""
+
+    def parse(self, text: str) -> str:
+        if "\0" in text:
+            raise ValueError
+        return super().parse(text)
+
+    def describe(self) -> str:
+        return 'paths without NUL bytes, and "" for none'
+
+
+@attrs.frozen
+class FileName(Text):
+    """A name within the folder `dir`."""
+
+    max_bytes: int = 255
+
+    def parse(self, text: str) -> str:
+        if text in ("", ".", "..") or "/" in text or "\0" in text:
+            raise ValueError
+        return super().parse(text)
+
+    def describe(self) -> str:
+        return f"file names without / of 1 to {self.max_bytes} bytes"
+
+
+@attrs.frozen
+class Folder(Kind[Path]):
+    """A folder that exists; kept absolute, so that a later change of the current folder means nothing."""
+
+    def parse(self, text: str) -> Path:
+        if not text or "\0" in text:
+            raise ValueError
+        try:
+            path = os.path.realpath(as_text(as_bytes(text)))
+        except OSError as error:
+            raise ValueError(f"the current folder is not known ({error.strerror})") from None
+        if not os.path.isdir(path):
+            raise ValueError("there is no such folder" if not os.path.lexists(path) else "this is not a folder")
+        return Path(path)
+
+    def format(self, value: Path) -> str:
+        return str(value)
+
+    def written(self, value: Path) -> str:
+        return quoted(str(value))
+
+    def describe(self) -> str:
+        return "paths of existing folders"
+
+
+@attrs.frozen
+class Addresses(Kind[tuple[str, ...]]):
+    """IP addresses to listen on."""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return self.parse_words(text.split())
+
+    def parse_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        if not 1 <= len(words) <= MAX_ADDRESSES:
+            raise ValueError
+        addresses = tuple(map(self._address, words))
+        if len(set(addresses)) < len(addresses):
+            raise ValueError("an address is given twice")
+        return addresses
+
+    @staticmethod
+    def _address(word: str) -> str:
+        if not re.fullmatch(r"[0-9A-Za-z.:%_-]+", word):
+            raise ValueError
+        try:
+            return str(ipaddress.ip_address(word))
+        except ValueError:
+            raise ValueError(f"{word} is not an address") from None
+
+    def format(self, value: tuple[str, ...]) -> str:
+        return " ".join(value)
+
+    def describe(self) -> str:
+        return f"1 to {MAX_ADDRESSES} IPv4 and IPv6 addresses (0.0.0.0 and :: stand for all interfaces)"
+
+
+@attrs.frozen
+class OutputLimit:
+    """How much a client may leave unread before it is disconnected."""
+
+    hard: int  #: bytes; more closes the connection at once; 0: no such limit
+    soft: int  #: bytes; more than this ...
+    soft_seconds: int  #: ... for so long closes it too; 0 for either: no such limit
+
+
+@attrs.frozen
+class OutputLimits(Kind[OutputLimit]):
+    """`normal hard soft seconds`; normal clients are the only class there is."""
+
+    _size = Size()
+    _span = WholeNumber()
+
+    def parse(self, text: str) -> OutputLimit:
+        return self.parse_words(text.split())
+
+    def parse_words(self, words: Sequence[str]) -> OutputLimit:
+        if len(words) != 4 or words[0].lower() != "normal":
+            raise ValueError
+        return OutputLimit(self._size.parse(words[1]), self._size.parse(words[2]), self._span.parse(words[3]))
+
+    def format(self, value: OutputLimit) -> str:
+        return f"normal {value.hard} {value.soft} {value.soft_seconds}"
+
+    def written(self, value: OutputLimit) -> str:
+        return f"normal {self._size.written(value.hard)} {self._size.written(value.soft)} {value.soft_seconds}"
+
+    def describe(self) -> str:
+        return "four words: normal, hard limit, soft limit (sizes, 0 for none), whole seconds from 0 to 2147483647"
+
+
+@attrs.frozen
+class Renames(Kind[tuple[tuple[str, str], ...]]):
+    """Pairs of a command's name and its new name; an empty new name removes the command."""
+
+    def parse(self, text: str) -> tuple[tuple[str, str], ...]:
+        return self.parse_words(split_words(text))
+
+    def parse_words(self, words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        if len(words) % 2 or not all(words[::2]):
+            raise ValueError
+        pairs = tuple((old.upper(), new.upper()) for old, new in zip(words[::2], words[1::2], strict=True))
+        self.check(pairs)
+        return pairs
+
+    def check(self, pairs: tuple[tuple[str, str], ...]) -> None:
+        """Refuse two new names for one command and one new name for two."""
+        olds = [old for old, _ in pairs]
+        news = [new for _, new in pairs if new]
+        if len(set(olds)) < len(olds):
+            raise ValueError("the command is renamed already")
+        if len(set(news)) < len(news):
+            raise ValueError("the new name is given already")
+
+    def format(self, value: tuple[tuple[str, str], ...]) -> str:
+        return " ".join(quoted(word) for pair in value for word in pair)
+
+    def describe(self) -> str:
+        return 'two words: a command and its new name, "" to remove it'
+
+
+# --- A setting -------------------------------------------------------------------------------------------------------
+
+
+class Status(enum.Enum):
+    """What giving a directive does."""
+
+    LIVE = "live"  #: the daemon acts on it
+    PLANNED = "planned"  #: the feature that it steers does not exist yet
+    OBSOLETE = "obsolete"  #: a name of Disque that can mean nothing here
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """One directive."""
+
+    name: str = attrs.field(kw_only=False)
+    kind: Kind[Any] = attrs.field(kw_only=False)
+    default: Any = attrs.field(kw_only=False)
+    doc: str = attrs.field(kw_only=False)  #: one paragraph with the reason; its first sentence is the summary
+    unit: str = ""
+    mutable: bool = False  #: CONFIG SET may change it
+    status: Status = Status.LIVE
+    reason: str = ""  #: why it has no effect; empty when live
+    group: str = ""
+    listed: bool = True  #: CONFIG GET shows it
+    example: str = ""  #: what disqued.conf shows when the default is not a line of its own
+
+    def parse(self, text: str) -> Any:
+        """Read a value. Raises: BadValue."""
+        return self._checked(text, lambda: self.kind.parse(text))
+
+    def parse_words(self, words: Sequence[str]) -> Any:
+        """Read the words of a line. Raises: BadValue."""
+        return self._checked(" ".join(words) if words else None, lambda: self.kind.parse_words(words))
+
+    def _checked(self, text: str | None, parse: Callable[[], Any]) -> Any:
+        try:
+            return parse()
+        except UnicodeEncodeError:
+            problem = "holds a character that UTF-8 cannot write"
+            raise BadValue(self.name, text, allowed=self.kind.describe(), problem=problem) from None
+        except ValueError as error:
+            raise BadValue(self.name, text, allowed=self.kind.describe(), problem=str(error)) from None
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the documentation, for `--help`."""
+        return re.split(r"(?<=[.])\s", self.doc, maxsplit=1)[0]
+
+    @property
+    def default_text(self) -> str:
+        """The default as the file would give it."""
+        return self.kind.written(self.default)
+
+    @property
+    def warning(self) -> str:
+        """What the start says when the directive is given; empty when it is live."""
+        return {
+            Status.LIVE: "",
+            Status.PLANNED: f"directive {self.name} has no effect in this version: {self.reason}",
+            Status.OBSOLETE: f"directive {self.name} has no effect: {self.reason}",
+        }[self.status]
