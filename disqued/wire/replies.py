@@ -1,0 +1,244 @@
+r"""Replies: Python values become the bytes that a client reads, in RESP2 or RESP3.
+
+    value                 RESP2                RESP3
+    Status(b"OK")         +OK                  +OK
+    Error(b"ERR why")     -ERR why             -ERR why
+    5                     :5                   :5
+    b"body", "body"       $4 body              $4 body
+    Verbatim(b"text")     $4 text              =8 txt:text
+    None                  $-1                  _
+    NULL_ARRAY            *-1                  _
+    [1, b"a"], (1, b"a")  *2 ...               *2 ...
+    {b"a": 1}             *2 a 1               %1 a 1
+    True                  :1                   #t
+    1.5                   $3 1.5               ,1.5
+    2**64                 $20 1844...          (1844...
+
+A value says what it is; the protocol of the connection says how it is spelt.
+`encode` takes any nesting of these.  The replies that a busy node writes most
+have a function each that spells them in one step: encode_status, encode_integer,
+encode_jobs.
+
+Status and error lines end at the first CR or LF that a client sees, and parts of
+them come from other clients, so both bytes become blanks.
+
+Source: the RESP2 and RESP3 specifications of Redis; the shapes are Disque's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+
+#: Bodies from this size on are copied once, by the final join, instead of twice.
+LARGE_BODY: Final = 4096
+#: Headers of words shorter than this are spelt in advance.
+SMALL_LENGTH: Final = 1024
+#: Integers below this are spelt in advance.
+SMALL_INTEGERS: Final = 1024
+
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+class Status(bytes):
+    """A short fact, such as OK, a job id or a state; never arbitrary data."""
+
+    __slots__ = ()
+
+
+class Error(bytes):
+    """An error line: a word in capitals that programs read, then a text for people."""
+
+    __slots__ = ()
+
+
+@attrs.frozen
+class Verbatim:
+    """A text that a client shows as it is, with its form: b"txt" or b"mkd"."""
+
+    text: bytes
+    form: bytes = attrs.field(default=b"txt", validator=attrs.validators.in_((b"txt", b"mkd")))
+
+
+@attrs.frozen
+class NullArray:
+    """Nothing, where a client expects an array: what GETJOB answers after its time-out."""
+
+
+NULL_ARRAY: Final = NullArray()
+
+OK: Final = b"+OK\r\n"
+
+
+def encode_status(value: bytes) -> bytes:
+    """Spell a status line."""
+    return b"+%b\r\n" % value.translate(_ONE_LINE)
+
+
+def encode_error(text: bytes) -> bytes:
+    """Spell an error line; `text` begins with its word, as in b"ERR syntax error"."""
+    return b"-%b\r\n" % text.translate(_ONE_LINE)
+
+
+_INTEGERS: Final = tuple(b":%d\r\n" % number for number in range(SMALL_INTEGERS))
+
+
+def encode_integer(number: int) -> bytes:
+    """Spell an integer of at most 64 bits."""
+    return _INTEGERS[number] if 0 <= number < SMALL_INTEGERS else b":%d\r\n" % number
+
+
+def encode_bulk(body: bytes) -> bytes:
+    """Spell a byte string, copying it once."""
+    if len(body) < LARGE_BODY:
+        return b"$%d\r\n%b\r\n" % (len(body), body)
+    return b"".join((b"$%d\r\n" % len(body), body, b"\r\n"))
+
+
+#: The bytes before the words of a job, by the length of the word.
+_QUEUE_HEADERS: Final = tuple(b"*3\r\n$%d\r\n" % length for length in range(SMALL_LENGTH))
+_ONE_JOB_HEADERS: Final = tuple(b"*1\r\n%b" % header for header in _QUEUE_HEADERS)
+_WORD_HEADERS: Final = tuple(b"\r\n$%d\r\n" % length for length in range(SMALL_LENGTH))
+
+
+def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
+    """Spell what GETJOB answers without counters: [(queue, id, body), ...].
+
+    Every word is copied once, by the join.
+    """
+    if len(jobs) == 1:  # nearly always
+        queue, job_id, body = jobs[0]
+        if len(queue) < SMALL_LENGTH and len(body) < SMALL_LENGTH:
+            id_header, body_header = _WORD_HEADERS[len(job_id)], _WORD_HEADERS[len(body)]
+            return b"".join((_ONE_JOB_HEADERS[len(queue)], queue, id_header, job_id, body_header, body, b"\r\n"))
+    parts = [b"*%d\r\n" % len(jobs)]
+    for queue, job_id, body in jobs:
+        size = len(body)
+        parts += (
+            _QUEUE_HEADERS[len(queue)] if len(queue) < SMALL_LENGTH else b"*3\r\n$%d\r\n" % len(queue),
+            queue,
+            _WORD_HEADERS[len(job_id)],
+            job_id,
+            _WORD_HEADERS[size] if size < SMALL_LENGTH else b"\r\n$%d\r\n" % size,
+            body,
+            b"\r\n",
+        )
+    return b"".join(parts)
+
+
+def encode(value: Any, protocol: int = 2) -> bytes:
+    """Spell any value in RESP2 or RESP3.
+
+    Raises:
+        TypeError: the value, or something in it, has no spelling.
+    """
+    parts: list[bytes] = []
+    _append(value, protocol >= 3, parts)
+    return b"".join(parts)
+
+
+def _append(value: Any, resp3: bool, parts: list[bytes]) -> None:
+    """Append the pieces that spell `value`."""
+    spell = _SPELLINGS.get(type(value)) or _inherited_spelling(type(value))
+    spell(value, resp3, parts)
+
+
+def _append_status(value: Status, resp3: bool, parts: list[bytes]) -> None:
+    parts.append(encode_status(value))
+
+
+def _append_error(value: Error, resp3: bool, parts: list[bytes]) -> None:
+    parts.append(encode_error(value))
+
+
+def _append_integer(value: int, resp3: bool, parts: list[bytes]) -> None:
+    if _INT64_MIN <= value <= _INT64_MAX:
+        parts.append(encode_integer(value))
+    elif resp3:
+        parts.append(b"(%d\r\n" % value)
+    else:
+        _append_bulk(b"%d" % value, resp3, parts)
+
+
+def _append_bulk(value: bytes, resp3: bool, parts: list[bytes]) -> None:
+    if len(value) < LARGE_BODY:
+        parts.append(b"$%d\r\n%b\r\n" % (len(value), value))
+    else:
+        parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+
+
+def _append_text(value: str, resp3: bool, parts: list[bytes]) -> None:
+    _append_bulk(value.encode("utf-8"), resp3, parts)
+
+
+def _append_verbatim(value: Verbatim, resp3: bool, parts: list[bytes]) -> None:
+    if resp3:
+        parts += (b"=%d\r\n%b:" % (len(value.text) + 4, value.form), value.text, b"\r\n")
+    else:
+        _append_bulk(value.text, resp3, parts)
+
+
+def _append_null(value: None, resp3: bool, parts: list[bytes]) -> None:
+    parts.append(b"_\r\n" if resp3 else b"$-1\r\n")
+
+
+def _append_null_array(value: NullArray, resp3: bool, parts: list[bytes]) -> None:
+    parts.append(b"_\r\n" if resp3 else b"*-1\r\n")
+
+
+def _append_boolean(value: bool, resp3: bool, parts: list[bytes]) -> None:
+    if resp3:
+        parts.append(b"#t\r\n" if value else b"#f\r\n")
+    else:
+        parts.append(encode_integer(int(value)))
+
+
+def _append_double(value: float, resp3: bool, parts: list[bytes]) -> None:
+    """Append the shortest decimal that reads back as the same number."""
+    text = repr(value).removesuffix(".0").encode("ascii")
+    if resp3:
+        parts.append(b",%b\r\n" % text)
+    else:
+        _append_bulk(text, resp3, parts)
+
+
+def _append_array(value: Sequence[Any], resp3: bool, parts: list[bytes]) -> None:
+    parts.append(b"*%d\r\n" % len(value))
+    spelling = _SPELLINGS.get
+    for element in value:
+        (spelling(type(element)) or _inherited_spelling(type(element)))(element, resp3, parts)
+
+
+def _append_map(value: dict[Any, Any], resp3: bool, parts: list[bytes]) -> None:
+    parts.append(b"%%%d\r\n" % len(value) if resp3 else b"*%d\r\n" % (2 * len(value)))
+    for key, element in value.items():
+        _append(key, resp3, parts)
+        _append(element, resp3, parts)
+
+
+_SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
+    Status: _append_status,
+    Error: _append_error,
+    int: _append_integer,
+    bytes: _append_bulk,
+    str: _append_text,
+    Verbatim: _append_verbatim,
+    type(None): _append_null,
+    NullArray: _append_null_array,
+    bool: _append_boolean,
+    float: _append_double,
+    list: _append_array,
+    tuple: _append_array,
+    dict: _append_map,
+}
+
+
+def _inherited_spelling(kind: type) -> Callable[[Any, bool, list[bytes]], None]:
+    """Find how the nearest base of an unlisted class, such as an IntEnum, is spelt."""
+    for base in kind.__mro__:
+        if base in _SPELLINGS:
+            return _SPELLINGS[base]
+    names = ", ".join(listed.__name__ for listed in _SPELLINGS)
+    raise TypeError(f"a reply cannot hold a {kind.__name__}; it can hold {names}")
