@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-# A busy machine is no failure, so there are no time limits; a failing example is printed in a form that can be replayed.
+# A busy machine is no failure, so there are no time limits; a failing example is printed so that it can be replayed.
 hypothesis.settings.register_profile(
     "disqued", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )

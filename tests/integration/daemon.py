@@ -1,0 +1,164 @@
+"""A real daemon for a test: started as a user starts it, watched while it runs, ended by its process id.
+
+    start --> PING answered by that very process --> the test --> SIGTERM --> exit status and log are looked at
+
+Waiting is for conditions, with limits that only a broken daemon reaches.  Times are seconds.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+import redis
+
+HOST = "127.0.0.1"
+ROOT = Path(__file__).parents[2]
+TWISTD = Path(sys.executable).with_name("twistd")
+#: How a daemon is started with the Twisted of this interpreter, from any folder.
+DAEMON = (str(TWISTD), "--nodaemon", "--pidfile=", "disqued")
+LIMIT = 60.0
+ATTEMPTS = 5  #: at finding a port that nobody else takes in the meantime
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T:
+    """Ask again and again until the answer is true, and return it."""
+    end = time.monotonic() + limit
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"after {limit:.0f} s still not so: {what}"
+        time.sleep(0.01)
+    return answer
+
+
+def free_port() -> int:
+    """Name a port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment() -> dict[str, str]:
+    """Make the variables of a program that shall find disqued in this checkout, wherever it is started."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+class PortTaken(Exception):
+    """Somebody else began to listen on the port first."""
+
+
+@attrs.define
+class Daemon:
+    """One process, with the client port, the folder of its data and the file that it logs to."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    directory: Path
+    log_file: Path
+    #: The daemon is expected to end without our doing: killed, or shut down by a command.
+    ended: bool = False
+
+    def redis(self, **options: object) -> redis.Redis:
+        """Connect the plainest client there is; it closes at the end of a `with`."""
+        return redis.Redis(HOST, self.port, **{"protocol": 2, "decode_responses": True, **options})
+
+    def call(self, *args: object) -> object:
+        """Send one command on a connection of its own."""
+        with self.redis() as client:
+            return client.execute_command(*args)
+
+    def log(self) -> str:
+        """Read what the daemon has said so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def blocked(self) -> int:
+        """Count the clients that wait for a job."""
+        with self.redis() as client:
+            return int(client.info("clients")["blocked_clients"])
+
+    def wait_blocked(self, count: int = 1) -> None:
+        """Wait until so many clients wait for a job."""
+        wait_until(lambda: self.blocked() == count, f"{count} blocked clients")
+
+    def wait_ready(self) -> None:
+        """Wait until this process, and no other, answers on the port."""
+        wait_until(self._answers, f"a daemon that answers on port {self.port}; its log:\n{self.log()}")
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            if "in use" in self.log():
+                raise PortTaken
+            raise AssertionError(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
+        try:
+            with self.redis(retry=None) as client:
+                return client.ping() and client.info("server")["process_id"] == self.process.pid
+        except redis.exceptions.ConnectionError:  # not listening yet, or still loading
+            return False
+
+    def wait_end(self) -> int:
+        """Wait until the process is gone, and return its exit status."""
+        self.ended = True
+        return self.process.wait(LIMIT)
+
+    def kill(self) -> None:
+        """End the process as a power cut would."""
+        self.process.kill()
+        assert self.wait_end() == -signal.SIGKILL
+
+    def stop(self) -> None:
+        """End the process as systemd would, and hold it to what a sound daemon leaves behind."""
+        if not self.ended:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                status = self.wait_end()
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError(f"SIGTERM did not end the daemon within {LIMIT:.0f} s:\n{self.log()}") from None
+            # twistd ends by the signal that it was sent, once everything has been put away.
+            assert status in (0, -signal.SIGTERM), f"the daemon ended with {status}:\n{self.log()}"
+        for word in ("Traceback", "Unhandled", '"level": "critical"'):
+            assert word not in self.log(), f"the daemon has logged an error:\n{self.log()}"
+
+
+def launch(directory: Path, options: Sequence[str] = (), program: Sequence[str] = DAEMON, port: int = 0) -> Daemon:
+    """Start one daemon, its data in a folder, and wait until it answers; port 0 = any.
+
+    It runs with `/` as its working folder: nothing may depend on where it was started.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for attempt in range(ATTEMPTS):
+        chosen = port or free_port()
+        log_file = directory.with_name(f"{directory.name}.{chosen}.log")
+        argv = [*program, "--port", str(chosen), "--bind", HOST, "--dir", str(directory), *options]
+        with log_file.open("ab") as log:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+        daemon = Daemon(process, chosen, directory, log_file)
+        try:
+            daemon.wait_ready()
+        except PortTaken:
+            if attempt == ATTEMPTS - 1:
+                raise
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        else:
+            return daemon
+    raise AssertionError("unreachable: the last attempt returns or raises")
