@@ -1,5 +1,6 @@
 """Statements about every configuration: what is written reads back, and no text does more harm than an error."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.config import SETTINGS, Config, ConfigError, OutputLimit, as_bytes
+from disqued.config import SETTINGS, BadValue, Config, ConfigError, OutputLimit, as_bytes
 from disqued.config_values import (
     INT64_MAX,
     Addresses,
@@ -140,7 +141,8 @@ def test_a_rewritten_file_reads_back_the_same(
         Path(folder, "more.conf").write_bytes(as_bytes("\n".join(included)))
         config = Config.from_file(path)
         for name, text in changes:
-            config.set(name, text)
+            with contextlib.suppress(BadValue):  # an open address keeps its password
+                config.set(name, text)
         config.rewrite()
         again = Config.from_file(path)
         assert {name: again[name] for name in SETTINGS} == {name: config[name] for name in SETTINGS}
