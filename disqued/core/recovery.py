@@ -1,0 +1,150 @@
+"""Coming back: what a journal says, put into the state of a node that starts.
+
+Records are applied in the order in which they were written; a later one wins.
+
+    added ---> known, unless it expired meanwhile
+    done, gone ---> forgotten                          flushed ---> everything forgotten
+
+A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
+
+    never queued so far, its delay not over   queued when the delay is over, not later
+    retry > 0                                 queued after one retry period: a consumer may have it still
+    retry 0                                   never queued again: it may have been delivered
+
+A controlled restart leaves that word: its snapshot is taken when nothing can change any more.  Then queues, their
+order, at-most-once jobs, delays and counters are restored as they were.
+
+What is stored are wall-clock deadlines.  What remains of one is never less than zero nor more than the whole span
+that the job was given, so that a clock that is wrong moves a deadline, but keeps no job for ever.
+
+Times are integer milliseconds.  Source: the Disque README, "Disque and disk persistence"; Disque, src/aof.c.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from disqued.core.delivery import Delivery
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job
+from disqued.core.outbox import FLUSHED, JOB_ADDED, UNIT_DONE, Record
+from disqued.core.state import State
+
+
+class StoredJob(NamedTuple):
+    """A job as it was written down."""
+
+    id: bytes
+    queue: bytes
+    body: bytes
+    state: int  #: a `JobState`; ACTIVE where the writer did not say
+    flags: int  #: FLAG_... bits
+    replicate: int
+    holders: frozenset[bytes] | None  #: as in `Job.holders`
+    ctime: int
+    expires: int  #: `Job.expires_at`, on the wall clock
+    requeue: int  #: `Unit.requeue_at`, on the wall clock; 0 = never
+    ttl_ms: int
+    retry_ms: int
+    delay_ms: int
+    nacks: int
+    additional_deliveries: int
+    order_key: int
+
+
+def snapshot(state: State, *, with_queues: bool) -> Iterator[Job]:
+    """The jobs that a rewritten journal holds, in the order in which they are best read back.
+
+    Queued jobs come first, queue by queue and oldest first.  A job that still waits for copies is nobody's yet, and
+    an acked one is done.  An at-most-once job that was delivered is kept only `with_queues`, at the end of a run: to a
+    journal that goes on it is done.
+    """
+    for queue in state.queues.from_serial(0, len(state.queues)):
+        for unit in queue.units:
+            yield unit.job
+    for job in state.jobs:
+        if job.state == ACTIVE and (with_queues or job.options.retry_ms or not job.flags & FLAG_DELIVERED):
+            yield job
+
+
+class Recovery:
+    """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
+
+    __slots__ = ("_delivery", "_names", "_restores_queues", "_state", "expired", "read")
+
+    def __init__(self, state: State, *, restores_queues: bool) -> None:
+        """Take the state to fill, and whether what the records say about queues holds."""
+        self._state = state
+        self._restores_queues = restores_queues
+        self._delivery = Delivery(state)
+        #: Names of queues, one object each.
+        self._names: dict[bytes, bytes] = {}
+        self.read: int = 0  #: jobs met
+        self.expired: int = 0  #: jobs left out because their time was over
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record, in the form of `jobdump.decode_record`."""
+        kind = record[0]
+        if kind == JOB_ADDED:
+            self._add(record[1])
+        elif kind == FLUSHED:
+            self._state.flush()
+        elif kind != UNIT_DONE or record[2] == WORK_SCOPE:
+            self._forget(record[1])
+
+    def _forget(self, job_id: bytes) -> None:
+        job = self._state.jobs.get(job_id)
+        if job is not None:
+            self._state.finish(job)
+
+    def _add(self, stored: StoredJob) -> None:
+        # A journal has millions of these: a tuple taken apart at once is read twice as fast as by name.
+        (
+            job_id, queue, body, _, flags, replicate, holders, ctime, expires, _,
+            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+        ) = stored  # fmt: skip
+        state = self._state
+        self.read += 1
+        state.see_ctime(ctime)
+        self._forget(job_id)
+        left_ms = expires - state.wall
+        if left_ms <= 0:
+            self.expired += 1
+            return
+        options = state.options(ttl_ms, retry_ms, delay_ms, replicate)
+        job = Job(job_id, self._names.setdefault(queue, queue), body, ctime, options)
+        job.expires_at = at = state.now + (left_ms if left_ms < ttl_ms else ttl_ms)
+        job.holders = holders
+        job.flags = flags
+        job.nacks = nacks
+        job.additional_deliveries = additional_deliveries
+        job.order_key = order_key
+        state.register(job)
+        if self._restores_queues:
+            self._resume(job, stored)
+        elif delay_ms and not flags & FLAG_QUEUED_BEFORE and stored.requeue > state.wall:
+            job.requeue_at = state.now + min(stored.requeue - state.wall, delay_ms)
+        else:
+            self._restart(job, retry_ms)
+        if 0 < job.requeue_at < at:
+            at = job.requeue_at
+        state.schedule.add(job, at)
+
+    def _restart(self, job: Job, retry_ms: int) -> None:
+        """Decide when to queue a job that may be with a consumer, or done."""
+        job.flags |= FLAG_QUEUED_BEFORE
+        if retry_ms:
+            job.requeue_at = self._state.now + retry_ms
+        else:
+            job.requeue_at = 0
+            self._state.evictable[job] = None
+
+    def _resume(self, job: Job, stored: StoredJob) -> None:
+        """Put a job back where it was."""
+        state = self._state
+        job.requeue_at = 0
+        if stored.requeue:
+            span_ms = stored.retry_ms if job.flags & FLAG_QUEUED_BEFORE else max(stored.delay_ms, stored.retry_ms)
+            job.requeue_at = state.now + min(max(stored.requeue - state.wall, 1), max(span_ms, 1))
+        if stored.state == QUEUED:
+            self._delivery.enqueue_new(job)
+        elif not stored.retry_ms and job.flags & FLAG_QUEUED_BEFORE:
+            state.evictable[job] = None

@@ -1,0 +1,145 @@
+"""A job, and what happens to it, as bytes: what the journal is made of.
+
+A record begins with the same two bytes, so that a reader knows what it has before it looks further:
+
+    format  1 byte   `FORMAT`; another number is another layout
+    kind    1 byte   as in `core.outbox`
+
+    JOB_ADDED, little-endian, 81 bytes and then the strings in this order:
+        state 1, flags 1, length of id 1, replicate 2, number of holders 2, length of queue 4, length of body 4,
+        ctime 8, expires 8, requeue 8, ttl 8, retry 8, delay 8, nacks 4, additional deliveries 4, order key 8
+        id, queue, body, 40 bytes for each holder
+    UNIT_DONE, JOB_GONE, FLUSHED, 13 bytes and then the strings:
+        when 8, length of id 1, length of tail 2
+        id, tail (the scope of a unit that is done, the reason why a job is gone)
+
+Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
+stored, minus the monotonic clock for what is sent, where only what remains has a meaning.
+
+Every length is checked before it is used, and the lengths must account for each byte: what decodes at all decodes
+to what was written.  Times are integer milliseconds, except `ctime`.
+"""
+
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, STATE_NAMES, Job
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.recovery import StoredJob
+
+FORMAT: Final = 1
+
+_JOB = Struct("<BBBBBHHIIqqqQQQIIq")
+_EVENT = Struct("<BBqBH")
+_pack_job = _JOB.pack
+_unpack_job = _JOB.unpack_from
+_JOB_SIZE = _JOB.size
+_JOB_START = bytes((FORMAT, JOB_ADDED))
+_COUNTER_MASK = 0xFFFF_FFFF
+_KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+
+
+class BadRecord(ValueError):
+    """Bytes that are no record; the text says what is wrong with them."""
+
+
+def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
+    """Write a job down; `offset` is added to its deadlines, `state` is what the reader is to know of its place."""
+    job_id = job.id
+    queue = job.queue
+    body = job.body
+    options = job.options
+    holders = job.holders
+    requeue_at = job.requeue_at
+    head = _pack_job(
+        FORMAT, JOB_ADDED, state, job.flags, len(job_id), options.replicate, len(holders) if holders else 0,
+        len(queue), len(body), job.ctime, job.expires_at + offset, requeue_at + offset if requeue_at else 0,
+        options.ttl_ms, options.retry_ms, options.delay_ms,
+        job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+    )  # fmt: skip
+    if holders:
+        return b"".join((head, job_id, queue, body, *sorted(holders)))
+    return head + job_id + queue + body
+
+
+def encode_event(record: Record, wall: int) -> bytes:
+    """Write down what happened to a job, or to all of them; `wall` says when, in unix milliseconds."""
+    kind = record[0]
+    job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
+    head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
+    return b"".join((head, job_id, tail))
+
+
+def decode_record(data: bytes) -> Record:
+    """Read one record back.
+
+    Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when) or
+    (FLUSHED, when).  Raises BadRecord.
+    """
+    start = data[:2]
+    if start == _JOB_START:
+        return (JOB_ADDED, _decode_job(data))
+    if len(start) < 2:
+        raise BadRecord(f"a record of {len(data)} bytes; the shortest has {_EVENT.size}")
+    if data[0] != FORMAT:
+        raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT}")
+    if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED):
+        return _decode_event(data)
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {FLUSHED}")
+
+
+def _decode_job(data: bytes) -> StoredJob:
+    if len(data) < _JOB_SIZE:
+        raise BadRecord(f"a job in {len(data)} bytes; the shortest has {_JOB_SIZE + OLD_JOB_ID_LENGTH}")
+    (
+        _, _, state, flags, id_length, replicate, holder_count, queue_length, body_length,
+        ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+    ) = _unpack_job(data)  # fmt: skip
+    queue_start = _JOB_SIZE + id_length
+    body_start = queue_start + queue_length
+    holders_start = body_start + body_length
+    if holders_start + holder_count * NODE_ID_LENGTH != len(data):
+        raise BadRecord(
+            f"a job in {len(data)} bytes whose parts add up to {holders_start + holder_count * NODE_ID_LENGTH}"
+        )
+    job_id = data[_JOB_SIZE:queue_start]
+    if not is_job_id(job_id):
+        raise BadRecord(f"{job_id!r} is no job id")
+    if state not in STATE_NAMES or flags & ~_KNOWN_FLAGS:
+        raise BadRecord(f"state {state} with flags {flags}; allowed are 0 to 3 and 0 to {_KNOWN_FLAGS}")
+    # The class's own constructor takes twice as long.
+    return tuple.__new__(StoredJob, (
+        job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
+        _decode_holders(data, holders_start) if holder_count else None,
+        ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+    ))  # fmt: skip
+
+
+def _decode_holders(data: bytes, start: int) -> frozenset[bytes]:
+    holders = [data[at : at + NODE_ID_LENGTH] for at in range(start, len(data), NODE_ID_LENGTH)]
+    for holder in holders:
+        if not is_node_id(holder):
+            raise BadRecord(f"{holder!r} is no node id")
+    # Written in order, each once: a record has one form only.
+    if any(first >= second for first, second in pairwise(holders)):
+        raise BadRecord("the holders of a job are not in order, each once")
+    return frozenset(holders)
+
+
+def _decode_event(data: bytes) -> Record:
+    if len(data) < _EVENT.size:
+        raise BadRecord(f"an event in {len(data)} bytes; the shortest has {_EVENT.size}")
+    _, kind, wall, id_length, tail_length = _EVENT.unpack_from(data)
+    tail_start = _EVENT.size + id_length
+    if tail_start + tail_length != len(data):
+        raise BadRecord(f"an event in {len(data)} bytes whose parts add up to {tail_start + tail_length}")
+    if kind == FLUSHED:
+        if len(data) != _EVENT.size:
+            raise BadRecord("a flush that names a job")
+        return (FLUSHED, wall)
+    job_id = data[_EVENT.size : tail_start]
+    if id_length not in (JOB_ID_LENGTH, OLD_JOB_ID_LENGTH) or not is_job_id(job_id):
+        raise BadRecord(f"{job_id!r} is no job id")
+    return (kind, job_id, data[tail_start:], wall)

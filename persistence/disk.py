@@ -1,0 +1,79 @@
+"""The file system as the stores use it: a method for each step, so that a test can make any of them fail."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+
+class Disk:
+    """Calls the operating system; raises OSError as it does."""
+
+    def create(self, path: Path) -> int:
+        """Open a new file for appending; what stood under that name is gone."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
+
+    def append_to(self, path: Path) -> int:
+        """Open a file that exists for appending."""
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        """Write some of the data; return how much."""
+        return os.write(fd, data)
+
+    def fdatasync(self, fd: int) -> None:
+        """Wait until what was written to a file, and its length, are on the disk."""
+        os.fdatasync(fd)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file, durably."""
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+            self.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name, in place of whatever has it."""
+        os.replace(old, new)
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until the names in a directory are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
+    def close(self, fd: int) -> None:
+        """Close a file."""
+        os.close(fd)
+
+    def lock(self, path: Path) -> int | None:
+        """Lock a file for this process alone; None when another has it.  The lock ends with the descriptor."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return None
+            raise
+        return fd
+
+
+def write_all(disk: Disk, fd: int, data: bytes) -> None:
+    """Write all of the data, in as many writes as the system wants.  Raises OSError."""
+    rest: bytes | memoryview = data
+    while True:
+        written = disk.write(fd, rest)
+        if written == len(rest):
+            return
+        if written <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rest = memoryview(rest)[written:]

@@ -1,0 +1,119 @@
+"""No store: what the node knows lives in memory alone.
+
+It still takes part in a controlled restart: `rewrite` leaves a snapshot in the form of a journal, and the next start
+with aof-enqueue-jobs-once takes it over into memory and removes it.  A journal that something else left here is not
+touched: nothing was written to it while this store was used, so that its jobs may be long done.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from disqued.core.clock import Clock
+from disqued.core.job import Job
+from disqued.core.outbox import Record
+from disqued.persistence.base import replace_journal
+from disqued.persistence.disk import Disk
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.manifest import JournalFiles, Manifest, journal_path
+from disqued.persistence.reading import JournalReader
+
+
+@implementer(IStore)
+class NullStore:
+    """Keeps nothing, except from a controlled shutdown to the start that follows."""
+
+    log = Logger()
+    records = False
+
+    def __init__(self, path: Path, *, clock: Clock, enqueue_once: bool = False, disk: Disk | None = None) -> None:
+        """Take the settings appendfilename and aof-enqueue-jobs-once."""
+        self.restores_queues: bool = False
+        self._clock = clock
+        self._enqueue_once = enqueue_once
+        self._files = JournalFiles(path, disk or Disk())
+        self._reader: JournalReader | None = None
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes to load."""
+        return self._reader.bytes_total if self._reader else 0
+
+    @property
+    def bytes_loaded(self) -> int:
+        """Bytes loaded so far."""
+        return self._reader.bytes_loaded if self._reader else 0
+
+    def open(self) -> None:
+        if not self._enqueue_once:
+            return
+        self._files.lock()
+        try:
+            manifest = self._files.read_manifest()
+            if manifest.has_queues:
+                self._reader = JournalReader(self._files, manifest, cut_torn=False)
+        except StoreError:
+            self._files.unlock()
+            raise
+        self.restores_queues = manifest.has_queues
+        if not manifest.has_queues:
+            self._files.unlock()
+            self.log.warn(
+                "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; nothing is loaded",
+                path=str(self._files.path),
+            )
+
+    def load(self) -> Iterator[Record]:
+        if self._reader is None:
+            return
+        yield from self._reader
+        try:
+            self._files.write_manifest(Manifest())
+        except OSError as error:
+            raise StoreFailed(error.strerror or str(error)) from error
+        self._files.remove_leftovers(Manifest())
+        self._files.unlock()
+
+    def configure(self, config: StoreSettings) -> None:
+        """There is no setting that it could follow."""
+
+    def append(self, records: list[Record]) -> None:
+        """Forget them."""
+
+    def commit(self) -> None:
+        """Nothing was kept, so nothing can fail."""
+
+    def rewrite(self, jobs: Iterable[Job], *, with_queues: bool) -> None:
+        self._files.lock()
+        try:
+            replace_journal(self._files, jobs, 1, self._clock, with_queues=with_queues)
+        finally:
+            self._files.unlock()
+
+    def status(self) -> dict[str, int | str]:
+        return {
+            "aof_enabled": 0,
+            "aof_state": "off",
+            "aof_rewrite_in_progress": 0,
+            "aof_rewrite_scheduled": 0,
+            "aof_last_rewrite_time_sec": -1,
+            "aof_current_rewrite_time_sec": -1,
+            "aof_last_bgrewrite_status": "ok",
+            "aof_last_write_status": "ok",
+        }
+
+    def close(self) -> None:
+        self._files.unlock()
+
+
+@implementer(IStoreFactory)
+class NullFactory:
+    """Makes the store `none`."""
+
+    name = "none"
+
+    def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> NullStore:
+        return NullStore(journal_path(config), clock=clock, enqueue_once=config.aof_enqueue_jobs_once)

@@ -1,0 +1,163 @@
+"""A segment: one file of the journal, and how a reader tells a torn end from damage.
+
+    header   24 bytes   "DISQUEDJ", version 4, number of the first record 8, CRC-32 of these 20 bytes 4
+    frame    20 bytes   length 4, length with every bit turned 4, number of the record 8, CRC-32 4
+             payload    a record (`wire.jobdump`)
+    frame ...
+
+Integers are little-endian.  Records are numbered through all segments, from 1; the CRC is that of the payload, begun
+with the record's number.  The second length tells a frame whose length was damaged from one that was cut: only a
+sound frame can say how much is missing.
+
+A torn end is what a crash leaves of a write: the last frame is shorter than it says, or the end of the file was
+reserved and never written, which reads as zeros.  Everything else that does not fit is damage.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final
+from zlib import crc32
+
+from disqued.core.outbox import Record
+from disqued.persistence.interface import StoreDamaged
+from disqued.wire.jobdump import BadRecord, decode_record
+
+MAGIC: Final = b"DISQUEDJ"
+VERSION: Final = 1
+CHUNK = 1 << 20  #: bytes read at a time
+SECTOR = 512  #: what a disk writes whole or not at all
+
+_PREAMBLE = Struct("<8sIQ")
+_CHECK = Struct("<I")
+_FRAME = Struct("<IIQI")
+_pack_frame = _FRAME.pack
+_unpack_frame = _FRAME.unpack_from
+HEADER_SIZE: Final = _PREAMBLE.size + _CHECK.size
+FRAME_SIZE: Final = _FRAME.size
+_TURNED: Final = 0xFFFF_FFFF
+
+
+def header(first: int) -> bytes:
+    """The header of a segment whose first record has this number."""
+    preamble = _PREAMBLE.pack(MAGIC, VERSION, first)
+    return preamble + _CHECK.pack(crc32(preamble))
+
+
+def frame(payload: bytes, sequence: int) -> bytes:
+    """What stands in front of a payload."""
+    length = len(payload)
+    return _pack_frame(length, length ^ _TURNED, sequence, crc32(payload, sequence & _TURNED))
+
+
+class SegmentReader:
+    """Reads one segment from its start to its end, once."""
+
+    __slots__ = ("_file", "_first", "_offset", "_path", "_size", "good_size", "sequence", "torn")
+
+    def __init__(self, path: Path, first: int) -> None:
+        """Take a file and the number that its first record must have."""
+        self._path = path
+        self._first = first
+        self._file: BinaryIO
+        self._offset = 0
+        self._size: int = path.stat().st_size
+        self.good_size: int = 0  #: bytes up to the end of the last good record
+        self.sequence: int = first  #: number of the next record
+        self.torn: str = ""  #: how the file is torn behind `good_size`; empty when it is whole
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records; stop at a torn end and say so in `torn`.  Raises StoreDamaged."""
+        with self._path.open("rb") as self._file:
+            if self._read_header():
+                yield from self._read_records()
+
+    def _read_header(self) -> bool:
+        data = self._file.read(HEADER_SIZE)
+        if len(data) < HEADER_SIZE:
+            self.torn = f"the header has {len(data)} bytes of {HEADER_SIZE}"
+            return False
+        magic, version, first = _PREAMBLE.unpack_from(data)
+        if _CHECK.unpack_from(data, _PREAMBLE.size)[0] != crc32(data[: _PREAMBLE.size]):
+            if self._never_written(0, 0):
+                self.torn = "the header was not written"
+                return False
+            raise self._damage("the checksum of the header is wrong")
+        if magic != MAGIC:
+            raise self._damage("this is no journal of disqued")
+        if version != VERSION:
+            raise self._damage(f"version {version} of the format is not known to this version, which knows {VERSION}")
+        if first != self._first:
+            raise self._damage(f"the first record has number {first}, expected is {self._first}")
+        self.good_size = HEADER_SIZE
+        return True
+
+    def _read_records(self) -> Iterator[Record]:
+        # This loop runs once per record of a journal: what it needs is local.
+        data, at, sequence = b"", 0, self.sequence
+        while True:
+            while len(data) - at >= FRAME_SIZE:
+                length, turned, number, check = _unpack_frame(data, at)
+                start = at + FRAME_SIZE
+                end = start + length
+                if length ^ turned != _TURNED:
+                    if self._torn_by_zeros(FRAME_SIZE):
+                        return
+                    raise self._damage("the length is damaged")
+                if end > len(data):
+                    break
+                payload = data[start:end]
+                if number != sequence or check != crc32(payload, sequence & _TURNED):
+                    if self._torn_by_zeros(FRAME_SIZE + length):
+                        return
+                    raise self._damage(
+                        "the checksum is wrong" if number == sequence else f"the record calls itself {number}"
+                    )
+                try:
+                    record = decode_record(payload)
+                except BadRecord as error:
+                    raise self._damage(str(error)) from None
+                at = end
+                sequence += 1
+                self.good_size += FRAME_SIZE + length
+                self.sequence = sequence
+                yield record
+            more = self._file.read(max(CHUNK, self._missing(data, at)))
+            if not more:
+                if at < len(data):
+                    self.torn = f"record {sequence} is cut off"
+                return
+            data, at = data[at:] + more, 0
+
+    def _missing(self, data: bytes, at: int) -> int:
+        """Bytes to read until the frame at hand is whole: never more than the file has."""
+        if len(data) - at < FRAME_SIZE:
+            return 0
+        length: int = _unpack_frame(data, at)[0]
+        return min(length, self._size - self.good_size)
+
+    def _torn_by_zeros(self, length: int) -> bool:
+        if self._never_written(self.good_size, length):
+            self.torn = f"record {self.sequence} was not written to its end"
+            return True
+        return False
+
+    def _never_written(self, start: int, length: int) -> bool:
+        """Tell whether the file ends in sectors never written, from within the `length` bytes at `start` on."""
+        last = start - 1
+        with self._path.open("rb") as file:
+            file.seek(start)
+            offset = start
+            while chunk := file.read(CHUNK):
+                kept = len(chunk.rstrip(b"\0"))
+                if kept:
+                    last = offset + kept - 1
+                offset += len(chunk)
+        zeros = last + 1
+        if zeros <= start:
+            return True
+        sector = -(-zeros // SECTOR) * SECTOR
+        return sector < self._size and sector < start + length
+
+    def _damage(self, what: str) -> StoreDamaged:
+        return StoreDamaged(str(self._path), self.good_size, self.sequence if self.good_size else 0, what)

@@ -1,0 +1,7 @@
+"""The stores that come with disqued; no `__init__.py` here, so that Twisted's own package stays whole."""
+
+from disqued.persistence.aof import AofFactory
+from disqued.persistence.null import NullFactory
+
+none = NullFactory()
+aof = AofFactory()
