@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import DESCRIPTION, describe
-from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_or, pairs, status
+from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
 from disqued.core.job import Job, JobState
@@ -62,7 +62,7 @@ MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
     "QSTAT",
     group="queues",
     flags=Flag.READ | Flag.FAST,
-    reply=null_or(either(pairs("statistics", *STATISTICS), pairs("with FULL", *STATISTICS, *MORE_STATISTICS))),
+    reply=null_array_or(either(pairs("statistics", *STATISTICS), pairs("with FULL", *STATISTICS, *MORE_STATISTICS))),
     cost="O(1)",
     arity=-2,
 )

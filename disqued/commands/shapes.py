@@ -5,13 +5,16 @@ can print it, the HTTP API can describe it, and each reply that a test sees can 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from disqued.wire.replies import Status, encode, encode_integer, encode_jobs, encode_status
 
 Encoder = Callable[[Any], bytes]
+
+#: Returned by a command that has no reply at all.
+NO_REPLY: Final = object()
 
 
 def _encode2(value: Any) -> bytes:
@@ -80,10 +83,40 @@ def null_or(shape: Shape) -> Shape:
     return Shape(f"{shape.text}; or null", lambda value: value is None or shape.matches(value))
 
 
-def anything(text: str) -> Shape:
-    """Whatever the text says; not checked further."""
-    return Shape(text, lambda value: True)
+def null_array_or(shape: Shape) -> Shape:
+    """A shape, or null where clients expect an array: RESP2 tells the two nulls apart."""
+    return Shape(
+        f"{shape.text}; or null",
+        lambda value: value is None or shape.matches(value),
+        lambda value: b"*-1\r\n" if value is None else shape.encode2(value),
+        shape.encode3,
+    )
 
+
+def tuple_of(text: str, *of: Shape) -> Shape:
+    """An array with one shape for each place."""
+    return Shape(
+        f"array: {text}",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and len(value) == len(of)
+            and all(shape.matches(element) for shape, element in zip(of, value, strict=True))
+        ),
+    )
+
+
+def or_silence(shape: Shape) -> Shape:
+    """A shape, or no reply at all."""
+    return Shape(
+        f"{shape.text}; or no reply",
+        lambda value: value is NO_REPLY or shape.matches(value),
+        shape.encode2,
+        shape.encode3,
+    )
+
+
+#: Never answered: the connection, or the daemon, ends.
+SILENCE = Shape("no reply", lambda value: value is NO_REPLY)
 
 OK = Shape("status: OK", lambda value: value == b"OK" and isinstance(value, Status))
 

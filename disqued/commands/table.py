@@ -18,6 +18,7 @@ stands on the way of an ADDJOB.  Arity, COMMAND, COMMAND DOCS and the reference 
 A command with subcommands (CONFIG GET, CONFIG SET) is a `Container`; each subcommand is a command of its own.
 """
 
+import inspect
 import linecache
 from collections.abc import Callable, Iterator
 from enum import Flag as EnumFlag
@@ -26,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from disqued.commands import shapes
 from disqued.commands.shapes import Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
@@ -34,7 +36,7 @@ from disqued.errors import CommandError, SyntaxFault, UnknownCommand, WrongArity
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
 #: Returned by a command that has no reply at all.
-NO_REPLY: Final = object()
+NO_REPLY: Final = shapes.NO_REPLY
 
 
 class Flag(EnumFlag):
@@ -67,9 +69,14 @@ class Arg:
     doc: str
     kind: Kind
     keyword: bytes | None = None  #: word before the value; for a flag the word itself
-    repeats: bool = False  #: an option that may be given several times; the value is the list of all
-    width: int = 1  #: values after the keyword
+    repeats: bool = False  #: an option that may be given several times; the value is the tuple of all
+    parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     minimum: int = 0  #: of a rest
+
+    @property
+    def width(self) -> int:
+        """Values after the keyword."""
+        return len(self.parts) or 1
 
 
 def positional(doc: str, kind: Kind = BYTES) -> Any:
@@ -82,9 +89,12 @@ def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
     return attrs.field(default=default, metadata={"arg": Arg("optional", doc, kind)})
 
 
-def option(word: str, doc: str, kind: Kind, default: Any = None, *, width: int = 1) -> Any:
-    """A word and its value, anywhere after the positional ones; the last one counts."""
-    return attrs.field(default=default, metadata={"arg": Arg("option", doc, kind, word.encode(), width=width)})
+def option(word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = ()) -> Any:
+    """A word and its value, anywhere after the positional ones; the last one counts.
+
+    With `parts`, the names of several values, what is read is the tuple of them all.
+    """
+    return attrs.field(default=default, metadata={"arg": Arg("option", doc, kind, word.encode(), parts=parts)})
 
 
 def repeated(word: str, doc: str, kind: Kind) -> Any:
@@ -111,6 +121,12 @@ class Field:
     arg: Arg
     default: Any
 
+    @property
+    def label(self) -> str:
+        """What people call it: with dashes; one of several values by its singular."""
+        label = self.name.replace("_", "-")
+        return label.removesuffix("s") if self.arg.style == "rest" else label
+
 
 @attrs.define
 class Command:
@@ -123,9 +139,10 @@ class Command:
     cost: str
     reply: Shape
     arity: int  #: arguments with the name; negative: at least as many
-    summary: str
-    manual: str
+    summary: str  #: first line of the docstring
+    manual: str  #: the lines after it, without their indentation
     fields: tuple[Field, ...]
+    errors: tuple[str, ...]  #: lines of errors that it may answer, beyond those of its arguments
     parse: Callable[[list[bytes]], Call]
     make: Callable[..., Call]
     calls: int = 0
@@ -177,7 +194,7 @@ def _readable(word: bytes) -> str:
 
 #: Name in upper case: command or container.
 TABLE: dict[bytes, Command | Container] = {}
-#: The same commands without their subcommands, by upper-case and lower-case name: the look-up of the hot path.
+#: Commands without subcommands that mind only the node, by upper-case and lower-case name: the look-up of the hot path.
 PLAIN: dict[bytes, Command] = {}
 
 C = TypeVar("C", bound=type)
@@ -192,17 +209,25 @@ def command(
     cost: str,
     since: str = "0.1.0",
     arity: int | None = None,
+    most: int | None = None,
+    errors: tuple[type[CommandError] | str, ...] = (),
+    own_path: bool = False,
 ) -> Callable[[C], C]:
-    """Enter an attrs class into the table."""
+    """Enter an attrs class into the table.
+
+    `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
+    are classes whose docstring is their text, or texts of plain ERR lines.  A command with `own_path` acts on its own
+    connection or may leave its caller without a reply, so it stays out of `PLAIN`.
+    """
 
     def enter(cls: C) -> C:
         fields = tuple(
             Field(item.name, item.metadata["arg"], None if item.default is attrs.NOTHING else item.default)
             for item in attrs.fields(cls)
         )
-        summary, _, manual = (cls.__doc__ or "").strip().partition("\n")
+        summary, _, manual = inspect.cleandoc(cls.__doc__ or "").partition("\n")
         words = name.split()
-        derived = _arity(fields, len(words))
+        least = _arity(fields, len(words)) if arity is None else arity
         entry = Command(
             name=name,
             group=group,
@@ -210,14 +235,15 @@ def command(
             since=since,
             cost=cost,
             reply=reply,
-            arity=derived if arity is None else arity,
-            summary=summary.strip(),
-            manual=manual,
+            arity=least,
+            summary=summary,
+            manual=manual.strip(),
             fields=fields,
-            parse=_generate(name, cls, fields, derived if arity is None else arity, len(words)),
+            errors=tuple(map(_error_line, errors)),
+            parse=_generate(name, cls, fields, (least, most), len(words)),
             make=cls,
         )
-        _enter(words, entry)
+        _enter(words, entry, plain=not own_path)
         return cls
 
     return enter
@@ -230,21 +256,20 @@ def container(
     TABLE[name.encode()] = Container(name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=misuse)
 
 
-def alias(new: str, old: str) -> None:
-    """Let a command be called by a second name."""
-    entry = TABLE[old.encode()]
-    assert isinstance(entry, Command)
-    _enter([new], attrs.evolve(entry, name=new))
+def _error_line(error: type[CommandError] | str) -> str:
+    return f"ERR {error}" if isinstance(error, str) else f"{error.code} {error.__doc__}"
 
 
-def _enter(words: list[str], entry: Command) -> None:
+def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
     key = words[0].encode()
     if len(words) == 1:
         parent = TABLE.get(key)
         if isinstance(parent, Container):
             parent.alone = entry
             return
-        TABLE[key] = PLAIN[key] = PLAIN[key.lower()] = entry
+        TABLE[key] = entry
+        if plain:
+            PLAIN[key] = PLAIN[key.lower()] = entry
     else:
         parent = TABLE[key]
         assert isinstance(parent, Container)
@@ -298,10 +323,12 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
     return -least if open_ended else least
 
 
-def _generate(name: str, cls: type, fields: tuple[Field, ...], arity: int, words: int) -> Callable[[list[bytes]], Call]:
+def _generate(
+    name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int
+) -> Callable[[list[bytes]], Call]:
     """Write and compile the parser of a command."""
     space: dict[str, Any] = {"make": cls, "WrongArity": WrongArity, "SyntaxFault": SyntaxFault}
-    source = _source(name, fields, arity, words, space)
+    source = _source(name, fields, bounds, words, space)
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
@@ -309,11 +336,16 @@ def _generate(name: str, cls: type, fields: tuple[Field, ...], arity: int, words
     return result
 
 
-def _source(name: str, fields: tuple[Field, ...], arity: int, words: int, space: dict[str, Any]) -> str:
+def _source(
+    name: str, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int, space: dict[str, Any]
+) -> str:
     """The text of a parser: check the arity, read the options from left to right, then the values in their places."""
+    arity, most = bounds
     refuse = f"raise WrongArity({name.lower()!r})"
     lines = ["def parse(args):", "    n = len(args)"]
     lines.append(f"    if n {'<' if arity < 0 else '!='} {abs(arity)}: {refuse}")
+    if most is not None:
+        lines.append(f"    if n > {most}: {refuse}")
     values: list[str] = []
     place = words
     loose = [field for field in fields if field.arg.style in ("option", "flag", "optional")]
@@ -329,6 +361,7 @@ def _source(name: str, fields: tuple[Field, ...], arity: int, words: int, space:
             space[f"d_{field.name}"] = field.default
             lines.append(f"    v_{field.name} = {'[]' if arg.repeats else f'd_{field.name}'}")
     if tail is not None and tail.arg.keyword is None:
+        assert not loose, f"{name}: a rest without a word leaves no place for options"
         lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
         lines.append(_assign_rest(tail, f"args[{place}:]", space, 4))
     elif loose or tail is not None:
@@ -368,7 +401,8 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             lines.append(f"        {branch} word == {arg.keyword!r}: v_{field.name} = True")
         else:
             read = _reader(field, space)
-            lines.append(f"        {branch} word == {arg.keyword!r} and i + {arg.width - 1} < n:")
+            last = "i" if arg.width == 1 else f"i + {arg.width - 1}"
+            lines.append(f"        {branch} word == {arg.keyword!r} and {last} < n:")
             value = (
                 read.format("args[i]")
                 if arg.width == 1

@@ -27,6 +27,8 @@ class Kind:
     read: Callable[[bytes], Any] | None = None  #: None: taken as it is
     allowed: str = "any bytes"  #: what is accepted, for the reference
     schema: dict[str, Any] = attrs.field(factory=lambda: {"type": "string"})  #: JSON schema of the value
+    errors: tuple[str, ...] = ()  #: lines of the errors that a value may meet
+    words: tuple[str, ...] = ()  #: all that is allowed, where that is one of several words
 
 
 def read_integer(text: bytes) -> int:
@@ -106,21 +108,33 @@ def choice(words: dict[bytes, Any], error: str | None = None) -> Callable[[bytes
     return read
 
 
+_NOT_AN_INTEGER = f"ERR {NotAnInteger.__doc__}"
+_SYNTAX = f"ERR {SyntaxFault.__doc__}"
+
 BYTES = Kind("string")
-QUEUE = Kind("string", None, "any bytes, none included")
-INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"})
+QUEUE = Kind("string", None, "any bytes, or none")
+INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
 TIMEOUT = Kind(
-    "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+    "integer",
+    read_timeout,
+    "milliseconds; 0 = wait for ever",
+    {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+    ("ERR timeout is not an integer or out of range", "ERR timeout is negative"),
 )
-JOB_ID = Kind("string", read_job_id, "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0")
-NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits")
-YES_NO = Kind("oneof", read_yes_no, "yes or no", {"type": "boolean"})
+JOB_ID = Kind(
+    "string",
+    read_job_id,
+    "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0",
+    errors=(f"{BadJobId.code} {BadJobId.__doc__}",),
+)
+NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits", errors=("ERR Invalid node identifier",))
+YES_NO = Kind("oneof", read_yes_no, "yes | no", {"type": "boolean"}, (_SYNTAX,), ("yes", "no"))
 
 
 def integer(minimum: int, maximum: int, error: str, allowed: str) -> Kind:
     """A kind of integer with limits and an error text of its own."""
     schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
-    return Kind("integer", bounded(minimum, maximum, error), allowed, schema)
+    return Kind("integer", bounded(minimum, maximum, error), allowed, schema, (f"ERR {error}",))
 
 
 def seconds(name: str, minimum: int, error: str) -> Kind:
@@ -135,10 +149,13 @@ def seconds(name: str, minimum: int, error: str) -> Kind:
         return value
 
     schema = {"type": "integer", "minimum": minimum, "maximum": SECONDS_MAX - 1}
-    return Kind("integer", read, f"{minimum} to {SECONDS_MAX - 1} seconds", schema)
+    allowed = f"{minimum} to {SECONDS_MAX - 1} seconds"
+    return Kind("integer", read, allowed, schema, (f"ERR {error}", f"ERR {too_long}"))
 
 
 def one_of(words: dict[bytes, Any], error: str | None = None) -> Kind:
     """A kind that is one of several words."""
     names = [word.decode().lower() for word in words]
-    return Kind("oneof", choice(words, error), " | ".join(names), {"type": "string", "enum": names})
+    line = _SYNTAX if error is None else f"ERR {error}"
+    schema = {"type": "string", "enum": names}
+    return Kind("oneof", choice(words, error), " | ".join(names), schema, (line,), tuple(names))

@@ -1,0 +1,518 @@
+"""Commands on the connection that they come on, and on other clients' connections.
+
+Disque had AUTH, CLIENT, MONITOR and a HELLO of its own; `HELLO 2` and `HELLO 3`, CLIENT SETINFO, CLIENT ID and
+SELECT are what the Redis clients of today say first.
+
+Source: Disque 1.0-rc1, whose replies and error texts these are; the Redis manual for what Disque did not have.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+
+from disqued import __version__
+from disqued.commands.host import Host, Session
+from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, null_or, or_silence, tuple_of
+from disqued.commands.table import NO_REPLY, Flag, command, container, option, optional, positional, rest
+from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer
+from disqued.core.node import Node
+from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
+from disqued.wire.replies import Status
+
+DONE = Status(b"OK")
+
+_NO_PASSWORD = "Client sent AUTH, but no password is set"  # noqa: S105 - an error text
+_BAD_PASSWORD = "invalid password"  # noqa: S105 - an error text
+_BAD_NAME = "Client names cannot contain spaces, newlines or special characters."
+_SETUP = Flag.READ | Flag.LOADING | Flag.FAST
+_ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
+
+
+def _is_word(text: bytes) -> bool:
+    """Tell whether all bytes are visible ASCII."""
+    return all(0x21 <= byte <= 0x7E for byte in text)
+
+
+# Who is there.
+
+
+def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) -> None:
+    """Check a password and let the client in.  Raises `wrong`, or CommandError when there is no password to check."""
+    if not client.host.password_is_set():
+        raise CommandError(_NO_PASSWORD)
+    if not client.host.check_password(user, password):
+        client.authenticated = False
+        raise wrong
+    client.authenticated = True
+    client.lift_limits()
+
+
+@command(
+    "AUTH",
+    group="connection",
+    flags=_SETUP,
+    reply=OK,
+    cost="O(1)",
+    errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword),
+    own_path=True,
+)
+@attrs.define
+class Auth:
+    """Authenticate: AUTH password, or AUTH user password.
+
+    The one user is `default`; any other is refused with WRONGPASS, and so is a wrong password that comes with a user.
+    """
+
+    password_or_user: bytes = positional("The password, or the user when a password follows.", BYTES)
+    password: bytes | None = optional("The password, after a user.", BYTES)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Check the password."""
+        if self.password is None:
+            _log_in(client, b"default", self.password_or_user, CommandError(_BAD_PASSWORD))
+        else:
+            if self.password_or_user != b"default":
+                raise WrongPassword
+            _log_in(client, self.password_or_user, self.password, WrongPassword())
+        return DONE
+
+
+def _read_protocol(text: bytes) -> int:
+    try:
+        version = read_integer(text)
+    except NotAnInteger:
+        raise ProtocolVersion from None
+    if version not in (2, 3):
+        raise ProtocolVersion
+    return version
+
+
+PROTOCOL = Kind(
+    "integer",
+    _read_protocol,
+    "2 or 3",
+    {"type": "integer", "enum": [2, 3]},
+    (f"{ProtocolVersion.code} {ProtocolVersion.__doc__}",),
+)
+
+
+def _read_name(text: bytes) -> bytes:
+    if not _is_word(text):
+        raise CommandError(_BAD_NAME)
+    return text
+
+
+CLIENT_NAME = Kind("string", _read_name, "bytes from ! to ~; empty for no name", errors=(f"ERR {_BAD_NAME}",))
+
+HELLO_FORMAT = 1
+PRIORITY_NORMAL = b"1"
+PRIORITY_LEAVING = b"100"
+
+_VERSION_FIRST = "AUTH and SETNAME need a protocol version: HELLO 2|3 [AUTH user password] [SETNAME name]"
+_HOW_TO_LOG_IN = "Authentication required: HELLO 2|3 AUTH default <password>, or AUTH <password> first."
+
+
+def port_of(host: Host) -> bytes:
+    """The port that clients of this node use."""
+    return str(host.facts().get("Server", {}).get("tcp_port", 0)).encode()
+
+
+def _is_topology(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and value[:1] == [HELLO_FORMAT]
+        and bulk("").matches(value[1])
+        and all(tuple_of("", *[bulk("")] * 4).matches(row) for row in value[2:])
+    )
+
+
+_TOPOLOGY = attrs.evolve(
+    array(bulk("part"), "[1, own node id, [id, ip, port, priority] of each node]; the lowest priority is the best"),
+    matches=_is_topology,
+)
+
+
+@command(
+    "HELLO",
+    group="connection",
+    flags=_SETUP,
+    reply=either(_TOPOLOGY, mapping("server, version, proto, id, mode, role, modules")),
+    cost="O(N) in the nodes",
+    errors=(NotAuthenticated, _VERSION_FIRST, _NO_PASSWORD, WrongPassword),
+    own_path=True,
+)
+@attrs.define
+class Hello:
+    """Ask for the nodes of the cluster, or choose the protocol of this connection.
+
+    Alone it answers this node's id and the address and priority of every node; clients connect to the best one.
+    With a protocol version it is the handshake of Redis: the connection speaks RESP2 or RESP3 from its reply on.
+    """
+
+    version: int | None = optional("Protocol to speak.", PROTOCOL)
+    auth: tuple[bytes, bytes] | None = option("AUTH", "Authenticate first.", BYTES, parts=("user", "password"))
+    name: bytes | None = option("SETNAME", "Name this connection.", CLIENT_NAME)
+
+    def run(self, node: Node, client: Session) -> Any:
+        """Answer the nodes as a list, or do the handshake and answer a dict."""
+        if self.version is None:
+            if self.auth is not None or self.name is not None:
+                raise CommandError(_VERSION_FIRST)
+            if not client.authenticated:
+                raise NotAuthenticated
+            return self._topology(node, client)
+        return self._handshake(self.version, client)
+
+    @staticmethod
+    def _topology(node: Node, client: Session) -> list[Any]:
+        priority = PRIORITY_LEAVING if node.state.leaving else PRIORITY_NORMAL
+        # The own address is not known: a client already has one that works.
+        return [HELLO_FORMAT, node.id, [node.id, b"", port_of(client.host), priority]]
+
+    def _handshake(self, version: int, client: Session) -> dict[bytes, Any]:
+        if self.auth is not None:
+            _log_in(client, *self.auth, WrongPassword())
+        elif not client.authenticated:
+            raise NotAuthenticated(_HOW_TO_LOG_IN)
+        if self.name is not None:
+            client.name = self.name
+        client.set_protocol(version)
+        return {
+            b"server": b"disqued",
+            b"version": __version__.encode(),
+            b"proto": version,
+            b"id": client.id,
+            b"mode": b"standalone",
+            b"role": b"master",
+            b"modules": [],
+        }
+
+
+@command(
+    "SELECT",
+    group="connection",
+    flags=_SETUP,
+    reply=OK,
+    cost="O(1)",
+    errors=("DB index is out of range",),
+)
+@attrs.define
+class Select:
+    """Choose database 0, the only one there is."""
+
+    index: int = positional("Always 0.", INTEGER)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Accept 0."""
+        if self.index != 0:
+            raise CommandError("DB index is out of range")
+        return DONE
+
+
+@command("QUIT", group="connection", flags=_SETUP, reply=OK, cost="O(1)", own_path=True)
+@attrs.define
+class Quit:
+    """End this connection once the replies that are due are sent."""
+
+    ignored: list[bytes] = rest("Not looked at.", BYTES, minimum=0)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """End the connection."""
+        client.close()
+        return DONE
+
+
+@runtime_checkable
+class WatchedHost(Protocol):
+    """A daemon that can show its commands to a client."""
+
+    def monitor(self, client: Session) -> None:
+        """Show a client every command from now on."""
+
+
+@command(
+    "MONITOR",
+    group="server",
+    flags=Flag.ADMIN | Flag.READ,
+    reply=or_silence(OK),
+    cost="O(1) per command",
+    own_path=True,
+)
+@attrs.define
+class Monitor:
+    """Show every command that any client sends, on this connection, as it is run.
+
+    Each is a status line: unix seconds with microseconds, the client's address, the words in quotes.  Passwords are
+    hidden.  A second MONITOR on the same connection gets no reply.
+    """
+
+    def run(self, node: Node, client: Session) -> Any:
+        """Begin to watch."""
+        if client.monitors:
+            return NO_REPLY
+        host = client.host
+        assert isinstance(host, WatchedHost)
+        host.monitor(client)
+        return DONE
+
+
+# CLIENT.
+
+
+def _client_misuse(word: str, known: bool) -> str:
+    return "Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+
+
+container(
+    "CLIENT",
+    group="connection",
+    flags=_ADMIN,
+    summary="Look at client connections and end them.",
+    misuse=_client_misuse,
+)
+
+
+def _flags_of(client: Session) -> str:
+    letters = {
+        "O": client.monitors,
+        "b": client.is_blocked,
+        "c": client.is_closing,
+        "U": client.is_unix,
+    }
+    return "".join(letter for letter, holds in letters.items() if holds) or "N"
+
+
+def _events_of(client: Session) -> str:
+    """What the loop waits for: r to read, w to write."""
+    return "rw" if client.output_buffered else "r"
+
+
+def describe_client(client: Session, now: int) -> bytes:
+    """The line of CLIENT LIST on one client, without its end."""
+    head = (
+        f"id={client.id} addr={client.address} fd={client.descriptor} name={client.name.decode('ascii')} "
+        f"age={(now - client.connected_at) // 1_000} idle={(now - client.active_at) // 1_000} "
+        f"flags={_flags_of(client)} qbuf={client.input_buffered} qbuf-free=0 "
+        f"obl=0 oll=0 omem={client.output_buffered} events={_events_of(client)} cmd={client.last_command} "
+        f"resp={client.protocol} "
+    )
+    library = (b"%b=%b" % (key, client.library.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
+    return head.encode("utf-8", "surrogateescape") + b" ".join(library)
+
+
+@command("CLIENT LIST", group="connection", flags=_ADMIN, reply=bulk("one line per client"), cost="O(N) in the clients")
+@attrs.define
+class ClientList:
+    """List the client connections, oldest first.
+
+    Flags: O it monitors, b it waits in a command, c it ends after its replies, U it came through a Unix socket, N none.
+    """
+
+    def run(self, node: Node, client: Session) -> bytes:
+        """Describe every client."""
+        now = node.state.now
+        return b"".join(describe_client(session, now) + b"\n" for session in client.host.sessions())
+
+
+@command("CLIENT INFO", group="connection", flags=_ADMIN, reply=bulk("one line"), cost="O(1)")
+@attrs.define
+class ClientInfo:
+    """Describe this connection as CLIENT LIST does."""
+
+    def run(self, node: Node, client: Session) -> bytes:
+        """Describe this client."""
+        return describe_client(client, node.state.now) + b"\n"
+
+
+@command("CLIENT ID", group="connection", flags=_ADMIN, reply=integer("the id"), cost="O(1)")
+@attrs.define
+class ClientId:
+    """Number of this connection; no other one has it while the daemon runs."""
+
+    def run(self, node: Node, client: Session) -> int:
+        """Return the number."""
+        return client.id
+
+
+@command("CLIENT GETNAME", group="connection", flags=_ADMIN, reply=null_or(bulk("the name")), cost="O(1)")
+@attrs.define
+class ClientGetName:
+    """Name of this connection."""
+
+    def run(self, node: Node, client: Session) -> bytes | None:
+        """Return the name; None when it has none."""
+        return client.name or None
+
+
+@command("CLIENT SETNAME", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
+@attrs.define
+class ClientSetName:
+    """Name this connection, for CLIENT LIST and the logs."""
+
+    name: bytes = positional("The name; empty for none.", CLIENT_NAME)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Take the name."""
+        client.name = self.name
+        return DONE
+
+
+_BAD_LIBRARY = "lib-name and lib-ver cannot contain spaces, newlines or special characters."
+
+
+def _read_library(text: bytes) -> bytes:
+    if not _is_word(text):
+        raise CommandError(_BAD_LIBRARY)
+    return text
+
+
+_LIBRARY = Kind("string", _read_library, "bytes from ! to ~", errors=(f"ERR {_BAD_LIBRARY}",))
+_ATTRIBUTE = one_of(
+    {b"LIB-NAME": b"lib-name", b"LIB-VER": b"lib-ver"}, "Unrecognized option: CLIENT SETINFO takes LIB-NAME or LIB-VER"
+)
+
+
+@command("CLIENT SETINFO", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
+@attrs.define
+class ClientSetInfo:
+    """Tell which library speaks on this connection; CLIENT LIST shows it."""
+
+    attribute: bytes = positional("What is told.", _ATTRIBUTE)
+    text: bytes = positional("Name or version of the library.", _LIBRARY)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Take the fact."""
+        client.library[self.attribute] = self.text
+        return DONE
+
+
+def _read_client_type(text: bytes) -> bytes:
+    if text[:32].lower() != b"normal":
+        raise CommandError(f"Unknown client type '{text[:128].decode('utf-8', 'surrogateescape')}'")
+    return b"normal"
+
+
+_CLIENT_TYPE = Kind(
+    "oneof",
+    _read_client_type,
+    "normal",
+    {"type": "string", "enum": ["normal"]},
+    ("ERR Unknown client type '<type>'",),
+    ("normal",),
+)
+
+
+@command(
+    "CLIENT KILL",
+    group="connection",
+    flags=_ADMIN,
+    reply=either(OK, integer("connections ended, in the form with words")),
+    cost="O(N) in the clients",
+    arity=-3,
+    errors=("No such client",),
+)
+@attrs.define
+class ClientKill:
+    """End connections: one by its address alone, or all those that every one of the words fits.
+
+    With an address alone the own connection may be meant, too; in the other form it is spared unless SKIPME no is
+    given.
+    """
+
+    address: bytes | None = optional("Address of the one to end, as CLIENT LIST shows it.", BYTES)
+    id: int | None = option("ID", "Only the connection of this number.", INTEGER)
+    type: bytes | None = option("TYPE", "Only connections of this type; all clients are normal.", _CLIENT_TYPE)
+    addr: bytes | None = option("ADDR", "Only the connection from this address.", BYTES)
+    skipme: bool | None = option("SKIPME", "Whether the own connection is spared.", YES_NO)
+
+    def run(self, node: Node, client: Session) -> Any:
+        """End what is meant; returns OK for an address alone, otherwise how many were ended."""
+        if self.address is not None:
+            return self._kill_one(self.address, client)
+        return _kill(client, self._is_meant(client))
+
+    def _kill_one(self, address: bytes, client: Session) -> Status:
+        if any(value is not None for value in (self.id, self.type, self.addr, self.skipme)):
+            raise CommandError(_client_misuse("KILL", True))
+        wanted = _text(address)
+        if not _kill(client, lambda session: session.address == wanted):
+            raise CommandError("No such client")
+        return DONE
+
+    def _is_meant(self, client: Session) -> Callable[[Session], bool]:
+        spares_me = self.skipme is not False
+        wanted = None if self.addr is None else _text(self.addr)
+
+        def meant(session: Session) -> bool:
+            return (
+                (self.id is None or session.id == self.id)
+                and (wanted is None or session.address == wanted)
+                and not (spares_me and session is client)
+            )
+
+        return meant
+
+
+def _text(address: bytes) -> str:
+    return address.decode("utf-8", "surrogateescape")
+
+
+def _kill(client: Session, meant: Callable[[Session], bool]) -> int:
+    """End the connections that are meant; returns how many."""
+    found = [session for session in client.host.sessions() if meant(session)]
+    for session in found:
+        session.kill()
+    return len(found)
+
+
+@command("CLIENT PAUSE", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
+@attrs.define
+class ClientPause:
+    """Run no client's commands for a while; what clients send meanwhile is run afterwards."""
+
+    timeout: int = positional("For how many milliseconds.", attrs.evolve(TIMEOUT, allowed="milliseconds, 0 or more"))
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Begin the pause."""
+        client.host.pause_clients(self.timeout)
+        return DONE
+
+
+@command("CLIENT REPLY", group="connection", flags=_ADMIN, reply=or_silence(OK), cost="O(1)")
+@attrs.define
+class ClientReply:
+    """Whether this connection gets replies: ON all, OFF none, SKIP none to this command and to the next one."""
+
+    mode: str = positional(
+        "ON, OFF or SKIP; only ON is answered.", one_of({b"ON": "on", b"OFF": "off", b"SKIP": "skip"})
+    )
+
+    def run(self, node: Node, client: Session) -> Any:
+        """Change the mode; a SKIP changes nothing while replies are off."""
+        if not (self.mode == "skip" and client.reply_mode == "off"):
+            client.reply_mode = self.mode
+        return DONE if self.mode == "on" else NO_REPLY
+
+
+_NO_MAINTENANCE = "this server announces no maintenance: only CLIENT MAINT_NOTIFICATIONS OFF is possible"
+
+
+@command(
+    "CLIENT MAINT_NOTIFICATIONS", group="connection", flags=_ADMIN, reply=OK, cost="O(1)", errors=(_NO_MAINTENANCE,)
+)
+@attrs.define
+class ClientMaintNotifications:
+    """Ask to be told before maintenance; there is nothing that this server would tell, and it says so.
+
+    Redis clients ask for it when they connect and go on without it when it is refused.
+    """
+
+    on: bool = positional("ON or OFF.", one_of({b"ON": True, b"OFF": False}))
+    endpoint: bytes | None = option("MOVING-ENDPOINT-TYPE", "Kind of address that would be told.", BYTES)
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Accept OFF."""
+        if self.on:
+            raise CommandError(_NO_MAINTENANCE)
+        return DONE
