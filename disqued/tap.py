@@ -12,14 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.application.service import IServiceCollection, MultiService, Service
 from twisted.internet.error import CannotListenError
 from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
-import disqued.commands
+from disqued.commands import catalogue
 from disqued.config import SETTINGS, Config, ConfigError, Status
 from disqued.core.node import Node
 from disqued.net import logs
@@ -39,12 +39,16 @@ class Options(usage.Options):
     synopsis = "[options]"
     longdesc = "One node of disqued, a distributed, in-memory, replicated job queue.  Options win over the file."
 
-    def __init__(self) -> None:
-        self.optParameters = [["config", "c", None, "Configuration file to read."]] + [
+    optParameters: ClassVar[list[list[str | None]]] = [
+        ["config", "c", None, "Configuration file to read."],
+        *(
             [name, None, None, setting.summary]
             for name, setting in SETTINGS.items()
             if setting.status is not Status.OBSOLETE
-        ]
+        ),
+    ]
+
+    def __init__(self) -> None:
         super().__init__()
         self.settings = Config()
 
@@ -88,7 +92,14 @@ class Listener(Service):
         except CannotListenError as error:
             raise SystemExit(f"disqued: {error}") from None
         _tune_collector()
-        self._daemon.start(self._reactor.stop)
+        self._daemon.start(self._stop)
+
+    def _stop(self) -> None:
+        """End the process, with the exit status that the daemon wants."""
+        status = self._daemon.exit_status
+        if status:
+            self._reactor.addSystemEventTrigger("after", "shutdown", os._exit, status)
+        self._reactor.stop()
 
     def _listen(self) -> None:
         config, daemon, reactor = self._config, self._daemon, self._reactor
@@ -97,7 +108,7 @@ class Listener(Service):
                 self._open(EagerPort(config.port, daemon, config.tcp_backlog, address, reactor))
                 self.log.info("Listening on {address}, port {port}", address=address, port=config.port)
         if config.unixsocket is not None:
-            mode = config.unixsocketperm or 0o666
+            mode = config.unixsocketperm or 0o777 & ~_umask()
             path = os.fspath(config.unixsocket)
             self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, 1, reactor))
             self.log.info("Listening on {path}", path=path)
@@ -138,7 +149,6 @@ def makeService(options: Options) -> MultiService:
     from twisted.internet import reactor
 
     use_monotonic_time(reactor)
-    disqued.commands.load()
     config = options.settings
     clock, rng = SystemClock(), SystemRandom()
     try:
@@ -157,6 +167,13 @@ def makeService(options: Options) -> MultiService:
     root = Root(observer)
     Listener(Daemon(config, node, identity, store, reactor), config, reactor).setServiceParent(root)
     return root
+
+
+def _umask() -> int:
+    """The permissions that this process withholds from the files that it makes."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _tune_collector() -> None:

@@ -28,7 +28,6 @@ from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.core.node import Call
 from disqued.errors import CommandError, WrongArity
 from disqued.wire.replies import encode_error
-from disqued.wire.requests import RequestParser
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -56,7 +55,7 @@ class ClientConnection(Protocol):
         self.last_command = "NULL"
         self.connected_at = self.active_at = daemon.node.clock.now()
         self._daemon = daemon
-        self._parser = RequestParser(max_bulk=daemon.config.proto_max_bulk_len)
+        self._parser = daemon.make_parser()
         self._out: list[bytes] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0

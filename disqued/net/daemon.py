@@ -21,7 +21,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from disqued.commands.latency import LatencyMonitor
-from disqued.commands.slowlog import SlowLog
+from disqued.commands.slowlog import SlowLog, redacted
 from disqued.commands.table import Command, Flag, every_command
 from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
 from disqued.core.node import Node
@@ -34,6 +34,7 @@ from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.statistics import Statistics
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
+from disqued.wire.requests import RequestParser
 
 LOADED_PER_SLICE = 2_000  #: records put into the node before clients get their turn
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
@@ -225,6 +226,11 @@ class Daemon(Factory):
         self._last_id += 1
         return ClientConnection(self, self._last_id)
 
+    def make_parser(self) -> RequestParser:
+        """A parser with the limits in force."""
+        largest = self.config.proto_max_bulk_len
+        return RequestParser(max_bulk=largest, max_buffer=max(self.config.client_query_buffer_limit, largest))
+
     def connected(self, client: ClientConnection) -> None:
         """Take a client in, or turn it away when there are too many."""
         self.statistics.connections += 1
@@ -349,10 +355,8 @@ class Daemon(Factory):
 
     def show_monitors(self, client: ClientConnection, args: list[bytes], entry: Command) -> None:
         """Show a command to those who watch."""
-        if entry.name in ("AUTH", "HELLO"):
-            args = [args[0], *(b"(redacted)" for _ in args[1:])]
         stamp = self.microseconds()
-        words = b" ".join(map(_quoted, args))
+        words = b" ".join(map(_quoted, redacted(args)))
         line = b"+%d.%06d [%b] %b\r\n" % (stamp // 1_000_000, stamp % 1_000_000, client.address.encode(), words)
         for watcher in list(self.monitors):
             watcher.push(line)

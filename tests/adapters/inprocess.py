@@ -1,0 +1,200 @@
+"""A whole daemon in the process of the test, on a free port of the loopback interface, and a raw client for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import hiredis
+from twisted.internet import defer, reactor, task
+from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
+from twisted.internet.protocol import Protocol
+
+from disqued.commands import catalogue
+from disqued.config import Config
+from disqued.core.node import Node
+from disqued.core.outbox import Record
+from disqued.net.clock import SystemClock
+from disqued.net.daemon import Daemon
+from disqued.net.identity import Identity
+from disqued.net.transport import EagerPort
+from disqued.persistence.interface import StoreFailed
+from disqued.persistence.null import NullFactory
+
+assert catalogue.MODULES
+
+GENEROUS_S = 30.0  #: longer than anything here takes on the slowest machine
+
+
+class RawClient(Protocol):
+    """Sends bytes and waits for bytes."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.lost = False
+        self._reader = hiredis.Reader()
+        self._replies: list[Any] = []
+        self._watchers: list[tuple[Callable[[], bool], defer.Deferred[None]]] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep what comes."""
+        self.received += data
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            self._replies.append(reply)
+        self._look()
+
+    def connectionLost(self, reason: Any = None) -> None:
+        """Note the end."""
+        self.lost = True
+        self._look()
+
+    def until(self, condition: Callable[[], bool]) -> "defer.Deferred[None]":
+        """Fire when a condition on this client holds; fail after a generous while."""
+        done: defer.Deferred[None] = defer.Deferred()
+        self._watchers.append((condition, done))
+        done.addTimeout(GENEROUS_S, reactor)
+        self._look()
+        return done
+
+    def _look(self) -> None:
+        for watcher in list(self._watchers):
+            condition, done = watcher
+            if condition():
+                self._watchers.remove(watcher)
+                if not done.called:
+                    done.callback(None)
+
+    def send(self, *args: bytes | str | int) -> None:
+        """Send one command."""
+        self.transport.write(pack(*args))
+
+    async def replies(self, count: int) -> list[Any]:
+        """Wait for `count` replies and take them."""
+        await self.until(lambda: len(self._replies) >= count)
+        taken, self._replies = self._replies[:count], self._replies[count:]
+        return taken
+
+    async def call(self, *args: bytes | str | int) -> Any:
+        """Send one command and wait for its reply."""
+        self.send(*args)
+        return (await self.replies(1))[0]
+
+    async def closed(self) -> None:
+        """Wait until the other end has closed."""
+        await self.until(lambda: self.lost)
+
+    @property
+    def unread_replies(self) -> int:
+        """Replies that came and were not taken."""
+        return len(self._replies)
+
+
+def pack(*args: bytes | str | int) -> bytes:
+    """A command as clients send it."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in args]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+@attrs.define
+class RecordingStore:
+    """A store in memory that counts its commits and can be told to fail."""
+
+    records: bool = True
+    restores_queues: bool = False
+    appended: list[Record] = attrs.field(factory=list)
+    committed: list[Record] = attrs.field(factory=list)
+    commits: int = 0
+    fails: bool = False
+    before_commit: Callable[[], None] = lambda: None
+
+    def open(self) -> None:
+        """Nothing to open."""
+
+    def load(self) -> Any:
+        """Nothing to load."""
+        return iter(())
+
+    def append(self, records: list[Record]) -> None:
+        """Keep records."""
+        self.appended += records
+
+    def commit(self) -> None:
+        """Count."""
+        self.before_commit()
+        if self.fails:
+            raise StoreFailed("No space left on device")
+        self.commits += 1
+        self.committed += self.appended
+        self.appended = []
+
+    def rewrite(self, jobs: Any, *, with_queues: bool) -> None:
+        """Take jobs as the new content."""
+        self.committed = [(0, job) for job in jobs]
+
+    def status(self) -> dict[str, int | str]:
+        """Nothing to tell."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@attrs.define
+class Running:
+    """A daemon that listens, and what was connected to it."""
+
+    daemon: Daemon
+    port: Any
+    clients: list[RawClient] = attrs.field(factory=list)
+    stopped: bool = False
+
+    async def connect(self) -> RawClient:
+        """Connect one more client."""
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
+        client = await connectProtocol(endpoint, RawClient())
+        self.clients.append(client)
+        return client
+
+    async def stop(self) -> None:
+        """End everything."""
+        for client in self.clients:
+            if not client.lost:
+                client.transport.abortConnection()
+        await self.port.stopListening()
+        self.daemon.stop()
+        await wait_until(lambda: not self.daemon.clients)
+        for call in reactor.getDelayedCalls():
+            if getattr(call.func, "__self__", None) in (self.daemon, self.daemon.driver):
+                call.cancel()
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait, turn by turn of the loop, for a condition; fail after a generous while."""
+    end = reactor.seconds() + GENEROUS_S
+    while not condition():
+        assert reactor.seconds() < end, "the condition never came true"
+        await task.deferLater(reactor, 0.001)
+
+
+def start(folder: Path, settings: str = "", store: Any = None) -> Running:
+    """Start a daemon whose data lie in `folder`."""
+    config = Config.from_text(f"dir {folder}\n{settings}")
+    rng = Random(7)
+    identity = Identity.load(folder / "nodes.conf", 7711, rng)
+    clock = SystemClock()
+    if store is None:
+        store = NullFactory().create(config, reactor, clock)
+        store.open()
+    node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory)
+    daemon = Daemon(config, node, identity, store, reactor)
+    port = EagerPort(0, daemon, 50, "127.0.0.1", reactor)
+    port.startListening()
+
+    def stop() -> None:
+        running.stopped = True
+
+    running = Running(daemon, port)
+    daemon.start(stop)
+    return running

@@ -1,0 +1,279 @@
+"""Client connections over real sockets: order, blocking, limits, and clients that misbehave."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest_twisted
+
+from disqued.commands import table
+from disqued.commands.shapes import integer
+from disqued.commands.table import Flag, command
+from tests.adapters.inprocess import RawClient, Running, pack, wait_until
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+
+
+@async_test
+async def test_pipelined_commands_are_answered_in_order(launch: Launch) -> None:
+    client = await launch().connect()
+    client.transport.write(b"".join(pack("ADDJOB", "q", n, 0) for n in range(100)) + pack("QLEN", "q"))
+    replies = await client.replies(101)
+    assert replies[-1] == 100
+    taken = await client.call("GETJOB", "COUNT", 100, "FROM", "q")
+    assert [job[1] for job in taken] == replies[:100]
+    assert [job[2] for job in taken] == [b"%d" % n for n in range(100)]
+
+
+@async_test
+async def test_a_command_may_come_one_byte_at_a_time(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    client.transport.setTcpNoDelay(True)
+    for byte in pack("ADDJOB", "q", b"\r\n*1\r\n$4", 0):
+        received = running.daemon.bytes_in
+        client.transport.write(bytes([byte]))
+        await wait_until(lambda received=received: running.daemon.bytes_in > received)
+    assert (await client.replies(1))[0].startswith(b"DI")
+    assert (await client.call("GETJOB", "FROM", "q"))[0][2] == b"\r\n*1\r\n$4"
+
+
+@async_test
+async def test_commands_after_a_blocking_one_wait_for_it(launch: Launch) -> None:
+    running = launch()
+    consumer, producer = await running.connect(), await running.connect()
+    consumer.transport.write(pack("GETJOB", "FROM", "q") + pack("QLEN", "q") + pack("QLEN", "other"))
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    consumer.send("QLEN", "third")
+    assert await producer.call("QLEN", "q") == 0
+    assert consumer.unread_replies == 0
+    job_id = await producer.call("ADDJOB", "q", "body", 0)
+    assert await consumer.replies(4) == [[[b"q", job_id, b"body"]], 0, 0, 0]
+
+
+@async_test
+async def test_waiting_consumers_are_served_in_the_order_in_which_they_came(launch: Launch) -> None:
+    running = launch()
+    blocked = running.daemon.node.state.blocked
+    consumers: list[RawClient] = []
+    for count in range(1, 6):
+        consumers.append(await running.connect())
+        consumers[-1].send("GETJOB", "FROM", "q")
+        await wait_until(lambda count=count: len(blocked) == count)
+    producer = await running.connect()
+    for number in range(5):
+        await producer.call("ADDJOB", "q", number, 0)
+    got = [(await consumer.replies(1))[0][0][2] for consumer in consumers]
+    assert got == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@async_test
+async def test_a_consumer_that_closed_takes_no_job(launch: Launch) -> None:
+    running = launch()
+    gone, stays, producer = await running.connect(), await running.connect(), await running.connect()
+    for count, client in enumerate((gone, stays), 1):
+        client.send("GETJOB", "FROM", "q")
+        await wait_until(lambda count=count: len(running.daemon.node.state.blocked) == count)
+    gone.transport.abortConnection()
+    await producer.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    assert (await stays.replies(1))[0][0][2] == b"body"
+
+
+@async_test
+async def test_a_close_that_the_loop_has_not_seen_yet_takes_no_job(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
+        other.sendall(pack("GETJOB", "FROM", "q"))
+        await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    # No turn of the loop lies between the close above and this command, which the daemon may well read first.
+    assert (await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
+    assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
+
+
+@async_test
+async def test_a_blocked_consumer_hears_of_its_time_out(launch: Launch) -> None:
+    client = await launch().connect()
+    assert await client.call("GETJOB", "TIMEOUT", 20, "FROM", "q") is None
+    assert client.received == b"*-1\r\n"
+
+
+@async_test
+async def test_null_is_written_as_the_protocol_of_the_client_wants_it(launch: Launch) -> None:
+    client = await launch().connect()
+    await client.call("HELLO", 3)
+    client.received.clear()
+    await client.call("GETJOB", "NOHANG", "FROM", "q")
+    await client.call("SHOW", "DI" + "0" * 44 + "SQ")
+    assert client.received == b"_\r\n_\r\n"
+
+
+@async_test
+async def test_replies_before_a_protocol_error_are_sent_and_then_the_connection_ends(launch: Launch) -> None:
+    client = await launch().connect()
+    client.transport.write(pack("QLEN", "q") + b"*1\r\n:1\r\n" + pack("QLEN", "q"))
+    await client.closed()
+    assert client.received == b":0\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+
+
+@async_test
+async def test_http_is_not_answered(launch: Launch) -> None:
+    client = await launch().connect()
+    client.transport.write(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nADDJOB q evil 0\r\n")
+    await client.closed()
+    assert client.received == b""
+
+
+@async_test
+async def test_one_client_too_many_is_turned_away(launch: Launch) -> None:
+    running = launch("maxclients 2")
+    first, second = await running.connect(), await running.connect()
+    assert await first.call("QLEN", "q") == 0
+    assert await second.call("QLEN", "q") == 0
+    third = await running.connect()
+    await third.closed()
+    assert third.received == b"-ERR max number of clients reached\r\n"
+    assert await first.call("QLEN", "q") == 0
+
+
+@async_test
+async def test_a_stranger_may_only_authenticate(launch: Launch) -> None:
+    client = await launch("requirepass secret").connect()
+    error = await client.call("ADDJOB", "q", "body", 0)
+    assert str(error) == "NOAUTH Authentication required."
+    assert str(await client.call("AUTH", "wrong")).startswith(("ERR", "WRONGPASS"))
+    assert await client.call("AUTH", "secret") == b"OK"
+    assert (await client.call("ADDJOB", "q", "body", 0)).startswith(b"DI")
+
+
+@async_test
+async def test_a_stranger_may_send_little_and_after_the_password_everything(launch: Launch) -> None:
+    running = launch("requirepass secret")
+    hostile = await running.connect()
+    hostile.transport.write(b"*2\r\n$4\r\nAUTH\r\n$20000\r\n")
+    await hostile.closed()
+    assert hostile.received == b"-ERR Protocol error: unauthenticated bulk length\r\n"
+    client = await running.connect()
+    client.transport.write(pack("AUTH", "secret") + pack("ADDJOB", "q", b"x" * 50_000, 0) + pack("QLEN", "q"))
+    ok, job_id, length = await client.replies(3)
+    assert (ok, job_id[:2], length) == (b"OK", b"DI", 1)
+
+
+@async_test
+async def test_a_client_that_does_not_read_is_not_run_and_keeps_nobody_waiting(launch: Launch) -> None:
+    running = launch()
+    slow, quick = await running.connect(), await running.connect()
+    await quick.call("ADDJOB", "q", b"x" * 100_000, 0)
+    slow.transport.pauseProducing()
+    slow.transport.write(pack("QPEEK", "q", 1) * 500)
+    connection = next(iter(running.daemon.clients.values()))
+    await wait_until(lambda: connection.output_buffered > 0)
+    for _ in range(50):
+        assert await quick.call("QLEN", "q") == 1
+    assert connection.output_buffered < 1_000_000
+    slow.transport.resumeProducing()
+    assert len(await slow.replies(500)) == 500
+
+
+@async_test
+async def test_a_client_that_leaves_too_much_unread_is_closed(launch: Launch) -> None:
+    running = launch("client-output-buffer-limit normal 1mb 0 0")
+    slow, quick = await running.connect(), await running.connect()
+    await quick.call("ADDJOB", "q", b"x" * 8_000_000, 0)
+    slow.transport.pauseProducing()
+    slow.transport.write(pack("QPEEK", "q", 1))
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert await quick.call("QLEN", "q") == 1
+
+
+@async_test
+async def test_a_blocked_client_that_sends_too_much_is_closed(launch: Launch) -> None:
+    running = launch("client-query-buffer-limit 1mb")
+    client = await running.connect()
+    client.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    client.transport.write(pack("QLEN", "x" * 1_000) * 2_000)
+    await client.closed()
+    await wait_until(lambda: not running.daemon.node.state.blocked)
+
+
+@async_test
+async def test_large_bodies_come_back_whole(launch: Launch) -> None:
+    client = await launch().connect()
+    body = bytes(range(256)) * 65_536
+    await client.call("ADDJOB", "q", body, 0)
+    assert (await client.call("GETJOB", "FROM", "q"))[0][2] == body
+
+
+@async_test
+async def test_a_bug_in_a_command_is_answered_reported_and_survived(launch: Launch, tmp_path: Path) -> None:
+    import attrs
+
+    @command("BUGGY", group="tests", flags=Flag.READ, reply=integer("never"), cost="O(1)")
+    @attrs.define
+    class Buggy:
+        """Fail."""
+
+        def run(self, node: object, client: object) -> int:
+            raise ZeroDivisionError("planted")
+
+    try:
+        running = launch()
+        client = await running.connect()
+        client.transport.write(pack("QLEN", "q") + pack("BUGGY") + pack("ADDJOB", "q", "body", 0))
+        before, error, after = await client.replies(3)
+    finally:
+        del table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
+    assert (before, str(error), after[:2]) == (0, "ERR internal error", b"DI")
+    assert running.daemon.statistics.crashes == 1
+    (report,) = tmp_path.glob("crash-*.txt")
+    text = report.read_text()
+    assert "ZeroDivisionError: planted" in text
+    assert "BUGGY" in text
+    assert report.stat().st_mode & 0o077 == 0
+
+
+@async_test
+async def test_monitor_shows_what_everybody_runs(launch: Launch) -> None:
+    running = launch()
+    watcher, client = await running.connect(), await running.connect()
+    assert await watcher.call("MONITOR") == b"OK"
+    await client.call("QLEN", b'q"\n\xff')
+    line = (await watcher.replies(1))[0]
+    assert line.endswith(b'] "QLEN" "q\\"\\n\\xff"')
+
+
+@async_test
+async def test_client_pause_holds_everybody_back_for_its_time(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    assert await client.call("CLIENT", "PAUSE", 30) == b"OK"
+    assert running.daemon.paused
+    assert await client.call("QLEN", "q") == 0
+    assert not running.daemon.paused
+
+
+@async_test
+async def test_client_reply_off_and_skip(launch: Launch) -> None:
+    client = await launch().connect()
+    client.transport.write(
+        pack("CLIENT", "REPLY", "OFF")
+        + pack("QLEN", "unheard")
+        + pack("CLIENT", "REPLY", "ON")
+        + pack("CLIENT", "REPLY", "SKIP")
+        + pack("QLEN", "unheard")
+        + pack("ADDJOB", "q", "body", 0)
+    )
+    ok, job_id = await client.replies(2)
+    assert (ok, job_id[:2]) == (b"OK", b"DI")
+
+
+@async_test
+async def test_idle_clients_are_closed_and_blocked_ones_are_not(launch: Launch) -> None:
+    running = launch("timeout 1")
+    idle, blocked = await running.connect(), await running.connect()
+    blocked.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await idle.closed()
+    assert not blocked.lost

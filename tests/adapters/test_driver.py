@@ -1,0 +1,93 @@
+"""The driver: nothing is said before it is durable, one commit per turn, one timer."""
+
+from collections.abc import Callable
+
+import pytest_twisted
+from twisted.internet import reactor
+
+from disqued.core.outbox import JOB_ADDED, UNIT_DONE
+from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+
+
+@async_test
+async def test_an_added_job_is_committed_before_its_id_is_told(launch: Launch) -> None:
+    store = RecordingStore()
+    client = await launch(store=store).connect()
+    heard: list[bytes] = []
+    store.before_commit = lambda: heard.append(bytes(client.received))
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    assert heard == [b""]
+    assert [record[1].id for record in store.committed if record[0] == JOB_ADDED] == [job_id]
+
+
+@async_test
+async def test_an_at_most_once_job_is_done_in_the_journal_before_it_is_handed_out(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    producer, consumer = await running.connect(), await running.connect()
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    heard: list[bytes] = []
+    store.before_commit = lambda: heard.append(bytes(consumer.received))
+    job_id = await producer.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    assert (await consumer.replies(1))[0][0][1] == job_id
+    assert heard[0] == b""
+    assert (UNIT_DONE, job_id, b"") in store.committed
+
+
+@async_test
+async def test_a_pipeline_costs_one_commit(launch: Launch) -> None:
+    store = RecordingStore()
+    client = await launch(store=store).connect()
+    client.transport.write(pack("ADDJOB", "q", "body", 0) * 200)
+    await client.replies(200)
+    assert store.commits <= 2
+    assert len(store.committed) == 200
+
+
+@async_test
+async def test_a_failed_commit_acknowledges_nothing_and_only_additions_stop(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    consumer = await running.connect()
+    kept = await consumer.call("ADDJOB", "q", "kept", 0)
+    store.fails = True
+    producer = await running.connect()
+    producer.send("ADDJOB", "q", "lost", 0)
+    await producer.closed()
+    assert producer.received == b""
+    assert str(await consumer.call("ADDJOB", "q", "refused", 0)).startswith(
+        "MISCONF Errors writing to the AOF file: No sp"
+    )
+    assert (await consumer.call("GETJOB", "FROM", "q"))[0][1] == kept
+    assert await consumer.call("ACKJOB", kept) == 1
+
+
+@async_test
+async def test_an_idle_node_sets_no_timer_for_its_jobs_before_they_are_due(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0, "RETRY", 600, "TTL", 86_400)
+    node = running.daemon.node
+    times = [
+        call.getTime() - reactor.seconds()
+        for call in reactor.getDelayedCalls()
+        if getattr(call.func, "__self__", None) is running.daemon.driver
+    ]
+    assert len(times) == 1
+    # A new queue is looked at after five minutes, the job after ten.
+    assert times[0] > 200
+    assert node.deadline() is not None
+
+
+@async_test
+async def test_a_retry_comes_without_any_client(launch: Launch) -> None:
+    running = launch()
+    producer, consumer = await running.connect(), await running.connect()
+    job_id = await producer.call("ADDJOB", "q", "body", 0, "RETRY", 1)
+    assert (await consumer.call("GETJOB", "FROM", "q"))[0][1] == job_id
+    again = await consumer.call("GETJOB", "WITHCOUNTERS", "FROM", "q")
+    assert again == [[b"q", job_id, b"body", b"nacks", 0, b"additional-deliveries", 1]]
