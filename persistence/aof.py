@@ -194,8 +194,10 @@ class AofStore:
         began = self._clock.now()
         try:
             self._manifest = replace_journal(self._files, jobs, self._sequence, self._clock, with_queues=with_queues)
-        except StoreFailed:
+        except StoreFailed as error:
             self._last_rewrite = "err"
+            if not self._is_listed():
+                self._failure = str(error)
             raise
         assert self._manifest.base is not None
         # What was appended and not committed is part of what the jobs are now.
@@ -209,6 +211,13 @@ class AofStore:
         self._base_size = self._size_of_journal()
         self._last_rewrite = "ok"
         self._rewrite_s = (self._clock.now() - began) // 1_000
+
+    def _is_listed(self) -> bool:
+        """Tell whether the manifest is ours still; else what is appended to our files may count for nothing."""
+        try:
+            return self._files.read_manifest() == self._manifest
+        except StoreError:
+            return False
 
     def status(self) -> dict[str, int | str]:
         appender = self._appender

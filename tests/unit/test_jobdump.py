@@ -1,0 +1,152 @@
+"""Jobs and events as bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disqued.core.job import ACTIVE, QUEUED, Job, JobOptions
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.wire.jobdump import FORMAT, BadRecord, decode_record, encode_event, encode_job
+
+ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
+OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
+NODE_A, NODE_B = b"a" * 40, b"b" * 40
+OFFSET = 1_700_000_000_000
+
+spans = st.integers(0, 2**32 * 1_000)
+counters = st.integers(0, 2**32 - 1)
+ids = st.sampled_from([ID, OLD_ID])
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    options = JobOptions(
+        ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535))
+    )
+    options.stamp(draw(st.integers(0, 2**40)))
+    job = Job(draw(ids), draw(st.binary(max_size=300)), draw(st.binary(max_size=300)), draw(spans) * 1_000, options)
+    holders = draw(st.frozensets(st.binary(min_size=20, max_size=20).map(lambda raw: raw.hex().encode()), max_size=4))
+    job.holders = holders or None
+    job.flags = draw(st.integers(0, 3))
+    job.nacks = draw(counters)
+    job.additional_deliveries = draw(counters)
+    job.order_key = draw(st.integers(-(2**63), 2**63 - 1))
+    return job
+
+
+events = st.one_of(
+    st.tuples(st.just(UNIT_DONE), ids, st.binary(max_size=300)),
+    st.tuples(st.just(JOB_GONE), ids, st.sampled_from([b"expired", b"deleted", b"evicted"])),
+    st.just((FLUSHED,)),
+)
+
+
+def example_job() -> Job:
+    options = JobOptions(ttl_ms=60_000, retry_ms=6_000, delay_ms=0, replicate=2)
+    options.stamp(1_000)
+    job = Job(ID, b"queue", b"body", OFFSET * 1_000_000, options)
+    job.holders = frozenset({NODE_B, NODE_A})
+    return job
+
+
+@given(jobs(), st.sampled_from([ACTIVE, QUEUED]))
+def test_a_job_comes_back_as_it_was(job: Job, state: int) -> None:
+    kind, stored = decode_record(encode_job(job, OFFSET, state))
+    assert kind == JOB_ADDED
+    assert (stored.id, stored.queue, stored.body, stored.ctime) == (job.id, job.queue, job.body, job.ctime)
+    assert (stored.state, stored.flags, stored.holders) == (state, job.flags, job.holders)
+    assert (stored.nacks, stored.additional_deliveries) == (job.nacks, job.additional_deliveries)
+    assert stored.order_key == job.order_key
+    options = job.options
+    assert (stored.ttl_ms, stored.retry_ms) == (options.ttl_ms, options.retry_ms)
+    assert (stored.delay_ms, stored.replicate) == (options.delay_ms, options.replicate)
+    assert stored.expires == job.expires_at + OFFSET
+    assert stored.requeue == (job.requeue_at + OFFSET if job.requeue_at else 0)
+
+
+@given(events, st.integers(0, 2**50))
+def test_an_event_comes_back_with_its_time(event: Record, wall: int) -> None:
+    assert decode_record(encode_event(event, wall)) == (*event, wall)
+
+
+def test_counters_beyond_their_field_do_not_stop_the_journal() -> None:
+    job = example_job()
+    job.nacks = 2**32 + 5
+    assert decode_record(encode_job(job, 0))[1].nacks == 5
+
+
+def test_a_job_has_one_form_whatever_the_order_of_its_holders() -> None:
+    one, other = example_job(), example_job()
+    other.holders = frozenset({NODE_A, NODE_B})
+    assert encode_job(one, OFFSET) == encode_job(other, OFFSET)
+
+
+def test_a_job_of_a_hundred_bytes_costs_less_than_a_hundred_more_and_its_names() -> None:
+    job = example_job()
+    job.holders = None
+    assert len(encode_job(job, OFFSET)) - len(job.id + job.queue + job.body) < 100
+
+
+@given(st.one_of(jobs().map(lambda job: encode_job(job, OFFSET)), events.map(lambda e: encode_event(e, 1))), st.data())
+def test_changed_bytes_decode_or_are_refused(record: bytes, data: st.DataObject) -> None:
+    changed = bytearray(record)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, max(len(changed) - 1, 0)))
+        changed[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        decoded = decode_record(bytes(changed))
+    except BadRecord:
+        return
+    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
+    for head in (b"", bytes((FORMAT, JOB_ADDED)), bytes((FORMAT, UNIT_DONE))):
+        try:
+            decode_record(head + data)
+        except BadRecord as error:
+            assert str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("record", [encode_job(example_job(), OFFSET), encode_event((UNIT_DONE, ID, b"group"), 7)])
+def test_every_shorter_or_longer_record_is_refused(record: bytes) -> None:
+    for length in range(len(record)):
+        with pytest.raises(BadRecord):
+            decode_record(record[:length])
+    with pytest.raises(BadRecord):
+        decode_record(record + b"\0")
+
+
+def replaced(record: bytes, at: int, value: bytes) -> bytes:
+    return record[:at] + value + record[at + len(value) :]
+
+
+JOB = encode_job(example_job(), OFFSET)
+EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (b"", "a record of 0 bytes; the shortest has 13"),
+        (replaced(JOB, 0, b"\x02"), "format 2 is not known to this version, which knows 1"),
+        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 3"),
+        (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
+        (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
+        (replaced(JOB, 81, b"X"), "is no job id"),
+        (replaced(JOB, len(JOB) - 1, b"B"), "is no node id"),
+        (JOB[:-80] + NODE_B + NODE_A, "not in order, each once"),
+        (JOB[:-80] + NODE_A + NODE_A, "not in order, each once"),
+        (JOB[:50], "a job in 50 bytes; the shortest has 121"),
+        (JOB[:-1], "whose parts add up to 218"),
+        (EVENT[:5], "an event in 5 bytes; the shortest has 13"),
+        (EVENT[:-1], "whose parts add up to 68"),
+        (replaced(EVENT, 13, b"X"), "is no job id"),
+        (replaced(EVENT, 1, b"\x03"), "a flush that names a job"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_said(record: bytes, text: str) -> None:
+    with pytest.raises(BadRecord) as caught:
+        decode_record(record)
+    assert text in str(caught.value)

@@ -1,0 +1,380 @@
+"""What comes back after a crash, and what after a controlled restart."""
+
+from random import Random
+
+import pytest
+
+from disqued.core.job import ACTIVE, QUEUED, Job
+from disqued.core.node import Node
+from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.recovery import Recovery, snapshot
+from disqued.testing.clock import Clock
+from disqued.wire.jobdump import decode_record, encode_event, encode_job
+
+NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
+TTL_MS, RETRY_MS, DELAY_MS = 600_000, 60_000, 30_000
+QUEUE = b"q"
+
+
+class Machine:
+    """A node, its clock, and what of its journal is on the disk."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(now=5_000)
+        self.journal: list[bytes] = []
+        self.seed = 0
+        self.node: Node
+        self.recovery: Recovery
+        self.start(restores_queues=False)
+
+    def start(self, *, restores_queues: bool) -> None:
+        """Start a node from the journal; its monotonic clock begins anew."""
+        self.seed += 1
+        self.clock = Clock(now=self.seed * 1_000, wall=self.clock.wall())
+        self.node = Node(NODE_ID, self.clock, Random(self.seed), maxmemory=1 << 30)
+        self.recovery = Recovery(self.node.state, restores_queues=restores_queues)
+        for record in self.journal:
+            self.recovery.apply(decode_record(record))
+        self.node.state.journaling = True
+
+    def commit(self) -> None:
+        offset = self.clock.wall() - self.clock.now()
+        records, self.node.outbox.journal = self.node.outbox.journal, []
+        self.journal += [
+            encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, self.clock.wall())
+            for record in records
+        ]
+
+    def crash(self, *, down_ms: int = 0) -> None:
+        self.commit()
+        self.clock.advance(down_ms)
+        self.start(restores_queues=False)
+
+    def restart(self, *, down_ms: int = 0) -> None:
+        """A controlled restart: a snapshot is all that is left."""
+        offset = self.clock.wall() - self.clock.now()
+        self.journal = [encode_job(job, offset, job.state) for job in snapshot(self.node.state, with_queues=True)]
+        self.clock.advance(down_ms)
+        self.start(restores_queues=True)
+
+    def add(self, body: bytes = b"body", *, retry_ms: int = RETRY_MS, delay_ms: int = 0, queue: bytes = QUEUE) -> bytes:
+        self.node.begin()
+        options = self.node.state.options(TTL_MS, retry_ms, delay_ms, 1)
+        return self.node.replication.add(queue, body, options, 0)
+
+    def get(self, count: int = 100, queue: bytes = QUEUE) -> list[bytes]:
+        """Ids of the jobs that a consumer gets now."""
+        self.node.begin()
+        return [unit.id for unit in self.node.delivery.fetch([self.node.state.queue(queue)], count)]
+
+    def wait(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.node.begin()
+        while (at := self.node.deadline()) is not None and at <= self.clock.now():
+            self.node.tick()
+
+    def job(self, job_id: bytes) -> Job:
+        job = self.node.state.jobs.get(job_id)
+        assert job is not None
+        return job
+
+    def known(self, job_id: bytes) -> bool:
+        return self.node.state.jobs.get(job_id) is not None
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+# After a crash.
+
+
+def test_a_job_comes_back_active_and_is_queued_after_one_retry_period(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.crash()
+    assert machine.job(job_id).state == ACTIVE
+    machine.wait(RETRY_MS - 1)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [job_id]
+    assert machine.job(job_id).additional_deliveries == 1
+
+
+def test_body_queue_holders_and_counters_come_back(machine: Machine) -> None:
+    job_id = machine.add(b"\0\r\n")
+    job = machine.job(job_id)
+    job.holders = frozenset({NODE_ID, b"f" * 40})
+    job.nacks, job.additional_deliveries = 3, 4
+    machine.crash()
+    back = machine.job(job_id)
+    assert (back.body, back.queue, back.holders) == (b"\0\r\n", QUEUE, frozenset({NODE_ID, b"f" * 40}))
+    assert (back.nacks, back.additional_deliveries, back.ctime) == (3, 4, job.ctime)
+    assert back.options.ttl_ms == TTL_MS
+
+
+@pytest.mark.parametrize("end", ["acked", "deleted", "flushed", "expired", "evicted"])
+def test_what_was_over_stays_over(machine: Machine, end: str) -> None:
+    job_id = machine.add()
+    machine.commit()
+    if end == "acked":
+        machine.node.acks.acknowledge(job_id)
+    elif end == "deleted":
+        machine.node.acks.delete(job_id)
+    elif end == "flushed":
+        machine.node.flush()
+    elif end == "expired":
+        machine.wait(TTL_MS)
+    else:
+        machine.node.state.forget(machine.job(job_id), b"evicted")
+    machine.crash()
+    assert len(machine.node.state.jobs) == 0
+    assert machine.node.state.memory.used == 0
+
+
+def test_a_unit_of_another_scope_that_is_done_leaves_the_job(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.node.outbox.journal.append((UNIT_DONE, job_id, b"group"))
+    machine.crash()
+    assert machine.known(job_id)
+
+
+def test_an_end_of_a_job_that_is_not_known_is_no_matter(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.node.outbox.journal[:] = [(UNIT_DONE, job_id, b""), (JOB_GONE, job_id, b"deleted")]
+    machine.crash()
+    assert not machine.known(job_id)
+
+
+def test_an_added_record_brings_back_a_job_that_was_done(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0)
+    units = machine.node.delivery.fetch([machine.node.state.queue(QUEUE)], 1)
+    machine.node.delivery.give_back(units)
+    machine.crash()
+    assert machine.known(job_id)
+
+
+def test_of_two_added_records_the_later_one_holds(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.commit()
+    machine.job(job_id).nacks = 7
+    machine.node.outbox.journal.append((JOB_ADDED, machine.job(job_id)))
+    machine.crash()
+    assert machine.job(job_id).nacks == 7
+    assert len(machine.node.state.jobs) == 1
+
+
+def test_a_job_expires_when_it_would_have_without_the_crash(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.wait(RETRY_MS)
+    machine.crash(down_ms=RETRY_MS)
+    machine.wait(TTL_MS - 2 * RETRY_MS - 1)
+    assert machine.known(job_id)
+    machine.wait(1)
+    assert not machine.known(job_id)
+
+
+def test_a_job_whose_time_ended_while_the_node_was_down_is_dropped(machine: Machine) -> None:
+    job_id = machine.add()
+    machine.crash(down_ms=TTL_MS)
+    assert not machine.known(job_id)
+    assert (machine.recovery.read, machine.recovery.expired) == (1, 1)
+    assert machine.node.deadline() is None
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_jumped_before_the_crash_moves_no_deadline(machine: Machine, jump_ms: int) -> None:
+    machine.clock.jump_wall(jump_ms)
+    job_id = machine.add()
+    machine.commit()
+    later_id = machine.add(delay_ms=DELAY_MS)
+    machine.wait(10_000)
+    machine.crash()
+    assert machine.job(job_id).expires_at == machine.clock.now() + TTL_MS - 10_000
+    assert machine.job(later_id).requeue_at == machine.clock.now() + DELAY_MS - 10_000
+
+
+def test_a_wall_clock_set_back_while_the_node_was_down_keeps_no_job_longer_than_its_span(machine: Machine) -> None:
+    job_id, delayed_id = machine.add(), machine.add(delay_ms=DELAY_MS)
+    machine.commit()
+    machine.clock.jump_wall(-86_400_000)
+    machine.crash()
+    assert machine.job(job_id).expires_at == machine.clock.now() + TTL_MS
+    assert machine.job(delayed_id).requeue_at == machine.clock.now() + DELAY_MS
+
+
+def test_stamps_go_on_behind_those_that_came_back_though_the_clock_is_behind(machine: Machine) -> None:
+    old = machine.job(machine.add())
+    machine.commit()
+    machine.clock.jump_wall(-86_400_000)
+    machine.crash()
+    assert machine.job(machine.add()).ctime > old.ctime
+
+
+def test_a_delayed_job_waits_for_the_rest_of_its_delay_and_not_for_all_of_it_again(machine: Machine) -> None:
+    job_id = machine.add(delay_ms=DELAY_MS)
+    machine.wait(10_000)
+    machine.crash(down_ms=5_000)
+    machine.wait(DELAY_MS - 15_001)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [job_id]
+    assert machine.job(job_id).additional_deliveries == 0
+
+
+def test_a_delay_that_ended_while_the_node_was_down_is_followed_by_one_retry_period_at_most(machine: Machine) -> None:
+    job_id = machine.add(delay_ms=DELAY_MS)
+    machine.crash(down_ms=DELAY_MS)
+    machine.wait(RETRY_MS)
+    assert machine.get() == [job_id]
+
+
+def test_an_at_most_once_job_is_never_queued_again(machine: Machine) -> None:
+    waiting, delivered = machine.add(retry_ms=0), machine.add(retry_ms=0)
+    assert machine.get(1) == [waiting]
+    machine.crash()
+    assert not machine.known(waiting)
+    machine.wait(TTL_MS - 1)
+    assert machine.known(delivered)
+    assert machine.get() == []
+    assert not machine.node.delivery.enqueue(machine.job(delivered))
+
+
+def test_an_at_most_once_job_that_cannot_be_delivered_may_be_evicted(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0)
+    machine.crash()
+    assert list(machine.node.state.evictable) == [machine.job(job_id)]
+
+
+def test_an_at_most_once_job_before_the_end_of_its_delay_is_delivered_then_and_once(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0, delay_ms=DELAY_MS)
+    machine.crash(down_ms=10_000)
+    machine.wait(DELAY_MS - 10_000)
+    assert machine.get() == [job_id]
+    machine.crash()
+    assert not machine.known(job_id)
+
+
+def test_an_at_most_once_job_whose_delay_ended_while_the_node_was_down_is_not_queued(machine: Machine) -> None:
+    machine.add(retry_ms=0, delay_ms=DELAY_MS)
+    machine.crash(down_ms=DELAY_MS)
+    machine.wait(TTL_MS // 2)
+    assert machine.get() == []
+
+
+def test_memory_is_counted_as_before(machine: Machine) -> None:
+    for number in range(10):
+        machine.add(b"x" * number, delay_ms=DELAY_MS)
+    used = machine.node.state.memory.used
+    machine.crash()
+    assert machine.node.state.memory.used == used
+
+
+def test_the_jobs_of_a_queue_share_its_name(machine: Machine) -> None:
+    ids = [machine.add() for _ in range(3)]
+    machine.crash()
+    assert len({id(machine.job(job_id).queue) for job_id in ids}) == 1
+
+
+# After a controlled restart.
+
+
+def test_queues_come_back_in_their_order(machine: Machine) -> None:
+    ids = [machine.add(retry_ms=retry_ms) for retry_ms in (RETRY_MS, 0, RETRY_MS, 0)]
+    assert machine.get(1) == ids[:1]
+    machine.node.delivery.enqueue(machine.job(ids[0]), nack=True)
+    machine.add(queue=b"other")
+    machine.restart(down_ms=1_000)
+    assert [queue.name for queue in machine.node.state.queues.from_serial(0, 9)] == [QUEUE, b"other"]
+    assert machine.job(ids[0]).state == QUEUED
+    assert (machine.job(ids[0]).nacks, machine.job(ids[0]).additional_deliveries) == (1, 0)
+    assert machine.get() == ids
+
+
+def test_a_unit_that_was_put_in_front_is_in_front_again(machine: Machine) -> None:
+    first, last = machine.add(), machine.add()
+    assert machine.get() == [first, last]
+    machine.job(last).order_key = -1
+    for job_id in (first, last):
+        machine.node.delivery.enqueue(machine.job(job_id))
+    machine.restart()
+    assert machine.get() == [last, first]
+
+
+def test_a_delivered_job_keeps_the_rest_of_its_retry_period(machine: Machine) -> None:
+    job_id = machine.add()
+    assert machine.get() == [job_id]
+    machine.wait(20_000)
+    machine.restart(down_ms=10_000)
+    assert machine.job(job_id).state == ACTIVE
+    machine.wait(RETRY_MS - 30_001)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [job_id]
+
+
+def test_a_retry_that_was_due_while_the_node_was_down_happens_at_once(machine: Machine) -> None:
+    job_id = machine.add()
+    assert machine.get() == [job_id]
+    machine.restart(down_ms=RETRY_MS + 1)
+    machine.wait(1)
+    assert machine.get() == [job_id]
+
+
+@pytest.mark.parametrize("retry_ms", [0, RETRY_MS])
+@pytest.mark.parametrize("down_ms", [10_000, DELAY_MS + 5])
+def test_a_delayed_job_is_queued_at_its_time(machine: Machine, retry_ms: int, down_ms: int) -> None:
+    job_id = machine.add(retry_ms=retry_ms, delay_ms=DELAY_MS)
+    machine.restart(down_ms=down_ms)
+    assert machine.get() == []
+    machine.wait(max(DELAY_MS - down_ms, 1))
+    assert machine.get() == [job_id]
+
+
+def test_a_delivered_at_most_once_job_is_still_known_and_never_queued(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0)
+    assert machine.get() == [job_id]
+    machine.restart()
+    assert machine.job(job_id) in machine.node.state.evictable
+    machine.wait(TTL_MS - 1)
+    assert machine.get() == []
+    assert machine.node.acks.acknowledge(job_id)
+
+
+def test_an_at_most_once_job_is_delivered_once_through_any_number_of_restarts(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0)
+    machine.restart()
+    machine.restart()
+    assert machine.get() == [job_id]
+    machine.restart()
+    assert machine.get() == []
+
+
+def test_a_clock_that_jumped_while_the_node_was_down_puts_off_nothing_beyond_its_span(machine: Machine) -> None:
+    job_id, delayed_id = machine.add(), machine.add(delay_ms=DELAY_MS)
+    assert machine.get() == [job_id]
+    machine.clock.jump_wall(-86_400_000)
+    machine.restart()
+    machine.wait(DELAY_MS)
+    assert machine.get() == [delayed_id]
+    machine.wait(RETRY_MS - DELAY_MS)
+    assert machine.get() == [job_id]
+
+
+def test_a_snapshot_that_is_read_as_a_journal_restores_no_queue(machine: Machine) -> None:
+    ids = [machine.add(), machine.add(retry_ms=0)]
+    machine.restart()
+    machine.node.outbox.journal.clear()
+    machine.crash()
+    assert machine.get() == []
+    machine.wait(RETRY_MS)
+    assert machine.get() == ids[:1]
+
+
+def test_a_snapshot_for_a_journal_that_goes_on_leaves_out_what_is_done(machine: Machine) -> None:
+    delivered, queued, active = machine.add(retry_ms=0), machine.add(), machine.add(delay_ms=DELAY_MS)
+    assert machine.get(1) == [delivered]
+    ids = [job.id for job in snapshot(machine.node.state, with_queues=False)]
+    assert ids == [queued, active]
+    assert [job.id for job in snapshot(machine.node.state, with_queues=True)][0] == queued
+    assert {job.id for job in snapshot(machine.node.state, with_queues=True)} == {delivered, queued, active}
