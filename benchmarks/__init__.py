@@ -1,0 +1,15 @@
+"""Benchmarks: the daemon beside redis-server, on one machine, in one run.
+
+``python -m benchmarks [--quick] [--rounds N] [--only NAME] [--json FILE]`` prints the figures;
+``python -m benchmarks.profile addjob|getjob|ackjob`` looks into the hot path.
+
+    __main__    the command line, and the order of the measures
+    measure     what every measure is given: rounds, sizes, processors, time that is left
+    throughput  commands a second, in turns with a yardstick of the same run
+    resources   memory, recovery, latency, idle connections, wake-ups: one node alone
+    servers     the processes that are measured
+    load        redis-benchmark as the client of both servers;  blast, raw: clients for what it cannot do
+    machine     what the figures depend on: processor, versions, commit
+    figures     medians, ratios, goals and the report; pure
+    profile     the hot path inside one process, without sockets
+"""

@@ -1,0 +1,219 @@
+"""The hot path inside one process: microseconds a command, without sockets.
+
+``python -m benchmarks.profile addjob|getjob|ackjob [--pipeline N] [--count N] [--listing]``
+
+    chunk --parse--> words --dispatch--> command object --core--> value --encode--> reply --write
+    \\___________________________________ whole: ClientConnection.dataReceived __________________/
+
+Each stage is run alone over the same commands, on a node of its own; what is left of the whole is the connection's
+and the driver's own part: clocks, statistics, deadlines, the write.  A loop as tight as this one finds everything in
+the caches of the processor.  Between two system calls nothing is, and the same code takes two to three times as
+long: use these figures to compare one version with another, and `python -m benchmarks` to know how fast it is.
+"""
+
+import argparse
+import cProfile
+import gc
+import pstats
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import attrs
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+
+from benchmarks.measure import SEED
+from benchmarks.raw import words
+from disqued.commands import catalogue
+from disqued.commands.table import PLAIN
+from disqued.config import Config
+from disqued.core.node import Node
+from disqued.net.clients import ClientConnection
+from disqued.net.clock import SystemClock
+from disqued.net.daemon import Daemon
+from disqued.net.identity import Identity
+from disqued.persistence.plugins import find_store
+from disqued.wire.requests import RequestParser
+
+QUEUE, BODY = b"bench", b"hello"
+NODE_ID = b"0f" * 20
+ROUNDS = 5
+LISTED = 25
+
+assert catalogue.MODULES  # importing it completes the table
+
+
+class Transport:
+    """What a connection needs of a transport: replies go nowhere."""
+
+    dataBuffer = b""
+    offset = 0
+    _tempDataLen = 0
+    connected = True
+    disconnecting = False
+
+    def __init__(self) -> None:
+        self.socket = self
+        self.write: Callable[[bytes], Any] = self._discard
+
+    def _discard(self, data: bytes) -> None:
+        """Send."""
+
+    def getHost(self) -> IPv4Address:
+        """Our end."""
+        return IPv4Address("TCP", "127.0.0.1", 7711)
+
+    def getPeer(self) -> IPv4Address:
+        """The other end."""
+        return IPv4Address("TCP", "127.0.0.1", 50_000)
+
+    def ignore(self, *values: object, **named: object) -> None:
+        """What only a real socket has."""
+
+    setTcpNoDelay = setTcpKeepAlive = setsockopt = registerProducer = pauseProducing = resumeProducing = ignore
+    loseConnection = abortConnection = ignore
+
+
+@attrs.frozen
+class Bed:
+    """A node with one client, ready to be measured."""
+
+    node: Node
+    client: ClientConnection
+
+    @classmethod
+    def make(cls, folder: Path) -> "Bed":
+        """Make an empty one."""
+        clock, reactor = SystemClock(), Clock()
+        config = Config()
+        store = find_store("none").create(config, reactor, clock)
+        store.open()
+        node = Node(NODE_ID, clock, Random(SEED), maxmemory=2**40)
+        daemon = Daemon(config, node, Identity(folder / "nodes.conf", NODE_ID, 7711, -1), store, reactor)
+        daemon.start(lambda: None)
+        client = daemon.buildProtocol(None)
+        client.makeConnection(Transport())  # type: ignore[no-untyped-call]
+        return cls(node, client)
+
+    def add(self, count: int) -> None:
+        """Fill the queue."""
+        self.client.dataReceived(words(b"ADDJOB", QUEUE, BODY, b"0") * count)
+
+    def take(self, count: int) -> list[bytes]:
+        """Take jobs out; returns their ids."""
+        queue = self.node.state.queues.by_name[QUEUE]
+        return [unit.id for unit in self.node.delivery.fetch([queue], count)]
+
+
+@attrs.frozen
+class Subject:
+    """A command whose path is measured."""
+
+    name: bytes
+    prepare: Callable[[Bed, int], list[bytes]]  #: make the node ready; returns the commands as bytes
+
+
+def _additions(bed: Bed, count: int) -> list[bytes]:
+    return [words(b"ADDJOB", QUEUE, BODY, b"0")] * count
+
+
+def _fetches(bed: Bed, count: int) -> list[bytes]:
+    bed.add(count)
+    return [words(b"GETJOB", b"NOHANG", b"FROM", QUEUE)] * count
+
+
+def _acknowledgements(bed: Bed, count: int) -> list[bytes]:
+    bed.add(count)
+    return [words(b"ACKJOB", job_id) for job_id in bed.take(count)]
+
+
+SUBJECTS = {
+    "addjob": Subject(b"ADDJOB", _additions),
+    "getjob": Subject(b"GETJOB", _fetches),
+    "ackjob": Subject(b"ACKJOB", _acknowledgements),
+}
+
+
+def _timed(work: Callable[[Any], Any], items: Sequence[Any]) -> float:
+    """Seconds that the work on all of the items takes."""
+    started = perf_counter()
+    for item in items:
+        work(item)
+    return perf_counter() - started
+
+
+def stages(subject: Subject, folder: Path, count: int, pipeline: int) -> dict[str, float]:
+    """Microseconds a command for each stage, once."""
+    bed = Bed.make(folder)
+    commands = subject.prepare(bed, count)
+    chunks = [b"".join(commands[at : at + pipeline]) for at in range(0, count, pipeline)]
+    found = {"whole": _timed(bed.client.dataReceived, chunks)}
+
+    found["parse"] = _timed(RequestParser().feed, chunks)
+    entry = PLAIN[subject.name]
+    bed = Bed.make(folder)
+    bed.node.begin()
+    # The commands again: these name the jobs of this node.
+    lists = [args for chunk in subject.prepare(bed, count) for args in RequestParser().feed(chunk)]
+    found["dispatch"] = _timed(lambda args: PLAIN[args[0]].parse(args), lists)
+    calls = [entry.parse(args) for args in lists]
+    values: list[Any] = []
+    keep = values.append
+    command, client = bed.node.command, bed.client
+    found["core"] = _timed(lambda call: keep(command(client, call)), calls)
+    found["encode"] = _timed(entry.reply.encode2, values)
+    per_command = {name: seconds / count * 1e6 for name, seconds in found.items()}
+    per_command["rest"] = per_command["whole"] - sum(per_command[name] for name in found if name != "whole")
+    return per_command
+
+
+def _measure(subject: Subject, folder: Path, count: int, pipeline: int) -> dict[str, float]:
+    """The median of each stage over the rounds."""
+    rounds = [stages(subject, folder, count, pipeline) for _ in range(ROUNDS)]
+    return {name: median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def _list(subject: Subject, folder: Path, count: int, pipeline: int) -> None:
+    """Print the functions that take the most time of their own."""
+    bed = Bed.make(folder)
+    commands = subject.prepare(bed, count)
+    chunks = [b"".join(commands[at : at + pipeline]) for at in range(0, count, pipeline)]
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for chunk in chunks:
+        bed.client.dataReceived(chunk)
+    profiler.disable()
+    pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(LISTED)
+
+
+def main() -> int:
+    """Print the table, and the listing when it is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile")
+    parser.add_argument("command", choices=SUBJECTS)
+    parser.add_argument("--pipeline", type=int, action="append", help="commands in a chunk (1 and 16)")
+    parser.add_argument("--count", type=int, default=32_000, help="commands in a round (32 000)")
+    parser.add_argument("--listing", action="store_true", help="also what the time is spent in, by cProfile")
+    options = parser.parse_args()
+    subject = SUBJECTS[options.command]
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 1_000)  # as in the daemon
+    with tempfile.TemporaryDirectory(prefix="disqued-profile-") as folder:
+        print(f"{options.command}: µs a command, median of {ROUNDS} rounds of {options.count}; seed {SEED}")
+        for pipeline in options.pipeline or [1, 16]:
+            found = _measure(subject, Path(folder), options.count, pipeline)
+            parts = ", ".join(f"{name} {usec:.2f}" for name, usec in found.items() if name != "whole")
+            print(f"  {pipeline:2} in a chunk: {found['whole']:.2f} = {parts}")
+            if options.listing:
+                _list(subject, Path(folder), options.count, pipeline)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

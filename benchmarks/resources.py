@@ -1,0 +1,168 @@
+"""What one node takes: memory for jobs and connections, time to come back and to deliver, and what it does idle."""
+
+import resource
+import socket
+import time
+from contextlib import ExitStack
+from random import Random
+
+from benchmarks import load
+from benchmarks.figures import Goal, Row, percentile, spread
+from benchmarks.load import whole
+from benchmarks.measure import Bench, Measure
+from benchmarks.raw import HOST, Connection, words
+from benchmarks.servers import START_S, Disqued, Redis, Server
+from benchmarks.throughput import FILL_PIPELINE, QUEUE, WrongResult
+
+MILLION = 1_000_000
+BODY_SIZE = 100
+SETTLE_S = 1.0  #: until a server that has just been used is idle
+
+
+def _fill(bench: Bench, server: Disqued, count: int) -> None:
+    """Add jobs with bodies of 100 bytes."""
+    command = ("ADDJOB", QUEUE, "x" * BODY_SIZE, "0")
+    load.run(server.port, command, count, FILL_PIPELINE, bench.left_s())
+    if server.jobs() != count:
+        raise WrongResult(f"the node holds {server.jobs()} jobs, not {count}")
+
+
+def memory(bench: Bench, name: str, title: str) -> Row:
+    """Resident memory that each job adds."""
+    count = whole(bench.size(MILLION, 100_000), FILL_PIPELINE)
+    with Disqued(bench.processors) as daemon:
+        before = daemon.resident_bytes()
+        _fill(bench, daemon, count)
+        after = daemon.resident_bytes()
+    return Row(
+        name, title, "bytes", spread([(after - before) / count]), goal=Goal(600, unit="bytes"),
+        note=f"{count} jobs: {before / 2**20:.0f} MiB before, {after / 2**20:.0f} MiB after",
+    )  # fmt: skip
+
+
+def recovery(bench: Bench, name: str, title: str) -> Row:
+    """Time from kill -9 until the node serves again, with every job that it had acknowledged."""
+    count = whole(bench.size(MILLION, 100_000), FILL_PIPELINE)
+    goal_s = 8.0 * count / MILLION
+    with Disqued(bench.processors, ("--appendonly", "yes", "--appendfsync", "everysec")) as daemon:
+        _fill(bench, daemon, count)
+        size = sum(file.stat().st_size for file in daemon.folder.iterdir() if file.is_file())
+        started = time.perf_counter()
+        daemon.kill()
+        daemon.start(max(START_S, 10 * goal_s))
+        seconds = time.perf_counter() - started
+        if daemon.jobs() != count:
+            raise WrongResult(f"{daemon.jobs()} jobs came back, not {count}")
+    return Row(
+        name, title, "s", spread([seconds]), goal=Goal(round(goal_s, 3), unit="s"),
+        note=f"{count} jobs, {size / 2**20:.0f} MiB of files that the system still has in memory; all came back",
+    )  # fmt: skip
+
+
+def _deliver(consumer: Connection, producer: Connection, wait: bytes, add: bytes) -> float:
+    """Block a consumer, add, and wait until it is served; returns seconds from before the add."""
+    consumer.send(wait)
+    # The consumer is blocked before the producer adds: both are idle, and a millisecond is long for the server.
+    time.sleep(0.001)
+    started = time.perf_counter()
+    producer.send(add)
+    consumer.receive()
+    seconds = time.perf_counter() - started
+    producer.receive()
+    return seconds
+
+
+def _latencies(bench: Bench, server: Server, wait: bytes, add: bytes, count: int) -> list[float]:
+    """Milliseconds from add to delivery, at random moments of an idle server."""
+    rng = Random(bench.seed)
+    found: list[float] = []
+    with server.connect() as consumer, server.connect() as producer:
+        for _ in range(count):
+            bench.left_s()
+            time.sleep(rng.uniform(0.0005, 0.003))
+            found.append(_deliver(consumer, producer, wait, add) * 1_000)
+    return found
+
+
+def latency(bench: Bench, name: str, title: str) -> Row:
+    """Time from ADDJOB to the blocked consumer, p99; redis-server with XREAD BLOCK beside it."""
+    count = bench.size(2_000, 300)
+    get = words(b"GETJOB", b"FROM", QUEUE.encode())
+    add = words(b"ADDJOB", QUEUE.encode(), b"hello", b"0")
+    with Disqued(bench.processors) as daemon, Redis(bench.processors) as redis:
+        ours = _latencies(bench, daemon, get, add, count)
+        read = words(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$")
+        theirs = _latencies(bench, redis, read, words(b"XADD", b"s", b"*", b"body", b"hello"), count)
+    p99, their_p99 = percentile(ours, 99), percentile(theirs, 99)
+    return Row(
+        name, title, "ms", spread([p99]), "redis XREAD BLOCK", spread([their_p99]), goal=Goal(1.0, unit="ms"),
+        seed=bench.seed,
+        note=f"{count} deliveries; p50 {percentile(ours, 50):.3f} ms, worst {max(ours):.3f} ms; "
+        f"redis p50 {percentile(theirs, 50):.3f} ms",
+    )  # fmt: skip
+
+
+def _open_limit(wanted: int) -> int:
+    """How many connections this process may open, at most `wanted`; raises its own limit as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = hard if hard != resource.RLIM_INFINITY else max(soft, wanted + 200)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(limit, wanted + 200)), hard))
+    return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+
+
+def _hold(bench: Bench, server: Server, count: int) -> float:
+    """Hold idle connections, each of which has been served once; returns bytes of the server for each."""
+    with ExitStack() as stack:
+        for _ in range(16):  # what the first connections bring with them is not theirs
+            stack.enter_context(server.connect()).call(b"PING")
+        before = server.resident_bytes()
+        for _ in range(count):
+            bench.left_s()
+            held = stack.enter_context(socket.create_connection((HOST, server.port), 10.0))
+            held.sendall(words(b"PING"))
+            held.recv(64)
+        server.call(b"PING")
+        return (server.resident_bytes() - before) / count
+
+
+def connections(bench: Bench, name: str, title: str) -> Row:
+    """Memory that an idle connection takes."""
+    count = _open_limit(bench.size(9_000, 1_000))
+    with Disqued(bench.processors) as daemon:
+        ours = _hold(bench, daemon, count) / 1_024
+    with Redis(bench.processors) as redis:
+        theirs = _hold(bench, redis, count) / 1_024
+    return Row(
+        name, title, "KiB", spread([ours]), "redis", spread([theirs]), goal=Goal(8.0, unit="KiB"),
+        note=f"{count} connections were held at once",
+    )  # fmt: skip
+
+
+def _wakeups(server: Server, seconds: float) -> tuple[float, float]:
+    """Wake-ups a second of an idle server, and the share of a processor that it takes."""
+    time.sleep(SETTLE_S)
+    woken, used, started = server.wakeups(), sum(server.cpu_seconds()), time.perf_counter()
+    time.sleep(seconds)
+    span = time.perf_counter() - started
+    return (server.wakeups() - woken) / span, (sum(server.cpu_seconds()) - used) / span
+
+
+def idle(bench: Bench, name: str, title: str) -> Row:
+    """How often an idle node wakes up."""
+    seconds = bench.size(5, 1)
+    with Disqued(bench.processors) as daemon, Redis(bench.processors) as redis:
+        ours, share = _wakeups(daemon, seconds)
+        theirs, _ = _wakeups(redis, seconds)
+    return Row(
+        name, title, "/s", spread([ours]), "redis", spread([theirs]),
+        note=f"over {seconds} s, with {share:.1%} of a processor",
+    )  # fmt: skip
+
+
+MEASURES = (
+    Measure("memory", "resident memory for each job of 100 bytes", memory),
+    Measure("recovery", "from kill -9 to serving, jobs of 100 bytes in the journal", recovery),
+    Measure("latency", "add to delivery of one blocked consumer, p99, idle node", latency),
+    Measure("connections", "memory for each idle connection", connections),
+    Measure("idle", "wake-ups of an idle node", idle),
+)

@@ -1,0 +1,266 @@
+"""The pure parts of the benchmarks: medians, ratios, goals, the report, and what redis-benchmark prints."""
+
+import json
+import socket
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+
+from benchmarks.__main__ import MEASURES, NAMES, read_options, take
+from benchmarks.blast import Refused, blast
+from benchmarks.figures import Goal, Row, amount, as_json, conclude, describe, percentile, ratios, spread, told
+from benchmarks.load import LoadFailed, parse_rate, whole
+from benchmarks.machine import Processors, stamp
+from benchmarks.measure import Bench, Measure, OutOfTime
+from benchmarks.raw import words
+from benchmarks.servers import HIGHEST_PORT, free_port
+from benchmarks.throughput import chunked
+
+CSV = (
+    '"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"\n'
+    '"ADDJOB q hello 0","28571.43","0.892","0.488","0.855","1.175","1.487","2.543"\n'
+)
+FACTS = {
+    "cpu": "Model T", "cpus": 2, "placement": "server on CPU 0, client on CPU 1", "load_average": 0.5,
+    "system": "Linux 6", "python": "CPython 3.11", "twisted": "26.10", "hiredis": "3.5", "redis": "7.0.15",
+    "commit": "abc1234",
+}  # fmt: skip
+
+
+def row(**changes: object) -> Row:
+    """A row with a ratio of 0.5 and a goal of 0.45."""
+    values: dict[str, object] = {
+        "name": "addjob", "title": "ADDJOB", "unit": "/s", "ours": spread([500.0]), "yardstick": "redis XADD",
+        "theirs": spread([1_000.0]), "ratio": spread([0.5]), "goal": Goal(0.45, at_least=True), "rounds": 5,
+    }  # fmt: skip
+    return Row(**{**values, **changes})  # type: ignore[arg-type]
+
+
+# ---- figures
+
+
+def test_a_spread_is_the_median_and_the_extremes() -> None:
+    figures = spread([3.0, 1.0, 2.0, 10.0, 2.5])
+    assert (figures.median, figures.low, figures.high) == (2.5, 1.0, 10.0)
+
+
+def test_the_median_of_an_even_number_of_rounds_lies_between_the_two_in_the_middle() -> None:
+    assert spread([1.0, 2.0, 4.0, 8.0]).median == 3.0
+
+
+def test_a_ratio_compares_neighbours_and_not_medians() -> None:
+    # The machine was half as fast in the second round, for both.
+    figures = ratios([100.0, 50.0, 100.0], [200.0, 100.0, 200.0])
+    assert (figures.median, figures.low, figures.high) == (0.5, 0.5, 0.5)
+
+
+def test_a_ratio_of_unequal_numbers_of_rounds_is_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        ratios([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 50.0), (99, 99.0), (100, 100.0), (0.5, 1.0)], ids=str)
+def test_a_percentile_is_one_of_the_values(percent: float, expected: float) -> None:
+    assert percentile([float(value) for value in range(100, 0, -1)], percent) == expected
+
+
+@pytest.mark.parametrize(
+    ("goal", "figure", "met"),
+    [
+        (Goal(1.0, at_least=True), 1.0, True),
+        (Goal(1.0, at_least=True), 0.99, False),
+        (Goal(8.0, unit="s"), 8.0, True),
+        (Goal(8.0, unit="s"), 8.1, False),
+    ],
+)
+def test_a_goal_is_met_at_its_bound(goal: Goal, figure: float, met: bool) -> None:
+    assert goal.is_met(figure) is met
+
+
+def test_goals_read_as_they_stand_in_the_design() -> None:
+    assert str(Goal(0.45, at_least=True)) == "≥ 0.45"
+    assert str(Goal(600, unit="bytes")) == "≤ 600 bytes"
+
+
+def test_a_goal_without_a_unit_is_held_against_the_ratio() -> None:
+    assert row().is_met is True
+    assert row(ratio=spread([0.4])).is_met is False
+
+
+def test_a_goal_with_a_unit_is_held_against_the_figure_itself() -> None:
+    assert row(ours=spread([0.7]), ratio=None, goal=Goal(1.0, unit="ms")).is_met is True
+
+
+@pytest.mark.parametrize("changes", [{"goal": None}, {"ratio": None}, {"goal": Goal(1, unit="s"), "ours": None}])
+def test_nothing_is_met_where_there_is_no_goal_or_no_figure(changes: dict[str, object]) -> None:
+    assert row(**changes).is_met is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.123, "0.12"), (12.34, "12.3"), (123.4, "123"), (28_571.4, "28 571"), (1_000_000, "1 000 000")],
+)
+def test_numbers_have_the_digits_that_mean_something(value: float, text: str) -> None:
+    assert amount(value) == text
+
+
+def test_extremes_are_told_where_they_differ() -> None:
+    assert told(spread([1.0, 2.0, 3.0]), "s") == "2.00 s (1.00 to 3.00)"
+    assert told(spread([2.0]), "s") == "2.00 s"
+
+
+# ---- the report
+
+
+def test_each_row_tells_figures_goal_and_what_they_depend_on() -> None:
+    text = describe(row(seed=7), stamp(FACTS))
+    assert text.splitlines() == [
+        "addjob: ADDJOB",
+        "  disqued 500 /s",
+        "  redis XADD 1 000 /s",
+        "  ratio 0.50, goal ≥ 0.45: met",
+        (
+            "  [Model T x2, Linux 6, load 0.5 at the start, server on CPU 0, client on CPU 1; CPython 3.11, "
+            "Twisted 26.10, hiredis 3.5, redis 7.0.15; commit abc1234; 5 rounds; seed 7]"
+        ),
+    ]
+
+
+def test_a_goal_that_is_missed_is_told_loudly() -> None:
+    assert "goal ≥ 0.45: NOT MET" in describe(row(ratio=spread([0.2])), "machine")
+
+
+def test_a_measure_that_failed_says_why_in_its_row() -> None:
+    text = describe(row(ours=None, note="beanstalkd is not installed"), "machine")
+    assert "not measured: beanstalkd is not installed" in text
+    assert "ratio" not in text
+
+
+def test_the_last_line_counts_goals_and_names_what_is_missing() -> None:
+    rows = [row(), row(name="slow", ratio=spread([0.1])), row(name="gone", ours=None, ratio=None), row(goal=None)]
+    assert conclude(rows) == "1 of 2 goals met; not met: slow; not measured: gone"
+
+
+def test_the_report_for_programs_carries_the_machine_in_each_row() -> None:
+    read = json.loads(as_json([row(), row(ours=None, ratio=None, note="why")], FACTS))
+    assert [each["machine"] for each in read] == [FACTS, FACTS]
+    assert read[0]["ratio"] == {"median": 0.5, "low": 0.5, "high": 0.5}
+    assert (read[0]["is_met"], read[1]["is_met"], read[1]["ours"]) == (True, None, None)
+
+
+# ---- redis-benchmark
+
+
+def test_the_rate_is_read_from_the_column_of_its_name() -> None:
+    assert parse_rate(CSV) == 28_571.43
+
+
+def test_lines_that_are_no_figures_are_passed_over() -> None:
+    assert parse_rate("WARNING: Could not fetch server CONFIG\n" + CSV) == 28_571.43
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "Could not connect to Redis at 127.0.0.1:1: Connection refused\n",
+        CSV.splitlines()[0],
+        CSV + CSV.splitlines()[1],
+    ],
+    ids=["nothing", "no connection", "no figures", "two lines of figures"],
+)
+def test_output_without_one_line_of_figures_is_refused_and_shown(output: str) -> None:
+    with pytest.raises(LoadFailed, match="no figures"):
+        parse_rate(output)
+
+
+def test_a_rate_that_is_no_number_is_refused() -> None:
+    with pytest.raises(LoadFailed, match="no rate"):
+        parse_rate(CSV.replace("28571.43", "many"))
+
+
+@pytest.mark.parametrize(("count", "pipeline", "expected"), [(1, 16, 800), (100_000, 16, 100_000), (999, 1, 1_000)])
+def test_every_connection_sends_the_same_number_of_full_pipelines(count: int, pipeline: int, expected: int) -> None:
+    assert whole(count, pipeline) == expected
+
+
+# ---- our own clients
+
+
+def test_commands_are_spelt_as_arrays_of_strings() -> None:
+    assert words(b"ADDJOB", b"", b"a\r\n") == b"*3\r\n$6\r\nADDJOB\r\n$0\r\n\r\n$3\r\na\r\n\r\n"
+
+
+def test_chunks_are_full() -> None:
+    assert chunked([b"a", b"b", b"c", b"d", b"e"], 2) == [b"ab", b"cd"]
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """The port of a server that answers each line with OK, for one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while data := connection.recv(4_096):
+                    connection.sendall(b"OK\n" * data.count(b"\n"))
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(10)
+
+
+def test_every_chunk_is_sent_and_answered(echo: int) -> None:
+    assert blast(echo, [b"one\ntwo\n"] * 20, 2, b"OK", connections=1) > 0
+
+
+def test_an_unexpected_reply_ends_the_load(echo: int) -> None:
+    with pytest.raises(Refused, match=r"expected b'\+', got b'OK"):
+        blast(echo, [b"one\n"], 1, b"+", connections=1)
+
+
+# ---- the run
+
+
+def test_a_node_has_room_for_its_bus_above_a_free_port() -> None:
+    assert 0 < free_port() <= HIGHEST_PORT
+
+
+def test_measures_have_names_of_their_own() -> None:
+    assert len(set(NAMES)) == len(MEASURES) > 10
+
+
+def test_measures_are_chosen_by_name() -> None:
+    options = read_options(["--quick", "--only", "ping", "--only", "idle", "--rounds", "7"])
+    assert (options.quick, options.only, options.rounds) == (True, ["ping", "idle"], 7)
+
+
+@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--rounds", "many"], ["--only", "nothing"]])
+def test_a_wrong_option_ends_with_what_is_allowed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_options(arguments)
+    assert ended.value.code == 2
+    assert "allowed is 1 or more" in (text := capsys.readouterr().err) or "choose from" in text
+
+
+def test_a_run_that_is_over_its_time_says_so_in_each_row_that_is_left() -> None:
+    bench = Bench(Processors(None, None), until=0.0)
+    missing = take(Measure("late", "Too late", lambda *_: row()), bench)
+    assert missing.ours is None
+    assert "time for the whole run is over" in missing.note
+
+
+def test_a_measure_that_breaks_leaves_the_others_alone() -> None:
+    def fail(bench: Bench, name: str, title: str) -> Row:
+        raise OutOfTime("no time")
+
+    assert take(Measure("broken", "Broken", fail), Bench(Processors(None, None))).note == "no time"
+
+
+def test_a_machine_with_one_processor_is_said_to_bind_nothing() -> None:
+    assert str(Processors(None, None)) == "server and client not bound to processors"
+    with Processors(None, None).serving():
+        pass
