@@ -12,7 +12,7 @@ from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, JOB_ID, QUEUE, TIMEOUT, seconds
 from disqued.commands.values import integer as integer_kind
-from disqued.core.delivery import row
+from disqued.core.delivery import requeue_within, row
 from disqued.core.job import STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client
@@ -277,13 +277,14 @@ def describe(node: Node, job: Job) -> list[Any]:
     """A job as SHOW answers it: 15 names and their values in turn."""
     now = node.state.now
     options = job.options
-    awake_at = min(job.requeue_at or job.expires_at, job.expires_at)
+    left_ms = max(0, job.expires_at - now)
+    within_ms = requeue_within(job, now) if job.requeue_at else None
     return [
         b"id", job.id,
         b"queue", job.queue,
         b"state", STATE_NAMES[job.state],
         b"repl", options.replicate,
-        b"ttl", max(0, job.expires_at - now + 999) // 1_000,
+        b"ttl", (left_ms + 999) // 1_000,
         b"ctime", job.ctime,
         b"delay", options.delay_ms // 1_000,
         b"retry", options.retry_ms // 1_000,
@@ -291,8 +292,8 @@ def describe(node: Node, job: Job) -> list[Any]:
         b"additional-deliveries", job.additional_deliveries,
         b"nodes-delivered", sorted(job.holders or (node.id,)),
         b"nodes-confirmed", sorted(job.confirmed or ()),
-        b"next-requeue-within", max(0, job.requeue_at - now) if job.requeue_at else None,
-        b"next-awake-within", max(0, awake_at - now),
+        b"next-requeue-within", within_ms,
+        b"next-awake-within", left_ms if within_ms is None else min(within_ms, left_ms),
         b"body", job.body,
     ]  # fmt: skip
 

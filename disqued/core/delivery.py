@@ -7,7 +7,8 @@
 
 The retry period starts when a job is queued and starts again when it is handed out, so a consumer always has the
 whole of it.  A deadline that is put off is not moved in the schedule: when the old one comes, the job is looked at,
-found to have time left, and scheduled again.
+found to have time left, and scheduled again.  A job that is queued when its retry period ends needs nothing, so its
+timer rests until it leaves the queue: a long queue wakes the node once for each job, not once each period.
 
 A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
 nothing queues it a second time.
@@ -37,6 +38,15 @@ def row(unit: Unit, *, with_counters: bool) -> Row:
         b"additional-deliveries",
         unit.additional_deliveries,
     )
+
+
+def requeue_within(unit: Unit, now: int) -> int:
+    """Milliseconds until the timer of a unit ends, which has one; that of a queued unit begins again each time."""
+    left_ms = unit.requeue_at - now
+    retry_ms = unit.options.retry_ms
+    if left_ms <= 0 and retry_ms and unit.state == QUEUED:
+        return retry_ms - -left_ms % retry_ms
+    return max(0, left_ms)
 
 
 class Delivery:
@@ -89,7 +99,11 @@ class Delivery:
         """Take a job out of its queue without delivering it; say whether it was queued."""
         if job.state != QUEUED:
             return False
-        self._state.queues.by_name[job.queue].units.remove(job)
+        state = self._state
+        state.queues.by_name[job.queue].units.remove(job)
+        if job.requeue_at:
+            job.requeue_at = state.now + requeue_within(job, state.now)
+            self.reschedule(job)
         job.state = ACTIVE
         return True
 
@@ -108,11 +122,12 @@ class Delivery:
         if job.expires_at <= now:
             state.forget(job, GONE_EXPIRED)
             return
+        if job.state == QUEUED:
+            state.schedule.add(job, job.expires_at)
+            return
         if 0 < job.requeue_at <= now:
             retry_ms = job.options.retry_ms
-            if job.state == QUEUED:
-                job.requeue_at = now + retry_ms if retry_ms else 0
-            elif retry_ms and self._is_paused_in(job.queue):
+            if retry_ms and self._is_paused_in(job.queue):
                 job.requeue_at = now + retry_ms
             elif not self.enqueue(job):
                 job.requeue_at = 0
@@ -154,7 +169,9 @@ class Delivery:
             unit.flags |= FLAG_DELIVERED
             retry_ms = unit.options.retry_ms
             if retry_ms:
-                unit.requeue_at = state.now + retry_ms
+                unit.requeue_at = requeue_at = state.now + retry_ms
+                if unit.awake_at > requeue_at:
+                    self.reschedule(job)
             else:
                 self._delivered_once(job)
             queue.jobs_out += 1

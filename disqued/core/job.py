@@ -62,7 +62,8 @@ class JobOptions:
     """
 
     __slots__ = (
-        "delay_ms", "expires_at", "first_at", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms", "ttl_suffix",
+        "delay_ms", "expires_at", "first_at", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms",
+        "ttl_suffix",
     )  # fmt: skip
 
     def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> None:
@@ -106,7 +107,7 @@ class Unit(Timed):
     state: int  #: a `JobState`
     #: Place in the queue: `ctime`; a negative stamp puts a unit in front of every other.
     order_key: int
-    #: When this node queues the unit (again); 0 = never.
+    #: When this node queues the unit (again); 0 = never; may be over while it is queued.
     requeue_at: int
     flags: int  #: FLAG_... bits
     nacks: int  #: times that a consumer gave it back; best effort
