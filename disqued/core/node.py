@@ -29,6 +29,7 @@ from disqued.core.state import QUEUE_IDLE_MS, State
 
 DUE_PER_TICK = 2_000  #: deadlines handled before clients get their turn again
 EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
+QUEUES_PER_TICK = 20  #: queues looked at per tick while memory is low
 
 
 class Call(Protocol):
@@ -80,6 +81,8 @@ class Node:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
         for item in self.state.schedule.pop_due(self.state.now, DUE_PER_TICK):
             self._due(item)
+        if self.state.memory.is_low:
+            self._collect_queues(QUEUES_PER_TICK)
         if self.state.ready:
             self.delivery.serve()
 
@@ -116,12 +119,13 @@ class Node:
                     break
                 state.forget(job, GONE_EVICTED)
             if memory.level >= 2:
-                self._evict_queues()
+                self._collect_queues(EVICTED_PER_CYCLE)
         return memory.level < 3
 
-    def _evict_queues(self) -> None:
-        queues = self.state.queues.from_serial(self._queue_cursor, EVICTED_PER_CYCLE)
-        self._queue_cursor = queues[-1].serial + 1 if len(queues) == EVICTED_PER_CYCLE else 0
+    def _collect_queues(self, count: int) -> None:
+        """Look at the next few queues, some of which may be idle for long enough now that memory is low."""
+        queues = self.state.queues.from_serial(self._queue_cursor, count)
+        self._queue_cursor = queues[-1].serial + 1 if len(queues) == count else 0
         for queue in queues:
             self.state.collect_queue(queue)
 
