@@ -78,12 +78,14 @@ class OrderedUnits:
         return unit
 
     def remove(self, unit: Unit) -> None:
-        """Take out a unit that is in here."""
+        """Take out a unit.  Raises KeyError when it is not in here."""
+        if not self._blocks:
+            raise KeyError(unit.id)
         place = _place(unit)
         number = self._block_of(place)
         block = self._blocks[number]
         index = bisect_left(block, place, key=_place)
-        if block[index] is not unit:
+        if index == len(block) or block[index] is not unit:
             raise KeyError(unit.id)
         del block[index]
         if not block:

@@ -30,7 +30,7 @@ class Replication:
 
     @property
     def default_copies(self) -> int:
-        """Copies of a job whose producer did not say how many: this node's and those of reachable nodes, three at most."""
+        """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
         return min(DEFAULT_COPIES, 1 + len(self.reachable))
 
     def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
@@ -67,6 +67,7 @@ class Replication:
         if external and missing == 1:
             reason = "I'm leaving the cluster" if state.leaving else "I'm out of memory"
             raise NotReplicated(
-                f"{NotReplicated.__doc__}, since I'm unable to hold a copy of the message for the following reason: {reason}"
+                f"{NotReplicated.__doc__}, "
+                f"since I'm unable to hold a copy of the message for the following reason: {reason}"
             )
         raise NotReplicated
