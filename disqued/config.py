@@ -652,7 +652,7 @@ class Config:
     maxmemory_policy = Directive[str]()
     persistence = Directive[str]()
     appendonly = Directive[bool]()
-    appendfilename = Directive[str]()
+    appendfilename = FileDirective()
     appendfsync = Directive[str]()
     aof_load_truncated = Directive[bool]()
     aof_enqueue_jobs_once = Directive[bool]()

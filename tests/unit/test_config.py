@@ -137,8 +137,15 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
     live = {name for name, setting in SETTINGS.items() if setting.status is Status.LIVE} - {"include"}
     typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
     assert typed == live
-    for name in live - {"unixsocket", "pidfile", "logfile"}:
+    for name in live - {"unixsocket", "pidfile", "logfile", "appendfilename"}:
         assert getattr(config, name.replace("-", "_")) == config[name]
+
+
+def test_files_lie_in_the_folder_for_data() -> None:
+    folder = Path.cwd().parent
+    config = Config.from_text(f"dir {folder}\nunixsocket s\npidfile /run/p\nlogfile l\nappendfilename a")
+    assert (config.unixsocket, config.logfile, config.appendfilename) == (folder / "s", folder / "l", folder / "a")
+    assert config.pidfile == Path("/run/p")
 
 
 def test_defaults_are_those_of_disque_but_for_the_safer_ones() -> None:
