@@ -61,7 +61,7 @@ bench: .venv/.test-stamp .venv/.programs-stamp
 
 docs: .venv/.test-stamp
 	$(BIN)/python -m disqued.config conf > disqued.conf
-	$(BIN)/python -m disqued.config markdown > docs/reference/settings.md
+	$(BIN)/python -m disqued.config markdown > docs/reference/configuration.md
 	$(BIN)/python -m disqued.commands.reference
 
 news: .venv/.test-stamp

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import SystemRandom
 from typing import TypeVar
 
 import attrs
@@ -39,10 +40,14 @@ def wait_until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T
 
 
 def free_port() -> int:
-    """Name a port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
+    """Name a port that nobody listens on just now, below those that the kernel gives to outgoing connections."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
         return port
 
 
@@ -129,25 +134,33 @@ class Daemon:
             assert word not in self.log(), f"the daemon has logged an error:\n{self.log()}"
 
 
-def launch(directory: Path, options: Sequence[str] = (), program: Sequence[str] = DAEMON, port: int = 0) -> Daemon:
+def launch(
+    directory: Path,
+    options: Sequence[str] = (),
+    program: Sequence[str] = DAEMON,
+    port: int = 0,
+    cwd: Path | None = None,
+    inside: bool = True,
+) -> Daemon:
     """Start one daemon, its data in a folder, and wait until it answers; port 0 = any.
 
-    It runs with `/` as its working folder: nothing may depend on where it was started.
+    It works in `/`, so that nothing depends on where it was started; in another folder it is given the path to its
+    data from there.  With `inside` it runs the sources of this checkout, else what is installed beside the program.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for attempt in range(ATTEMPTS):
         chosen = port or free_port()
         log_file = directory.with_name(f"{directory.name}.{chosen}.log")
-        argv = [*program, "--port", str(chosen), "--bind", HOST, "--dir", str(directory), *options]
+        data = str(directory) if cwd is None else os.path.relpath(directory, cwd)
+        argv = [*program, "--port", str(chosen), "--bind", HOST, "--dir", data, *options]
         with log_file.open("ab") as log:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment(),
-                cwd="/",
-                start_new_session=True,
+                env=environment() if inside else None,
+                cwd=cwd or "/",
             )
         daemon = Daemon(process, chosen, directory, log_file)
         try:

@@ -57,7 +57,7 @@ async def test_a_job_is_given_back_and_looked_at(connection: Any, queue: str) ->
 async def test_methods_of_the_client_that_mean_something_here_work(connection: Any, daemon: Daemon) -> None:
     assert await connection.ping() == "PONG"
     assert await connection.select(0) == "OK"
-    assert (await connection.info("server"))["process_id"] == daemon.process.pid
+    assert int((await connection.info("server"))["process_id"]) == daemon.process.pid
     version, node, us = await connection.execute_command("HELLO")
     assert (version, us[0], us[2]) == (1, node, str(daemon.port))
 

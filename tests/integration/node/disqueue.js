@@ -5,9 +5,9 @@ const Disqueue = require('disqueue-node')
 const { run } = require('./scenario')
 
 // One connected client whose methods answer with promises.
-function connect (port, options) {
+function connect (port) {
   return new Promise((resolve, reject) => {
-    const client = new Disqueue(Object.assign({ host: '127.0.0.1', port: port }, options))
+    const client = new Disqueue({ host: '127.0.0.1', port: port })
     const call = (name) => (argument) => new Promise((resolve, reject) => {
       client[name](argument, (error, answer) => error ? reject(error) : resolve(answer))
     })
@@ -68,7 +68,7 @@ const scenarios = {
 }
 
 run(async (port, queue, scenario) => {
-  const client = await connect(port, process.env.PASSWORD ? { auth: { password: process.env.PASSWORD } } : {})
+  const client = await connect(port)
   try {
     return await scenarios[scenario](client, queue, port)
   } finally {

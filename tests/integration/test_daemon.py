@@ -1,0 +1,178 @@
+"""The daemon as an operator meets it: options, files, signals, crashes, refusals."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment
+
+Start = Callable[..., Daemon]
+
+#: What the console script `disqued` calls.
+CONSOLE_SCRIPT = (sys.executable, "-c", "from disqued.tap import main; main()")
+ALWAYS = ("--persistence", "aof", "--appendfsync", "always")
+
+
+def end(*options: object, program: Sequence[str] = DAEMON, cwd: Path = Path("/")) -> tuple[int, str]:
+    """Run a daemon that is expected to end by itself, and return its exit status and all that it said."""
+    done = subprocess.run(
+        [*program, *map(str, options)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment(),
+        cwd=cwd,
+        timeout=LIMIT,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+def refusal(*options: object) -> str:
+    """Start with something wrong, and return the one line that says so."""
+    status, said = end(*options)
+    assert status not in (0, None), said
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize("program", [DAEMON, CONSOLE_SCRIPT], ids=["twistd disqued", "disqued"])
+def test_help_names_every_option(program: Sequence[str]) -> None:
+    status, said = end("--help", program=program)
+    assert status == 0
+    for option in ("--config=", "--port=", "--bind=", "--dir=", "--persistence=", "--maxmemory="):
+        assert option in said
+
+
+def test_the_console_script_is_twistd_disqued(start: Start) -> None:
+    daemon = start(program=CONSOLE_SCRIPT)
+    assert daemon.call("PING") is True
+
+
+def test_a_relative_configuration_file_and_folder_are_found(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "node.conf").write_text("# ours\nport 1\nslowlog-max-len 77\n")
+    daemon = start("--config", "etc/node.conf", cwd=tmp_path)
+    assert daemon.call("CONFIG", "GET", "slowlog-max-len") == ["slowlog-max-len", "77"]
+    assert daemon.call("CONFIG", "GET", "port") == ["port", str(daemon.port)], "options win over the file"
+    assert (tmp_path / "data" / "nodes.conf").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("port 7711\n\ndirr data\n", ("line 3", "dirr", "dir?")),
+        ("# a comment\nport banana\n", ("line 2", "banana", "from 0 to 55535")),
+        ("appendfsync sometimes\n", ("line 1", "sometimes", "always", "everysec", "no")),
+    ],
+    ids=["unknown directive", "wrong number", "wrong word"],
+)
+def test_a_wrong_line_of_the_file_stops_the_start(tmp_path: Path, text: str, expected: Sequence[str]) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(text)
+    said = refusal("--config", file)
+    for words in (str(file), *expected):
+        assert words in said
+
+
+def test_a_wrong_option_stops_the_start(tmp_path: Path) -> None:
+    assert "from 0 to 55535" in refusal("--port", "99999", "--dir", tmp_path)
+    assert "--nonsense" in refusal("--nonsense", "--dir", tmp_path)
+    assert str(tmp_path / "nowhere") in refusal("--dir", tmp_path / "nowhere")
+    assert str(tmp_path / "nowhere.conf") in refusal("--config", tmp_path / "nowhere.conf")
+
+
+def test_a_port_that_is_taken_stops_the_start(start: Start, tmp_path: Path) -> None:
+    daemon = start()
+    other = tmp_path / "other"
+    other.mkdir()
+    assert str(daemon.port) in refusal("--port", daemon.port, "--bind", HOST, "--dir", other)
+
+
+def test_nothing_listens_beyond_loopback_without_a_password(tmp_path: Path) -> None:
+    # An address for documentation (RFC 5737), which no machine has: nothing could be opened by mistake.
+    assert "requirepass" in refusal("--bind", "192.0.2.1", "--dir", tmp_path)
+
+
+def test_a_signal_ends_the_daemon_and_its_identity_stays(start: Start) -> None:
+    first = start()
+    node = first.call("HELLO")[1]
+    first.stop()
+    assert start(directory=first.directory).call("HELLO")[1] == node
+
+
+def test_shutdown_ends_the_daemon_with_status_0(start: Start) -> None:
+    daemon = start()
+    with daemon.redis(retry=None) as client, pytest.raises(redis.exceptions.ConnectionError):
+        client.execute_command("SHUTDOWN")
+    assert daemon.wait_end() == 0
+
+
+def test_the_log_is_one_json_object_a_line_away_from_a_terminal(start: Start) -> None:
+    daemon = start()
+    daemon.stop()
+    events = [json.loads(line) for line in daemon.log().splitlines()]
+    assert {"time", "level", "logger", "message"} <= set(events[0])
+    assert any(str(daemon.port) in event["message"] for event in events)
+
+
+def test_a_unix_socket_serves_as_well(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    start("--unixsocket", str(path))
+    with redis.Redis(unix_socket_path=str(path)) as client:
+        job = client.execute_command("ADDJOB", "q", "body", 0)
+        assert client.execute_command("GETJOB", "FROM", "q") == [[b"q", job, b"body"]]
+
+
+def test_every_answer_holds_after_kill_9_with_fsync_always(start: Start) -> None:
+    daemon = start(*ALWAYS)
+    added: list[str] = []
+    acknowledging: list[str] = []  #: asked for; the answer may be lost with the daemon
+    done: list[str] = []
+    enough = threading.Event()
+
+    def produce() -> None:
+        with daemon.redis(retry=None) as client:
+            try:
+                while True:
+                    job = client.execute_command("ADDJOB", "q", f"body {len(added)}", 0, "RETRY", 300)
+                    added.append(job)
+                    if len(added) % 5 == 0:
+                        acknowledging.append(job)
+                        client.execute_command("ACKJOB", job)
+                        done.append(job)
+                    if len(added) >= 500:
+                        enough.set()
+            except redis.exceptions.ConnectionError:
+                return
+
+    producers = [threading.Thread(target=produce) for _ in range(4)]
+    for producer in producers:
+        producer.start()
+    assert enough.wait(LIMIT)
+    daemon.kill()
+    for producer in producers:
+        producer.join(LIMIT)
+
+    again = start(*ALWAYS, directory=daemon.directory)
+    found = set(again.call("JSCAN", "BUSYLOOP")[1])
+    lost = set(added) - set(acknowledging) - found
+    assert not lost, f"{len(lost)} of {len(added)} jobs that ADDJOB answered are gone"
+    assert not found & set(done), "a job whose ACKJOB was answered is back"
+    assert int(again.call("QLEN", "q")) == len(found), "at-least-once jobs that were queued are queued again"
+
+
+def test_jobs_without_a_retry_are_not_delivered_again_after_kill_9(start: Start) -> None:
+    daemon = start(*ALWAYS)
+    job = daemon.call("ADDJOB", "q", "at most once", 0, "RETRY", 0)
+    daemon.kill()
+    again = start(*ALWAYS, directory=daemon.directory)
+    assert again.call("QLEN", "q") == 0
+    assert again.call("GETJOB", "NOHANG", "FROM", "q") is None
+    assert again.call("SHOW", job) is None or "queued" not in again.call("SHOW", job)

@@ -1,0 +1,15 @@
+"""Pages that are written from the code say what the code says; `make docs` writes them anew."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("form", "page"), [("conf", "disqued.conf"), ("markdown", "docs/reference/configuration.md")])
+def test_the_settings_are_written_down_as_they_are(form: str, page: str) -> None:
+    written = subprocess.run([sys.executable, "-m", "disqued.config", form], cwd=ROOT, capture_output=True, check=True)
+    assert (ROOT / page).read_bytes() == written.stdout

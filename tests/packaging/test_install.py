@@ -1,0 +1,119 @@
+"""What is built holds everything, and runs outside the checkout as it does inside."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import launch
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "disqued",
+    "persistence",
+    "web",
+    "pipeline",
+    "twisted",
+    "setup.cfg",
+    "pyproject.toml",
+    "LICENSE",
+    "README.md",
+)
+CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
+
+
+def run(*argv: object, cwd: Path) -> str:
+    """Run a program that is expected to succeed."""
+    done = subprocess.run(
+        list(map(str, argv)), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an sdist from a copy of the sources, and a wheel from the sdist."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "dropin.cache")
+            shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
+        else:
+            shutil.copy(source, tree / name)
+    run(sys.executable, "-m", "build", "--outdir", tree / "dist", tree, cwd=tree)
+    return tree / "dist"
+
+
+def modules() -> set[str]:
+    """Name every Python file of the sources as it is imported."""
+    real = {"persistence": "disqued/persistence", "web": "disqued/web", "pipeline": "disqued/pipeline"}
+    found = set()
+    for top in ("disqued", "twisted", *real):
+        for file in (ROOT / top).rglob("*.py"):
+            inside = file.relative_to(ROOT)
+            if not any(link in inside.parts[1:2] for link in real):
+                found.add(str(Path(real.get(top, top), *inside.parts[1:])))
+    return found
+
+
+def test_every_package_of_the_tree_is_listed() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    listed = settings["options"]["packages"].split()
+    assert listed == sorted(listed)
+    assert set(listed) == {str(Path(module).parent).replace("/", ".") for module in modules()}
+
+
+def test_the_links_inside_disqued_lead_to_the_folders_beside_it() -> None:
+    for name in ("persistence", "web", "pipeline"):
+        link = ROOT / "disqued" / name
+        assert link.is_symlink()
+        assert link.readlink() == Path("..") / name
+
+
+def test_the_plugins_folder_leaves_the_package_of_twisted_whole() -> None:
+    assert not list((ROOT / "twisted").rglob("__init__.py"))
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert {name for name in names if name.endswith(".py")} == modules()
+    assert {name.split("/")[0] for name in names} == {"disqued", "twisted"}
+    assert "disqued/py.typed" in names
+
+
+def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {"/".join(Path(member.name).parts[1:]) for member in archive if member.isfile()}
+    assert modules() | {"setup.cfg", "pyproject.toml", "LICENSE"} <= names
+
+
+def test_an_installed_wheel_starts_outside_the_checkout(built: Path, tmp_path: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--constraint", CONSTRAINTS)
+    run(*pip, wheel, cwd=tmp_path)
+    where = run(python, "-c", "import disqued.persistence as p; print(p.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(place)
+
+    for number, program in enumerate((("disqued",), ("twistd", "--nodaemon", "--pidfile=", "disqued"))):
+        name, *words = program
+        daemon = launch(tmp_path / f"data{number}", program=(str(place / "bin" / name), *words), inside=False)
+        try:
+            job = daemon.call("ADDJOB", "q", "body", 0)
+            assert daemon.call("GETJOB", "FROM", "q") == [["q", job, "body"]]
+        finally:
+            daemon.stop()
