@@ -19,7 +19,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
-from disqued.commands import catalogue
+from disqued.commands import catalogue  # noqa: F401 - completes the table of commands
 from disqued.config import SETTINGS, Config, ConfigError, Status
 from disqued.core.node import Node
 from disqued.net import logs
@@ -109,9 +109,9 @@ class Listener(Service):
                 self.log.info("Listening on {address}, port {port}", address=address, port=config.port)
         if config.unixsocket is not None:
             mode = config.unixsocketperm or 0o777 & ~_umask()
-            path = os.fspath(config.unixsocket)
+            path = os.fsencode(config.unixsocket)
             self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, 1, reactor))
-            self.log.info("Listening on {path}", path=path)
+            self.log.info("Listening on {path}", path=config.unixsocket)
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
 
@@ -161,7 +161,7 @@ def makeService(options: Options) -> MultiService:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
-    config.subscribe("appendfsync", lambda _: factory.configure(store, config))
+    config.subscribe("appendfsync", lambda _: store.configure(config))
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)

@@ -22,13 +22,16 @@ class Session(Protocol):
     authenticated: bool
     monitors: bool  #: sees every command
     reply_mode: str  #: on, off or skip (off for the next command alone): CLIENT REPLY
-    last_command: str  #: as CLIENT LIST shows it, lower case
     connected_at: int  #: monotonic milliseconds
     active_at: int  #: monotonic milliseconds of the last command
 
     @property
     def host(self) -> "Host":
         """The daemon that it is connected to."""
+
+    @property
+    def last_command(self) -> str:
+        """The last command as CLIENT LIST shows it, lower case."""
 
     @property
     def address(self) -> str:

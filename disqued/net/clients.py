@@ -52,7 +52,7 @@ class ClientConnection(Protocol):
         self.authenticated = True
         self.monitors = False
         self.reply_mode = "on"
-        self.last_command = "NULL"
+        self._last: Command | None = None
         self.connected_at = self.active_at = daemon.node.clock.now()
         self._daemon = daemon
         self._parser = daemon.make_parser()
@@ -84,6 +84,11 @@ class ClientConnection(Protocol):
         return int(self.transport.fileno())
 
     @property
+    def last_command(self) -> str:
+        """The last command, as CLIENT LIST shows it."""
+        return "NULL" if self._last is None else self._last.name.lower().replace(" ", "|")
+
+    @property
     def is_unix(self) -> bool:
         """True on a Unix socket."""
         return self._daemon.is_unix_peer(self.transport)
@@ -107,7 +112,8 @@ class ClientConnection(Protocol):
     def output_buffered(self) -> int:
         """Bytes of replies that the socket has not taken."""
         transport = self.transport
-        return sum(map(len, self._out)) + len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        unsent: int = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        return sum(map(len, self._out)) + unsent
 
     def close(self) -> None:
         """End the connection after the replies that are due."""
@@ -160,7 +166,7 @@ class ClientConnection(Protocol):
         if self._lost or self._closing:
             return True
         try:
-            return self.transport.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            return not self.transport.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -245,15 +251,15 @@ class ClientConnection(Protocol):
         resp3 = self.protocol != 2
         slow = daemon.slow_s
         begun = 0
-        entry: Command | None = None
         started = perf_counter()
         for args in commands:
+            entry = PLAIN.get(args[0])
+            if entry is None:
+                daemon.commands_run += begun
+                return begun + self._run_guarded(commands[begun:])
             begun += 1
+            self._last = entry
             try:
-                entry = PLAIN.get(args[0])
-                if entry is None:
-                    daemon.commands_run += begun - 1
-                    return begun - 1 + self._run_guarded(commands[begun - 1 :])
                 if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
                     daemon.check_memory()
                 value = node.command(self, entry.parse(args))
@@ -275,8 +281,6 @@ class ClientConnection(Protocol):
             started = ended
             if self._closing or daemon.guarded or (len(reply) > LARGE_REPLY and self._must_wait()):
                 break
-        if entry is not None:
-            self.last_command = entry.name.lower()
         daemon.commands_run += begun
         return begun
 
@@ -305,7 +309,7 @@ class ClientConnection(Protocol):
         entry: Command | None = None
         try:
             entry = table.find(args)
-            self.last_command = entry.name.lower().replace(" ", "|")
+            self._last = entry
             call = self._parse_admitted(entry, args)
             if daemon.monitors:
                 daemon.show_monitors(self, args, entry)

@@ -152,19 +152,30 @@ class Daemon(Factory):
 
     def _follow_settings(self) -> None:
         """Keep what the hot path reads, and act on changes."""
-        config, memory = self.config, self._node.state.memory
-        follow = {
+        memory = self._node.state.memory
+        follow: dict[str, Callable[[Any], None]] = {
             "maxmemory": memory.set_limit,
-            "maxmemory-policy": lambda policy: setattr(memory, "evicts", policy != "noeviction"),
+            "maxmemory-policy": self._set_policy,
             "requirepass": lambda _: self._find_guards(),
             "timeout": self._set_timeout,
-            "slowlog-log-slower-than": lambda usec: (setattr(self.slowlog, "threshold_us", usec), self._find_slow()),
+            "slowlog-log-slower-than": self._set_slow,
             "slowlog-max-len": self.slowlog.set_length,
-            "latency-monitor-threshold": lambda ms: (setattr(self.latency, "threshold_ms", ms), self._find_slow()),
+            "latency-monitor-threshold": self._set_latency,
         }
         for name, action in follow.items():
-            config.subscribe(name, action)
+            self.config.subscribe(name, action)
         self._find_guards()
+        self._find_slow()
+
+    def _set_policy(self, policy: str) -> None:
+        self._node.state.memory.evicts = policy != "noeviction"
+
+    def _set_slow(self, usec: int) -> None:
+        self.slowlog.threshold_us = usec
+        self._find_slow()
+
+    def _set_latency(self, threshold_ms: int) -> None:
+        self.latency.threshold_ms = threshold_ms
         self._find_slow()
 
     def _find_guards(self) -> None:
