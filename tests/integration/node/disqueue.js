@@ -54,7 +54,7 @@ const scenarios = {
     const enqueued = await client.enqueue([job])
     const dequeued = await client.dequeue([job])
     const deleted = await client.delJob([job])
-    const error = await client.ackJob('nonsense').then(() => null, (error) => error.message)
+    const error = await client.ackJob('nonsense').then(() => null, (error) => error.code || error.message)
     const empty = await client.getJob({ queue: queue, nohang: true })
     const other = await client.addJob({ queue: queue, job: 'other' })
     return { job, nacked, again, postponed, enqueued, dequeued, deleted, error, empty, forgotten: await client.fastAck([other]) }

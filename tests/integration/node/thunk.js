@@ -42,7 +42,7 @@ const scenarios = {
     const enqueued = await client.enqueue(job)
     const dequeued = await client.dequeue(job)
     const deleted = await client.deljob(job)
-    const error = await client.ackjob('nonsense').then(() => null, (error) => error.message)
+    const error = await client.ackjob('nonsense').then(() => null, (error) => error.code || error.message)
     const empty = await client.getjob('NOHANG', 'FROM', queue)
     const late = await client.getjob('TIMEOUT', 20, 'FROM', queue)
     const other = await client.addjob(queue, 'other', 0)
