@@ -1,0 +1,167 @@
+"""A daemon and its clients without a daemon: what commands see of them, for tests of the commands.
+
+    client = Client(Daemon())
+    client.says("ADDJOB", "q", "body", "0")      the value that the command returns, checked against its shape
+    client.is_refused("NOPE")                    the error line that it answers instead
+
+Each command is one step of the node, on a clock that the test moves.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import attrs
+
+from disqued.commands import catalogue, table
+from disqued.commands.latency import LatencyMonitor
+from disqued.commands.slowlog import SlowLog
+from disqued.commands.table import BLOCKED, NO_REPLY, Command
+from disqued.core import glob
+from disqued.core.node import Node
+from disqued.errors import CommandError
+from disqued.testing.clock import Clock
+
+assert catalogue.MODULES  # every command is in the table
+
+NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
+
+
+def check_reply(entry: Command, value: Any) -> None:
+    """Hold a reply against the shape that its command declares, and see that both protocols can spell it."""
+    if value is BLOCKED:
+        return
+    assert entry.reply.matches(value), f"{entry.name} answered {value!r}, which is not: {entry.reply.text}"
+    if value is not NO_REPLY:
+        assert entry.encoder(2)(value).endswith(b"\r\n")
+        assert entry.encoder(3)(value).endswith(b"\r\n")
+
+
+@attrs.define(eq=False)
+class Daemon:
+    """A host without sockets and files; it notes what it was asked to do."""
+
+    clock: Clock = attrs.field(factory=Clock)
+    maxmemory: int = 1 << 30
+    password: bytes = b""
+    settings: dict[bytes, bytes] = attrs.field(factory=lambda: {b"maxmemory": b"1073741824", b"port": b"7711"})
+    has_file: bool = True  #: whether there is a configuration file to rewrite
+    more_facts: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    done: list[tuple[str, Any]] = attrs.field(factory=list)  #: (what was asked for, with what), in turn
+    clients: list["Client"] = attrs.field(factory=list)
+    slowlog: SlowLog = attrs.field(factory=lambda: SlowLog(0, 128))
+    latency: LatencyMonitor = attrs.field(factory=lambda: LatencyMonitor(1))
+    node: Node = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory)
+
+    def sessions(self) -> Iterable["Client"]:
+        return list(self.clients)
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        return {"Server": {"tcp_port": 7711, "uptime_in_seconds": 5}, **self.more_facts}
+
+    def microseconds(self) -> int:
+        return self.clock.wall() * 1_000 + 42
+
+    def sleep(self, seconds: float) -> None:
+        self.done.append(("sleep", seconds))
+
+    def password_is_set(self) -> bool:
+        return bool(self.password)
+
+    def check_password(self, user: bytes, password: bytes) -> bool:
+        return user == b"default" and password == self.password
+
+    def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
+        return [pair for pair in self.settings.items() if glob.matches(pattern, pair[0], ignore_case=True)]
+
+    def config_set(self, name: bytes, value: bytes) -> None:
+        if name not in self.settings:
+            raise CommandError(f"Unsupported CONFIG parameter: {name.decode()}")
+        self.settings[name] = value
+
+    def config_rewrite(self) -> None:
+        if not self.has_file:
+            raise CommandError("The server is running without a config file")
+        self.done.append(("rewrite", None))
+
+    def reset_statistics(self) -> None:
+        self.done.append(("reset", None))
+
+    def pause_clients(self, span_ms: int) -> None:
+        self.done.append(("pause", span_ms))
+
+    def shutdown(self, *, rewrite: bool) -> None:
+        self.done.append(("shutdown", rewrite))
+
+    def save_identity(self) -> None:
+        self.done.append(("save", None))
+
+    def monitor(self, client: "Client") -> None:
+        client.monitors = True
+
+
+@attrs.define(eq=False)
+class Client:
+    """One connection, and a mouth: `says` and `is_refused`."""
+
+    host: Daemon
+    address: str = "127.0.0.1:50000"
+    name: bytes = b""
+    library: dict[bytes, bytes] = attrs.field(factory=dict)
+    protocol: int = 2
+    authenticated: bool = True
+    monitors: bool = False
+    reply_mode: str = "on"
+    last_command: str = "NULL"
+    descriptor: int = 9
+    is_unix: bool = False
+    is_closing: bool = False
+    is_killed: bool = False
+    limits_lifted: bool = False
+    input_buffered: int = 0
+    output_buffered: int = 0
+    id: int = attrs.field(init=False)
+    connected_at: int = attrs.field(init=False)
+    active_at: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.connected_at = self.active_at = self.host.clock.now()
+        self.host.clients.append(self)
+        self.id = len(self.host.clients)
+
+    @property
+    def is_blocked(self) -> bool:
+        return self in self.host.node.state.blocked
+
+    def close(self) -> None:
+        self.is_closing = True
+
+    def kill(self) -> None:
+        self.is_killed = True
+        self.host.clients.remove(self)
+
+    def set_protocol(self, version: int) -> None:
+        self.protocol = version
+
+    def lift_limits(self) -> None:
+        self.limits_lifted = True
+
+    def says(self, *words: bytes | str) -> Any:
+        """Run a command as one step; returns its value, or raises its CommandError."""
+        args = [word.encode() if isinstance(word, str) else word for word in words]
+        self.host.node.begin()
+        entry = table.find(args)
+        value = self.host.node.command(self, table.parse(entry, args))
+        check_reply(entry, value)
+        return value
+
+    def is_refused(self, *words: bytes | str) -> bytes:
+        """Run a command that must fail; returns the error line without its dash."""
+        try:
+            value = self.says(*words)
+        except CommandError as error:
+            return error.line
+        raise AssertionError(f"{words} answered {value!r}, not an error")

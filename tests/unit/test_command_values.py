@@ -1,0 +1,127 @@
+"""Readers of arguments: what they accept, and the error for everything else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disqued.commands import values
+from disqued.errors import BadJobId, CommandError, NotAnInteger
+
+SEED_ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
+OLD_ID = b"D-130f254d-QsheHqzDg4yS0nDMzI3PD+Md-003d"
+
+
+def line_of(read, text):
+    with pytest.raises(CommandError) as caught:
+        read(text)
+    return caught.value.line
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"0", 0),
+        (b"", 0),
+        (b"7", 7),
+        (b"+7", 7),
+        (b"-7", -7),
+        (b"007", 7),
+        (b"9223372036854775807", 2**63 - 1),
+        (b"-9223372036854775808", -(2**63)),
+    ],
+)
+def test_an_integer_is_a_signed_decimal_of_64_bits(text, value):
+    assert values.read_integer(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"x", b" 1", b"1 ", b"1.0", b"-", b"+", b"--1", b"+-1", b"1e3", b"0x10", b"1_000", b"9223372036854775808",
+     b"-9223372036854775809", b"99999999999999999999", b"9" * 5_000, "\N{ARABIC-INDIC DIGIT ONE}".encode()],
+)  # fmt: skip
+def test_anything_else_is_not_an_integer(text):
+    with pytest.raises(NotAnInteger):
+        values.read_integer(text)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_64_bit_integer_is_read_back(number):
+    assert values.read_integer(b"%d" % number) == number
+
+
+@given(st.binary(max_size=30))
+def test_no_bytes_make_the_reader_of_integers_fail_otherwise(text):
+    try:
+        value = values.read_integer(text)
+    except NotAnInteger:
+        return
+    assert -(2**63) <= value < 2**63
+
+
+def test_a_bounded_integer_has_one_error_for_all_that_is_not_allowed():
+    read = values.bounded(1, 5, "COUNT must be 1 to 5")
+    assert [read(b"1"), read(b"5")] == [1, 5]
+    assert {line_of(read, text) for text in (b"0", b"6", b"x")} == {b"ERR COUNT must be 1 to 5"}
+
+
+def test_a_time_out_is_not_negative_and_0_is_for_ever():
+    assert [values.read_timeout(text) for text in (b"0", b"00", b"250")] == [0, 0, 250]
+    assert line_of(values.read_timeout, b"-1") == b"ERR timeout is negative"
+    assert line_of(values.read_timeout, b"soon") == b"ERR timeout is not an integer or out of range"
+
+
+def test_a_span_in_seconds_that_no_record_could_hold_is_refused_with_the_limit():
+    read = values.seconds("TTL", 1, "TTL must be a number > 0").read
+    assert read is not None
+    assert read(b"2147483647") == 2**31 - 1
+    assert line_of(read, b"2147483648") == b"ERR TTL must be below 2147483648 seconds"
+    assert line_of(read, b"0") == b"ERR TTL must be a number > 0"
+
+
+@pytest.mark.parametrize("text", [SEED_ID, OLD_ID])
+def test_ids_of_the_seed_and_of_1_0_are_job_ids(text):
+    assert values.read_job_id(text) is text
+
+
+@pytest.mark.parametrize("text", [b"", b"foo", SEED_ID[:-1], b"XX" + SEED_ID[2:], SEED_ID[:-2] + b"XX", OLD_ID + b"0",
+                                  b"X" + OLD_ID[1:], OLD_ID.replace(b"-", b"_")])  # fmt: skip
+def test_other_bytes_are_no_job_id(text):
+    with pytest.raises(BadJobId) as caught:
+        values.read_job_id(text)
+    assert caught.value.line == b"BADID Invalid Job ID format."
+
+
+def test_a_node_id_is_40_lower_case_hex_digits():
+    assert values.read_node_id(b"0123456789abcdef" * 2 + b"01234567")
+    for text in (b"", b"g" * 40, b"A" * 40, b"a" * 39, b"a" * 41):
+        assert line_of(values.read_node_id, text) == b"ERR Invalid node identifier"
+
+
+def test_yes_and_no_are_read_in_any_case():
+    assert [values.read_yes_no(text) for text in (b"yes", b"NO", b"Yes")] == [True, False, True]
+    assert line_of(values.read_yes_no, b"yess") == b"ERR syntax error"
+
+
+def test_a_choice_is_read_in_any_case_and_nothing_longer_is_taken_for_it():
+    read = values.choice({b"ID": 1, b"ALL": 2}, "Invalid REPLY type, try ID or ALL")
+    assert [read(text) for text in (b"id", b"All")] == [1, 2]
+    for text in (b"", b"ALLL", b"ID" + b" " * 40):
+        assert line_of(read, text) == b"ERR Invalid REPLY type, try ID or ALL"
+
+
+def test_a_kind_names_the_errors_that_its_reader_raises():
+    for kind, text in [
+        (values.INTEGER, b"x"),
+        (values.TIMEOUT, b"x"),
+        (values.TIMEOUT, b"-1"),
+        (values.JOB_ID, b"x"),
+        (values.NODE_ID, b"x"),
+        (values.YES_NO, b"x"),
+        (values.integer(1, 2, "one or two", "1 or 2"), b"3"),
+        (values.seconds("TTL", 1, "bad"), b"0"),
+        (values.seconds("TTL", 1, "bad"), b"%d" % 2**40),
+        (values.one_of({b"A": 1}), b"x"),
+        (values.one_of({b"A": 1}, "only a"), b"x"),
+    ]:
+        assert kind.read is not None
+        assert line_of(kind.read, text).decode() in kind.errors

@@ -1,0 +1,286 @@
+"""Commands on connections: who is there, which protocol, and CLIENT."""
+
+import pytest
+
+from disqued.commands import table
+from disqued.commands.shapes import NO_REPLY
+from tests.fakes import NODE_ID, Client, Daemon
+
+OK = b"OK"
+CLIENT_MISUSE = b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+
+
+@pytest.fixture
+def daemon():
+    return Daemon()
+
+
+@pytest.fixture
+def client(daemon):
+    return Client(daemon)
+
+
+@pytest.fixture
+def stranger(daemon):
+    """A client of a daemon with a password, who has not said it."""
+    daemon.password = b"secret"
+    return Client(daemon, authenticated=False)
+
+
+# AUTH.
+
+
+@pytest.mark.parametrize("words", [("AUTH", "secret"), ("AUTH", "default", "secret"), ("auth", b"secret")])
+def test_the_right_password_lets_a_client_in_and_lifts_its_limits(stranger, words):
+    assert stranger.says(*words) == OK
+    assert stranger.authenticated
+    assert stranger.limits_lifted
+
+
+def test_a_wrong_password_is_refused_in_disques_words(stranger):
+    assert stranger.is_refused("AUTH", "guess") == b"ERR invalid password"
+    assert not stranger.authenticated
+    assert not stranger.limits_lifted
+
+
+def test_a_wrong_password_locks_out_a_client_that_was_in(daemon, stranger):
+    stranger.says("AUTH", "secret")
+    stranger.is_refused("AUTH", "guess")
+    assert not stranger.authenticated
+
+
+@pytest.mark.parametrize("words", [("AUTH", "bob", "secret"), ("AUTH", "default", "guess"), ("AUTH", "", "secret")])
+def test_with_a_user_every_refusal_is_wrongpass(stranger, words):
+    assert stranger.is_refused(*words) == b"WRONGPASS invalid username-password pair or user is disabled."
+    assert not stranger.authenticated
+
+
+def test_a_password_is_refused_when_none_is_set(client):
+    for words in (("AUTH", "x"), ("AUTH", "default", "x")):
+        assert client.is_refused(*words) == b"ERR Client sent AUTH, but no password is set"
+
+
+def test_auth_takes_one_or_two_words(client):
+    assert client.is_refused("AUTH") == b"ERR wrong number of arguments for 'auth' command"
+    assert client.is_refused("AUTH", "a", "b", "c") == b"ERR syntax error"
+
+
+# HELLO.
+
+
+def test_hello_alone_answers_the_nodes(client):
+    assert client.says("HELLO") == [1, NODE_ID, [NODE_ID, b"", b"7711", b"1"]]
+
+
+def test_a_node_that_is_leaving_is_not_recommended(client):
+    client.says("CLUSTER", "LEAVING", "yes")
+    assert client.says("HELLO")[2][3] == b"100"
+
+
+def test_hello_alone_does_not_change_the_protocol(client):
+    client.says("HELLO", "3")
+    assert client.says("HELLO")[0] == 1
+    assert client.protocol == 3
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_hello_with_a_version_is_the_handshake_of_redis(client, version):
+    reply = client.says("HELLO", str(version))
+    assert client.protocol == version
+    assert list(reply) == [b"server", b"version", b"proto", b"id", b"mode", b"role", b"modules"]
+    assert (reply[b"proto"], reply[b"id"], reply[b"modules"]) == (version, client.id, [])
+
+
+@pytest.mark.parametrize("version", ["1", "4", "-3", "x", "99999999999999999999"])
+def test_another_version_is_refused_and_changes_nothing(client, version):
+    assert client.is_refused("HELLO", version) == b"NOPROTO unsupported protocol version"
+    assert client.protocol == 2
+
+
+def test_the_handshake_can_authenticate_and_name_the_connection(stranger):
+    stranger.says("HELLO", "3", "SETNAME", "me", "AUTH", "default", "secret")
+    assert (stranger.authenticated, stranger.name, stranger.protocol) == (True, b"me", 3)
+
+
+def test_a_handshake_with_a_wrong_password_changes_nothing(stranger):
+    line = stranger.is_refused("HELLO", "3", "AUTH", "default", "guess", "SETNAME", "me")
+    assert line == b"WRONGPASS invalid username-password pair or user is disabled."
+    assert (stranger.authenticated, stranger.name, stranger.protocol) == (False, b"", 2)
+
+
+def test_a_stranger_gets_neither_nodes_nor_a_handshake(stranger):
+    assert stranger.is_refused("HELLO") == b"NOAUTH Authentication required."
+    assert stranger.is_refused("HELLO", "3").startswith(b"NOAUTH Authentication required: HELLO 2|3 AUTH default")
+    assert stranger.protocol == 2
+
+
+def test_words_without_a_version_are_refused_with_the_form_to_use(client):
+    for words in (("HELLO", "SETNAME", "me"), ("HELLO", "AUTH", "default", "x")):
+        assert client.is_refused(*words).endswith(b"HELLO 2|3 [AUTH user password] [SETNAME name]")
+
+
+def test_a_name_in_a_handshake_is_held_to_the_same_rule(client):
+    assert client.is_refused("HELLO", "3", "SETNAME", "a b").startswith(b"ERR Client names cannot contain")
+
+
+def test_hello_refuses_words_it_does_not_know(client):
+    for words in (("HELLO", "3", "WHAT"), ("HELLO", "3", "AUTH", "default"), ("HELLO", "3", "SETNAME")):
+        assert client.is_refused(*words) == b"ERR syntax error"
+
+
+# SELECT, QUIT, MONITOR.
+
+
+def test_there_is_one_database(client):
+    assert client.says("SELECT", "0") == OK
+    assert client.is_refused("SELECT", "1") == b"ERR DB index is out of range"
+    assert client.is_refused("SELECT", "-1") == b"ERR DB index is out of range"
+    assert client.is_refused("SELECT", "x") == b"ERR value is not an integer or out of range"
+
+
+def test_quit_ends_the_connection_whatever_follows_it(client):
+    assert client.says("QUIT", "now", "please") == OK
+    assert client.is_closing
+    assert not client.is_killed
+
+
+def test_monitor_begins_once(client):
+    assert client.says("MONITOR") == OK
+    assert client.monitors
+    assert client.says("MONITOR") is NO_REPLY
+
+
+def test_commands_that_act_on_their_connection_take_the_long_path():
+    for name in (b"AUTH", b"HELLO", b"QUIT", b"MONITOR", b"SHUTDOWN", b"CLIENT"):
+        assert name not in table.PLAIN
+        assert name.lower() not in table.PLAIN
+
+
+# CLIENT.
+
+
+def test_a_connection_has_no_name_until_it_is_given_one(client):
+    assert client.says("CLIENT", "GETNAME") is None
+    assert client.says("CLIENT", "SETNAME", "worker-1") == OK
+    assert client.says("CLIENT", "GETNAME") == b"worker-1"
+    assert client.says("CLIENT", "SETNAME", "") == OK
+    assert client.says("CLIENT", "GETNAME") is None
+
+
+@pytest.mark.parametrize("name", ["a b", "a\n", "\x7f", "é", " "])
+def test_a_name_is_visible_ascii(client, name):
+    line = client.is_refused("CLIENT", "SETNAME", name)
+    assert line == b"ERR Client names cannot contain spaces, newlines or special characters."
+
+
+def test_a_client_knows_its_number(daemon, client):
+    assert [client.says("CLIENT", "ID"), Client(daemon).says("client", "id")] == [1, 2]
+
+
+def test_client_list_has_a_line_per_client_with_disques_fields_first(daemon, client):
+    client.name, client.protocol, client.library = b"me", 3, {b"lib-name": b"redis-py"}
+    other = Client(daemon, address="/run/disqued.sock:0", is_unix=True, input_buffered=7, output_buffered=9)
+    other.says("GETJOB", "FROM", "q")
+    daemon.clock.advance(2_500)
+    first, second, end = client.says("CLIENT", "LIST").split(b"\n")
+    assert first == (
+        b"id=1 addr=127.0.0.1:50000 fd=9 name=me age=2 idle=2 flags=N qbuf=0 qbuf-free=0 obl=0 oll=0 omem=0 events=r"
+        b" cmd=NULL resp=3 lib-name=redis-py lib-ver="
+    )
+    assert second.startswith(b"id=2 addr=/run/disqued.sock:0 fd=9 name= age=2 idle=2 flags=bU qbuf=7 ")
+    assert b" omem=9 events=rw " in second
+    assert end == b""
+
+
+def test_flags_of_a_client_that_monitors_and_one_that_closes(daemon, client):
+    client.says("MONITOR")
+    closing = Client(daemon, is_closing=True)
+    lines = Client(daemon).says("CLIENT", "LIST").splitlines()
+    assert [b"flags=O " in lines[0], b"flags=c " in lines[1], b"flags=N " in lines[2]] == [True, True, True]
+    assert closing.is_closing
+
+
+def test_client_info_is_the_own_line(daemon, client):
+    other = Client(daemon, address="127.0.0.1:50001")
+    assert other.says("CLIENT", "INFO") == client.says("CLIENT", "LIST").splitlines(keepends=True)[1]
+
+
+def test_clients_tell_which_library_they_use(client):
+    assert client.says("CLIENT", "SETINFO", "LIB-NAME", "redis-py(x_v1)") == OK
+    assert client.says("CLIENT", "SETINFO", "lib-ver", "8.1.0") == OK
+    assert client.library == {b"lib-name": b"redis-py(x_v1)", b"lib-ver": b"8.1.0"}
+    assert client.is_refused("CLIENT", "SETINFO", "COLOUR", "red").startswith(b"ERR Unrecognized option: ")
+    assert client.is_refused("CLIENT", "SETINFO", "LIB-NAME", "a b").endswith(b"special characters.")
+
+
+def test_redis_py_asks_for_maintenance_notifications_and_is_told_no(client):
+    line = client.is_refused("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip")
+    assert line == b"ERR this server announces no maintenance: only CLIENT MAINT_NOTIFICATIONS OFF is possible"
+    assert client.says("CLIENT", "MAINT_NOTIFICATIONS", "OFF") == OK
+
+
+def test_a_client_is_killed_by_its_address(daemon, client):
+    victim = Client(daemon, address="127.0.0.1:50001")
+    assert client.says("CLIENT", "KILL", "127.0.0.1:50001") == OK
+    assert victim.is_killed
+    assert client.is_refused("CLIENT", "KILL", "127.0.0.1:50001") == b"ERR No such client"
+
+
+def test_a_client_may_kill_itself_by_its_address(client):
+    assert client.says("CLIENT", "KILL", client.address) == OK
+    assert client.is_killed
+
+
+def test_a_filter_without_its_value_is_an_address(client):
+    assert client.is_refused("CLIENT", "KILL", "ID") == b"ERR No such client"
+
+
+@pytest.mark.parametrize(
+    ("words", "killed"),
+    [
+        (("ID", "2"), [2]),
+        (("ID", "1"), []),
+        (("ID", "1", "SKIPME", "no"), [1]),
+        (("ADDR", "127.0.0.1:3"), [3]),
+        (("ADDR", "127.0.0.1:3", "ID", "2"), []),
+        (("TYPE", "normal"), [2, 3]),
+        (("skipme", "NO"), [1, 2, 3]),
+        (("SKIPME", "yes"), [2, 3]),
+        (("ID", "99"), []),
+    ],
+)
+def test_filters_must_all_fit_and_the_own_connection_is_spared(daemon, client, words, killed):
+    everyone = [client, *(Client(daemon, address=f"127.0.0.1:{port}") for port in (2, 3))]
+    assert client.says("CLIENT", "KILL", *words) == len(killed)
+    assert [one.id for one in everyone if one.is_killed] == killed
+
+
+def test_errors_of_kill(client):
+    assert client.is_refused("CLIENT", "KILL", "TYPE", "slave") == b"ERR Unknown client type 'slave'"
+    assert client.is_refused("CLIENT", "KILL", "ID", "x") == b"ERR value is not an integer or out of range"
+    for words in ((), ("ID", "1", "SKIPME", "maybe"), ("127.0.0.1:1", "ID", "1"), ("127.0.0.1:1", "127.0.0.1:2")):
+        assert client.is_refused("CLIENT", "KILL", *words) == CLIENT_MISUSE
+
+
+def test_client_pause_asks_the_daemon(daemon, client):
+    assert client.says("CLIENT", "PAUSE", "250") == OK
+    assert daemon.done == [("pause", 250)]
+    assert client.is_refused("CLIENT", "PAUSE", "-1") == b"ERR timeout is negative"
+    assert client.is_refused("CLIENT", "PAUSE", "x") == b"ERR timeout is not an integer or out of range"
+
+
+def test_only_reply_on_is_answered(client):
+    assert client.says("CLIENT", "REPLY", "OFF") is NO_REPLY
+    assert client.reply_mode == "off"
+    assert client.says("CLIENT", "REPLY", "SKIP") is NO_REPLY
+    assert client.reply_mode == "off"
+    assert client.says("CLIENT", "REPLY", "ON") == OK
+    assert client.reply_mode == "on"
+    assert client.says("CLIENT", "REPLY", "skip") is NO_REPLY
+    assert client.reply_mode == "skip"
+
+
+@pytest.mark.parametrize("words", [("NOPE",), ("LIST", "x"), ("SETNAME",), ("REPLY", "maybe"), ("GETNAME", "x")])
+def test_every_other_use_of_client_is_answered_with_what_is_possible(client, words):
+    assert client.is_refused("CLIENT", *words) == CLIENT_MISUSE
+    assert client.is_refused("CLIENT") == b"ERR wrong number of arguments for 'client' command"
