@@ -70,8 +70,8 @@ MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
 class QStat:
     """Statistics of a queue on this node.
 
-    With FULL, four more: jobs produced (queued here for the first time or again), jobs consumed (acknowledged
-    here), the nodes that ever sent jobs, and when the queue came into being, in unix seconds.
+    With FULL, four more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes
+    that ever sent jobs, and when the queue came into being, in unix seconds.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)
@@ -85,7 +85,7 @@ class QStat:
         values = _statistics(node, queue)
         if self.full:
             values += [
-                b"produced", queue.jobs_in,
+                b"produced", queue.jobs_in - queue.requeued,
                 b"consumed", queue.acked,
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,

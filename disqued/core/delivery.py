@@ -92,6 +92,8 @@ class Delivery:
             job.additional_deliveries += 1
         job.requeue_at = self._state.now + retry_ms if retry_ms else 0
         self.enqueue_new(job)
+        if again:
+            self._state.queues.by_name[job.queue].requeued += 1
         self.reschedule(job)
         return True
 

@@ -150,7 +150,7 @@ class Queue(Timed):
 
     __slots__ = (
         "accessed_at", "acked", "created_at", "created_wall", "import_rate", "jobs_in", "jobs_out",
-        "name", "pause", "serial", "sources", "units", "waiters",
+        "name", "pause", "requeued", "serial", "sources", "units", "waiters",
     )  # fmt: skip
 
     def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
@@ -164,6 +164,7 @@ class Queue(Timed):
         self.waiters: dict[Waiter, None] = {}  #: first come first
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
+        self.requeued: int = 0  #: how many of these were not the first of their job
         self.jobs_out: int = 0  #: times that a job was fetched
         self.acked: int = 0  #: jobs of this queue that were acknowledged here
         self.sources: dict[bytes, int] = {}  #: node id: when it last sent jobs for this queue
