@@ -1,0 +1,230 @@
+"""A lone node as tests of the core use it: on a clock that is told to move, spoken to in words.
+
+    server = Server()
+    job = server("ADDJOB", "q", "body", 0)          the reply, held against the shape that the command declares
+    server.refusal("ADDJOB", "q", "body", "x")      the line of the error instead
+    server.get("q")                                 GETJOB NOHANG FROM q: [(queue, id, body), ...]
+    server("GETJOB", "FROM", "q", client="anna")    BLOCKED; the answer comes into server.answers["anna"]
+    server.advance(1_000)                           ticks when the node asks for it, and never otherwise
+
+The outbox is emptied after each step, the way the driver does it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import disqued.commands.queues  # enters the commands into the table
+from disqued.commands import table
+from disqued.commands.jobs import SHOWN
+from disqued.commands.table import BLOCKED
+from disqued.core.job import QUEUED, Job, JobOptions, Unit
+from disqued.core.memory import JOB_COST, QUEUE_COST
+from disqued.core.node import Node
+from disqued.core.outbox import FLUSHED, JOB_ADDED, Record
+from disqued.core.queues import Client
+from disqued.core.schedule import WIDTH_MS
+from disqued.errors import CommandError
+from disqued.testing.clock import Clock
+
+NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
+MEGABYTE = 1 << 20
+UNKNOWN_ID = b"DI" + b"f" * 40 + b"05a0SQ"
+OLD_ID = b"D-130f254d-QsheHqzDg4yS0nDMzI3PD+Md-003d"
+
+Word = str | bytes | int
+
+assert disqued.commands.queues
+
+
+def words(args: Iterable[Word]) -> list[bytes]:
+    """A command as it comes off the wire."""
+    return [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+
+
+class Server:
+    """A node, its clock, and what it has answered and written so far."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        now: int = 1_000,
+        maxmemory: int = 1 << 40,
+        evicts: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or Clock(now=now)
+        self.node = Node(NODE_ID, self.clock, Random(seed), maxmemory=maxmemory, evicts=evicts)
+        self.state = self.node.state
+        self.state.journaling = True
+        self.journal: list[Record] = []
+        #: What blocked clients were answered, by client.
+        self.answers: dict[Client, list[Any]] = defaultdict(list)
+        #: Clients whose connection is found broken when they are to be answered.
+        self.vanished: set[Client] = set()
+        self.ticks = 0  #: times that the node asked to be looked at
+
+    # Commands.
+
+    def __call__(self, *args: Word, client: Client = "client") -> Any:
+        """Run a command as a step of its own.  Raises CommandError."""
+        self.node.begin()
+        return self.run(*args, client=client)
+
+    def run(self, *args: Word, client: Client = "client") -> Any:
+        """Run a command within the step that has begun.  Raises CommandError."""
+        line = words(args)
+        entry = table.find(line)
+        value = self.node.command(client, table.parse(entry, line))
+        if value is not BLOCKED:
+            assert entry.reply.matches(value), (line, value)
+        self.settle()
+        return value
+
+    def refusal(self, *args: Word, client: Client = "client") -> str:
+        """Run a command that must fail; returns the line of its error."""
+        try:
+            value = self(*args, client=client)
+        except CommandError as error:
+            return error.line.decode()
+        raise AssertionError(f"{args} was answered {value!r}")
+
+    def add(self, queue: Word = "q", body: Word = "body", *options: Word) -> bytes:
+        """ADDJOB; returns the id."""
+        return bytes(self("ADDJOB", queue, body, 0, *options))
+
+    def get(self, *queues: Word, count: int = 1, client: Client = "client") -> list[tuple[bytes, bytes, bytes]]:
+        """GETJOB NOHANG; returns rows, none when there is no job."""
+        return self("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)), client=client) or []
+
+    def bodies(self, *queues: Word, count: int = 1_000) -> list[bytes]:
+        """GETJOB NOHANG; returns the bodies."""
+        return [body for _, _, body in self.get(*queues, count=count)]
+
+    def show(self, job_id: bytes) -> dict[str, Any] | None:
+        """SHOW, by name; None for an unknown job."""
+        values = self("SHOW", job_id)
+        return None if values is None else dict(zip(SHOWN, values[1::2], strict=True))
+
+    def stat(self, queue: Word = "q") -> dict[str, Any] | None:
+        """QSTAT FULL, by name; None for an unknown queue."""
+        values = self("QSTAT", queue, "FULL")
+        return None if values is None else {values[at].decode(): values[at + 1] for at in range(0, len(values), 2)}
+
+    def job(self, job_id: bytes) -> Job:
+        """The job itself, which must be known."""
+        job = self.state.jobs.get(job_id)
+        assert job is not None
+        return job
+
+    # Time, and the work of a driver.
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; the node is looked at exactly when it asked for it."""
+        end = self.clock.now() + ms
+        while (at := self.node.deadline()) is not None and at <= end:
+            self.clock.advance(max(0, at - self.clock.now()))
+            self.tick()
+        self.clock.advance(end - self.clock.now())
+        self.node.begin()
+
+    def tick(self) -> None:
+        """Look at the deadlines now."""
+        self.ticks += 1
+        self.node.begin()
+        self.node.tick()
+        self.settle()
+
+    def gone(self, client: Client) -> None:
+        """End a client's connection."""
+        self.node.begin()
+        self.node.gone(client)
+        self.settle()
+
+    def settle(self) -> None:
+        """Take what is in the outbox."""
+        outbox = self.node.outbox
+        while outbox.replies:
+            replies, outbox.replies = outbox.replies, []
+            for client, value, units in replies:
+                if units and client in self.vanished:
+                    self.node.delivery.give_back(units)
+                else:
+                    self.answers[client].append(value)
+            if self.state.ready:
+                self.node.delivery.serve()
+        self.journal += outbox.journal
+        outbox.journal.clear()
+        assert not outbox.messages, "a lone node has nobody to write to"
+
+
+def in_journal(journal: Iterable[Record]) -> set[bytes]:
+    """Ids of the jobs that a journal says are there."""
+    ids: set[bytes] = set()
+    for kind, *rest in journal:
+        if kind == JOB_ADDED:
+            ids.add(rest[0].id)
+        elif kind == FLUSHED:
+            ids.clear()
+        else:
+            ids.discard(rest[0])
+    return ids
+
+
+def next_deadline(job: Job) -> int:
+    """When something has to be done with a job, from its own fields."""
+    if job.requeue_at and job.state != QUEUED:
+        return min(job.requeue_at, job.expires_at)
+    return job.expires_at
+
+
+def check(server: Server) -> None:
+    """Assert what holds between any two steps, whatever happened before."""
+    state = server.state
+    jobs = list(state.jobs)
+    assert len(jobs) == len(state.jobs)
+    assert state.memory.used == expected_memory(server)
+    queued: list[Unit] = []
+    for queue in state.queues.by_name.values():
+        units = list(queue.units)
+        assert len(units) == len(queue.units)
+        assert units == sorted(units, key=lambda unit: (unit.order_key, unit.id))
+        assert all(unit.queue == queue.name for unit in units)
+        assert not (queue.waiters and units and not queue.pause & 2), f"{queue.name!r} keeps a job from its consumers"
+        queued += units
+    assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
+    for waiter in state.blocked.values():
+        assert all(waiter in queue.waiters for queue in waiter.queues)
+    assert in_journal(server.journal) == {job.id for job in jobs if job not in state.evictable}
+    deadline = server.node.deadline()
+    due = [next_deadline(job) for job in jobs]
+    due += [waiter.awake_at for waiter in state.blocked.values() if waiter.awake_at]
+    if due:
+        assert deadline is not None
+        assert deadline <= min(due)
+    assert not state.ready
+    # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
+    live = len(jobs) + len(state.blocked) + len(state.queues)
+    assert state.schedule.entries <= 20 * live + WIDTH_MS
+
+
+def expected_memory(server: Server) -> int:
+    """What the jobs and queues cost, counted afresh."""
+    state = server.state
+    return sum(JOB_COST + len(job.body) for job in state.jobs) + sum(
+        QUEUE_COST + len(queue.name) for queue in state.queues.by_name.values()
+    )
+
+
+def make_job(
+    number: int = 1, *, order_key: int | None = None, ttl_ms: int = 60_000, retry_ms: int = 1_000, now: int = 1_000
+) -> Job:
+    """A job that no node made, with an id that sorts by its number."""
+    options = JobOptions(ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=0, replicate=1)
+    options.stamp(now)
+    job = Job(b"DI01234567%032x05a0SQ" % number, b"q", b"body", number, options)
+    if order_key is not None:
+        job.order_key = order_key
+    return job
