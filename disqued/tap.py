@@ -110,7 +110,7 @@ class Listener(Service):
         if config.unixsocket is not None:
             mode = config.unixsocketperm or 0o777 & ~_umask()
             path = os.fsencode(config.unixsocket)
-            self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, 1, reactor))
+            self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, reactor, True))
             self.log.info("Listening on {path}", path=config.unixsocket)
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
@@ -156,7 +156,7 @@ def makeService(options: Options) -> MultiService:
         factory = find_store(config.persistence)
         store = factory.create(config, reactor, clock)
         store.open()
-        observer = logs.observer(config)
+        observer = logs.observer(config, logs.open_log(config))
     except (IdentityError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:

@@ -53,14 +53,15 @@ class JsonLines:
         self._out.flush()
 
 
-def observer(config: Config) -> ILogObserver:
-    """Make the log that the settings ask for; `loglevel` is followed while the daemon runs.
+def open_log(config: Config) -> IO[str]:
+    """Open what `logfile` names; standard output without one.  Raises OSError."""
+    if config.logfile is None:
+        return sys.stdout
+    return open(config.logfile, "a", encoding="utf-8", errors="backslashreplace")
 
-    Raises OSError when the file cannot be opened.
-    """
-    out: IO[str] = sys.stdout
-    if config.logfile is not None:
-        out = open(config.logfile, "a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - open to the end
+
+def observer(config: Config, out: IO[str]) -> ILogObserver:
+    """Make the log that the settings ask for; `loglevel` is followed while the daemon runs."""
     human = config.log_format == "human" or (config.log_format == "auto" and out.isatty())
     levels = LogLevelFilterPredicate(defaultLogLevel=LEVELS[config.loglevel])
     config.subscribe("loglevel", lambda name: levels.setLogLevelForNamespace("", LEVELS[name]))
