@@ -1,0 +1,93 @@
+"""What the documentation shows is what happens: its sessions and its programs, run on a fresh daemon."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon
+
+PROMPT = "127.0.0.1:7711> "
+JOB_ID = re.compile(r"DI[0-9a-f]{44}SQ")
+#: A countdown in milliseconds, of which only the size is promised.
+COUNTDOWN = re.compile(r"\(integer\) 29\d{4}$")
+
+Start = Callable[..., Daemon]
+
+
+def sessions(page: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands that a page shows, each with the lines of its reply."""
+    command, reply = "", []
+    for line in [*(ROOT / page).read_text().splitlines(), ""]:
+        text = line.strip()
+        if line.startswith("    ") and text.startswith(PROMPT):
+            if command:
+                yield command, reply
+            command, reply = text.removeprefix(PROMPT), []
+        elif line.startswith("    ") and command:
+            reply.append(text)
+        elif command:
+            yield command, reply
+            command, reply = "", []
+
+
+def run(daemon: Daemon, command: str) -> list[str]:
+    """What redis-cli prints for a line that is typed into it."""
+    argv = ["redis-cli", "--no-raw", "-h", HOST, "-p", str(daemon.port)]
+    done = subprocess.run(argv, input=command, capture_output=True, text=True, timeout=LIMIT, check=True)
+    return [line.strip() for line in done.stdout.rstrip("\n").splitlines()]
+
+
+def masked(line: str) -> str:
+    return COUNTDOWN.sub("(integer) 29....", JOB_ID.sub("<id>", line))
+
+
+def contains_in_order(printed: list[str], shown: list[str]) -> bool:
+    """Say whether all the lines are among those printed, in their order; "..." stands for lines left out."""
+    rest = iter(printed)
+    return all(any(line == wanted for line in rest) for wanted in shown if wanted != "...")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
+    daemon = start()
+    steps = list(sessions(page))
+    assert len(steps) > 2
+    real: dict[str, str] = {}
+    for command, shown in steps:
+        typed = JOB_ID.sub(lambda match: real[match[0]], command)
+        printed = run(daemon, typed)
+        for ours, theirs in zip(JOB_ID.findall("\n".join(shown)), JOB_ID.findall("\n".join(printed)), strict=False):
+            real.setdefault(ours, theirs)
+        wanted, got = [masked(line) for line in shown], [masked(line) for line in printed]
+        assert contains_in_order(got, wanted) if "..." in shown else got == wanted, (command, printed)
+
+
+def test_the_worker_of_the_tutorial_works(start: Start) -> None:
+    daemon = start()
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)
+    daemon.call("ADDJOB", "mail", "to: ann", 0)
+    program = program.replace("port=7711", f"port={daemon.port}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert done.stdout == "sending to: ann\n"
+    assert daemon.call("JSCAN") == ["0", []]
+
+
+def test_the_python_session_of_the_readme_runs(start: Start) -> None:
+    daemon = start()
+    lines = re.findall(r"^    >>> (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    program = "\n".join(f"print({line})" if "execute" in line else line for line in lines)
+    program = program.replace("port=7711", f"port={daemon.port}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    added, taken = done.stdout.splitlines()
+    assert JOB_ID.sub("<id>", added) == "b'<id>'"
+    assert JOB_ID.sub("<id>", taken) == "[[b'mail', b'<id>', b'to: bob']]"
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
+    assert links
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
