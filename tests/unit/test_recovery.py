@@ -376,5 +376,5 @@ def test_a_snapshot_for_a_journal_that_goes_on_leaves_out_what_is_done(machine: 
     assert machine.get(1) == [delivered]
     ids = [job.id for job in snapshot(machine.node.state, with_queues=False)]
     assert ids == [queued, active]
-    assert [job.id for job in snapshot(machine.node.state, with_queues=True)][0] == queued
+    assert next(snapshot(machine.node.state, with_queues=True)).id == queued
     assert {job.id for job in snapshot(machine.node.state, with_queues=True)} == {delivered, queued, active}

@@ -1,0 +1,222 @@
+"""What every store promises, whichever it is: each is made by its plugin, as the daemon makes it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from twisted.internet.task import Clock as Reactor
+from zope.interface.verify import verifyObject
+
+from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
+from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError
+from disqued.persistence.plugins import find_store
+from disqued.testing.clock import Clock
+
+FIELDS = {
+    "aof_enabled", "aof_state", "aof_rewrite_in_progress", "aof_rewrite_scheduled", "aof_last_rewrite_time_sec",
+    "aof_current_rewrite_time_sec", "aof_last_bgrewrite_status", "aof_last_write_status",
+}  # fmt: skip
+
+
+@attrs.define
+class Settings:
+    appendfilename: Path
+    appendfsync: str = "everysec"
+    aof_load_truncated: bool = True
+    aof_enqueue_jobs_once: bool = False
+
+
+def make_job(number: int, *, state: int = QUEUED, retry_ms: int = 60_000) -> Job:
+    options = JobOptions(ttl_ms=600_000, retry_ms=retry_ms, delay_ms=0, replicate=1)
+    options.stamp(1_000)
+    job = Job(b"DI%044dSQ" % number, b"queue", b"body %d" % number, 1_700_000_000_000_000_000 + number, options)
+    job.state = state
+    job.flags = FLAG_QUEUED_BEFORE
+    return job
+
+
+class Bench:
+    """A place for files, and stores of one kind opened there one after the other."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self.factory = find_store(kind)
+        self.settings = Settings(directory / "disque.aof")
+        self.clock = Clock()
+        self.store: IStore | None = None
+
+    def make(self) -> IStore:
+        return self.factory.create(self.settings, Reactor(), self.clock)
+
+    def start(self, *, enqueue_once: bool = False) -> list[Record]:
+        """Start with what the last store left; returns what is loaded."""
+        self.settings.aof_enqueue_jobs_once = enqueue_once
+        if self.store is not None:
+            self.store.close()
+        self.store = self.make()
+        self.store.open()
+        return list(self.store.load())
+
+    @property
+    def running(self) -> IStore:
+        assert self.store is not None
+        return self.store
+
+
+@pytest.fixture(params=["none", "aof"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(request.param, tmp_path)
+    yield bench
+    if bench.store is not None:
+        bench.store.close()
+
+
+def test_plugin_and_store_provide_their_interfaces(bench: Bench) -> None:
+    verifyObject(IStoreFactory, bench.factory)
+    verifyObject(IStore, bench.make())
+
+
+def test_an_unknown_store_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(StoreError, match="no store is called 'tape'; installed are aof, none"):
+        find_store("tape")
+
+
+def test_a_new_store_holds_nothing(bench: Bench) -> None:
+    assert bench.start() == []
+    assert bench.running.bytes_loaded == bench.running.bytes_total
+    assert not bench.running.restores_queues
+
+
+def test_records_that_were_committed_are_loaded_in_their_order_by_a_store_that_wants_them(bench: Bench) -> None:
+    bench.start()
+    first, second = make_job(1), make_job(2)
+    bench.running.append([(JOB_ADDED, first), (JOB_ADDED, second)])
+    bench.running.append([(UNIT_DONE, first.id, b"")])
+    bench.running.commit()
+    bench.clock.advance(5)
+    bench.running.append([(JOB_GONE, second.id, GONE_DELETED), (FLUSHED,)])
+    bench.running.commit()
+    wanted = bench.running.records
+    loaded = bench.start()
+    now = bench.clock.wall()
+    assert [record[0] for record in loaded] == ([JOB_ADDED, JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED] if wanted else [])
+    assert [record[1].body for record in loaded[:2]] == ([b"body 1", b"body 2"] if wanted else [])
+    assert loaded[2:] == (
+        [(UNIT_DONE, first.id, b"", now - 5), (JOB_GONE, second.id, GONE_DELETED, now), (FLUSHED, now)]
+        if wanted
+        else []
+    )
+    assert bench.running.bytes_loaded == bench.running.bytes_total
+
+
+def test_a_record_says_what_was_true_when_it_was_appended(bench: Bench) -> None:
+    bench.start()
+    job = make_job(1)
+    bench.running.append([(JOB_ADDED, job)])
+    job.nacks = 9
+    bench.running.commit()
+    assert [record[1].nacks for record in bench.start()] == ([0] if bench.running.records else [])
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_policy_can_be_changed_while_the_store_runs(bench: Bench, policy: str) -> None:
+    bench.start()
+    bench.running.append([(JOB_ADDED, make_job(1))])
+    bench.running.commit()
+    bench.settings.appendfsync = policy
+    bench.running.configure(bench.settings)
+    bench.running.append([(JOB_ADDED, make_job(2))])
+    bench.running.commit()
+    assert len(bench.start()) == (2 if bench.running.records else 0)
+
+
+def test_nothing_to_commit_is_no_error(bench: Bench) -> None:
+    bench.start()
+    bench.running.commit()
+    bench.running.append([])
+    bench.running.commit()
+    assert bench.start() == []
+
+
+def test_a_controlled_restart_tells_where_each_job_was(bench: Bench) -> None:
+    bench.start()
+    jobs = [make_job(2), make_job(1), make_job(3, state=ACTIVE, retry_ms=0)]
+    bench.running.rewrite(iter(jobs), with_queues=True)
+    loaded = bench.start(enqueue_once=True)
+    assert bench.running.restores_queues
+    assert [(record[0], record[1].id, record[1].state) for record in loaded] == [
+        (JOB_ADDED, job.id, job.state) for job in jobs
+    ]
+    assert bench.running.bytes_loaded == bench.running.bytes_total > 0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_queues_are_restored_once_though_the_option_stays_on(bench: Bench, times: int) -> None:
+    bench.start()
+    bench.running.rewrite(iter([make_job(1)]), with_queues=True)
+    for _ in range(times):
+        bench.start(enqueue_once=True)
+    loaded = bench.start(enqueue_once=True)
+    assert not bench.running.restores_queues
+    assert len(loaded) == (1 if bench.running.records else 0)
+
+
+def test_queues_are_not_restored_without_the_option_nor_later(bench: Bench) -> None:
+    bench.start()
+    bench.running.rewrite(iter([make_job(1)]), with_queues=True)
+    bench.start()
+    assert not bench.running.restores_queues
+    bench.start()
+    bench.start(enqueue_once=True)
+    # A store without a journal has not looked at the files yet, and nothing has changed them.
+    assert bench.running.restores_queues is not bench.running.records
+
+
+def test_a_store_goes_on_after_a_rewrite_and_queues_are_history_then(bench: Bench) -> None:
+    bench.start()
+    bench.running.append([(JOB_ADDED, make_job(1))])
+    bench.running.rewrite(iter([make_job(2)]), with_queues=True)
+    bench.running.append([(JOB_ADDED, make_job(3))])
+    bench.running.commit()
+    wanted = bench.running.records
+    loaded = bench.start(enqueue_once=True)
+    assert bench.running.restores_queues is not wanted
+    assert [record[1].body for record in loaded] == ([b"body 2", b"body 3"] if wanted else [b"body 2"])
+
+
+def test_a_rewrite_without_queues_restores_none(bench: Bench) -> None:
+    bench.start()
+    bench.running.rewrite(iter([make_job(1)]), with_queues=False)
+    loaded = bench.start(enqueue_once=True)
+    assert not bench.running.restores_queues
+    assert [record[1].state for record in loaded] == ([ACTIVE] if bench.running.records else [])
+
+
+def test_a_rewrite_of_no_jobs_leaves_none(bench: Bench) -> None:
+    bench.start()
+    bench.running.append([(JOB_ADDED, make_job(1))])
+    bench.running.commit()
+    bench.running.rewrite(iter([]), with_queues=True)
+    assert bench.start(enqueue_once=True) == []
+
+
+def test_the_option_without_a_snapshot_starts_with_nothing(bench: Bench) -> None:
+    assert bench.start(enqueue_once=True) == []
+    assert not bench.running.restores_queues
+
+
+def test_the_status_has_the_fields_of_info(bench: Bench) -> None:
+    bench.start()
+    status = bench.running.status()
+    assert set(status) >= FIELDS
+    assert status["aof_enabled"] == int(bench.running.records)
+    assert status["aof_last_write_status"] == "ok"
+
+
+def test_closing_twice_is_harmless(bench: Bench) -> None:
+    bench.start()
+    bench.running.append([(JOB_ADDED, make_job(1))])
+    bench.running.close()
+    bench.running.close()
+    assert len(bench.start()) == (1 if bench.running.records else 0)

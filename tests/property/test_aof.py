@@ -1,0 +1,759 @@
+"""The journal against cuts, flipped bits, failing disks and killed processes."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock as Reactor
+
+from disqued.core.job import Job, JobOptions
+from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.persistence import segments
+from disqued.persistence.aof import AofStore
+from disqued.persistence.disk import Disk
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
+from disqued.persistence.manifest import Manifest
+from disqued.testing.clock import Clock
+
+NAME = "disque.aof"
+POLICIES = ["always", "everysec", "no"]
+
+
+def job_id(number: int) -> bytes:
+    return b"DI%044dSQ" % number
+
+
+def added(number: int, body: bytes = b"body") -> Record:
+    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1)
+    options.stamp(1_000)
+    return (JOB_ADDED, Job(job_id(number), b"queue", body, 1_700_000_000_000_000_000 + number, options))
+
+
+def make(directory: Path, *, fsync: str = "no", disk: Disk | None = None, **options: Any) -> AofStore:
+    return AofStore(directory / NAME, clock=Clock(), reactor=Reactor(), fsync=fsync, disk=disk, **options)
+
+
+def opened(directory: Path, **options: Any) -> tuple[AofStore, list[Record]]:
+    """Start a store and load it; it is closed again when that fails."""
+    store = make(directory, **options)
+    try:
+        store.open()
+        return store, list(store.load())
+    except StoreError:
+        store.close()
+        raise
+
+
+def loaded(directory: Path, **options: Any) -> list[Record]:
+    store, records = opened(directory, **options)
+    store.close()
+    return records
+
+
+def bodies(directory: Path, **options: Any) -> list[bytes]:
+    """Bodies of the added records, in order."""
+    return [record[1].body for record in loaded(directory, **options)]
+
+
+def put(store: AofStore, *names: bytes) -> None:
+    store.append([added(number, name) for number, name in enumerate(names)])
+    store.commit()
+
+
+def files(directory: Path) -> dict[str, Path]:
+    """The files of a journal by the end of their names."""
+    return {path.name.rpartition(".")[2]: path for path in directory.iterdir()}
+
+
+def small_journal(directory: Path) -> None:
+    """A base of three jobs and an increment of three records."""
+    store, _ = opened(directory)
+    store.rewrite((added(number, b"base")[1] for number in range(3)), with_queues=False)
+    store.append([added(7, b"incr"), (UNIT_DONE, job_id(0), b""), (JOB_GONE, job_id(1), GONE_DELETED)])
+    store.commit()
+    store.close()
+
+
+def frame_ends(data: bytes) -> list[int]:
+    """Where the header and each frame of a segment end."""
+    ends = [segments.HEADER_SIZE]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + segments.FRAME_SIZE + int.from_bytes(data[ends[-1] : ends[-1] + 4], "little"))
+    return ends
+
+
+# Cuts.
+
+
+def test_an_increment_cut_at_any_byte_loses_no_complete_record(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    increment = files(tmp_path)["incr"]
+    data = increment.read_bytes()
+    ends = frame_ends(data)
+    whole = loaded(tmp_path)
+    for length in range(len(data)):
+        increment.write_bytes(data[:length])
+        complete = sum(end <= length for end in ends[1:])
+        store, records = opened(tmp_path)
+        assert records == whole[: 3 + complete]
+        # The torn end is gone, and what is written now stands behind the complete records.
+        put(store, b"new")
+        store.close()
+        assert [record[0] for record in loaded(tmp_path)] == [record[0] for record in records] + [JOB_ADDED]
+
+
+def test_a_torn_end_stops_the_start_when_the_operator_wants_so(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    increment = files(tmp_path)["incr"]
+    data = increment.read_bytes()
+    ends = frame_ends(data)
+    for length in range(len(data) + 1):
+        increment.write_bytes(data[:length])
+        if length in ends:
+            loaded(tmp_path, cut_torn=False)
+        else:
+            with pytest.raises(StoreDamaged, match="aof-load-truncated yes"):
+                loaded(tmp_path, cut_torn=False)
+            assert increment.stat().st_size == length
+
+
+@pytest.mark.parametrize("kind", ["base", "manifest"])
+def test_what_was_complete_when_it_was_named_may_not_be_cut(tmp_path: Path, kind: str) -> None:
+    small_journal(tmp_path)
+    path = files(tmp_path)[kind]
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(StoreDamaged):
+            loaded(tmp_path)
+
+
+def test_only_the_last_segment_may_be_torn(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    (increment,) = tmp_path.glob("*.incr")
+    store, _ = opened(tmp_path)
+    store._appender.close()  # type: ignore[union-attr]
+    store._begin_increment()
+    put(store, b"second")
+    store.close()
+    assert len(loaded(tmp_path)) == 7
+    increment.write_bytes(increment.read_bytes()[:-1])
+    with pytest.raises(StoreDamaged, match="record 6"):
+        loaded(tmp_path)
+
+
+@pytest.mark.parametrize("zeros", [1, 19, 20, 24, 600, 5_000])
+def test_room_that_was_reserved_and_never_written_is_cut_off(tmp_path: Path, zeros: int) -> None:
+    small_journal(tmp_path)
+    with files(tmp_path)["incr"].open("ab") as file:
+        file.write(bytes(zeros))
+    assert len(loaded(tmp_path)) == 6
+
+
+def test_a_record_whose_last_sectors_were_never_written_is_cut_off(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"first", b"x" * 5_000)
+    store.close()
+    increment = files(tmp_path)["incr"]
+    data = increment.read_bytes()
+    for kept in (segments.SECTOR, 4_096):
+        increment.write_bytes(data[:kept] + bytes(len(data) - kept))
+        assert bodies(tmp_path) == [b"first"]
+
+
+def test_a_segment_of_zeros_alone_is_an_empty_one(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.close()
+    files(tmp_path)["incr"].write_bytes(bytes(4_096))
+    store, records = opened(tmp_path)
+    assert records == []
+    put(store, b"new")
+    store.close()
+    assert bodies(tmp_path) == [b"new"]
+
+
+# Damage.
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("kind", ["base", "incr", "manifest"])
+def test_one_flipped_bit_anywhere_is_told(tmp_path: Path, kind: str) -> None:
+    small_journal(tmp_path)
+    path = files(tmp_path)[kind]
+    data = path.read_bytes()
+    for bit in range(len(data) * 8):
+        path.write_bytes(flipped(data, bit))
+        with pytest.raises(StoreDamaged) as caught:
+            loaded(tmp_path)
+        assert caught.value.path == str(path)
+        assert caught.value.offset <= bit // 8
+    path.write_bytes(data)
+    assert len(loaded(tmp_path)) == 6
+
+
+@given(st.data())
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damage_in_a_long_journal_is_told_with_its_place(tmp_path: Path, data: st.DataObject) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    store, _ = opened(tmp_path)
+    put(store, *(b"x" * (number * 37 % 900) for number in range(200)))
+    store.close()
+    path = files(tmp_path)["incr"]
+    good = path.read_bytes()
+    bit = data.draw(st.integers(0, len(good) * 8 - 1))
+    path.write_bytes(flipped(good, bit))
+    ends = frame_ends(good)
+    sequence = sum(end <= bit // 8 for end in ends)
+    with pytest.raises(StoreDamaged) as caught:
+        loaded(tmp_path)
+    assert (caught.value.sequence, caught.value.offset) == (sequence, ends[sequence - 1] if sequence else 0)
+
+
+def test_a_missing_segment_or_manifest_is_told(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    for kind, path in files(tmp_path).items():
+        if kind == "lock":
+            continue
+        data = path.read_bytes()
+        path.unlink()
+        with pytest.raises(StoreDamaged, match="missing"):
+            loaded(tmp_path)
+        path.write_bytes(data)
+    assert len(loaded(tmp_path)) == 6
+
+
+def test_a_file_of_another_program_or_version_is_told(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    path = files(tmp_path)["incr"]
+    good = path.read_bytes()
+    for head, text in ((b"REDIS0009", "no journal of disqued"), (b"DISQUEDJ\x02", "version 2")):
+        start = head + good[len(head) : 20]
+        path.write_bytes(start + crc32(start).to_bytes(4, "little") + good[24:])
+        with pytest.raises(StoreDamaged, match=text):
+            loaded(tmp_path)
+
+
+def test_a_segment_in_the_place_of_another_is_told(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    found = files(tmp_path)
+    found["incr"].write_bytes(found["base"].read_bytes())
+    with pytest.raises(StoreDamaged, match="the first record has number 1, expected is 4"):
+        loaded(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", [b"disqued journal 2\n", b"disqued journal 1\nbase 1 1\n", b"disqued journal 1\nincr -1 1\n", b"\xff\n"]
+)
+def test_a_manifest_of_another_form_is_told(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / f"{NAME}.manifest").write_bytes(text + b"check %08x\n" % crc32(text))
+    with pytest.raises(StoreDamaged):
+        loaded(tmp_path)
+
+
+@given(st.integers(1, 64))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_journal_reads_the_same_in_pieces_of_any_size(tmp_path: Path, chunk: int) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    store, _ = opened(tmp_path)
+    names = [b"x" * (number * 37 % 400) for number in range(40)]
+    put(store, *names)
+    store.close()
+    whole = segments.CHUNK
+    segments.CHUNK = chunk
+    try:
+        assert bodies(tmp_path) == names
+    finally:
+        segments.CHUNK = whole
+
+
+# A model.
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 9), st.binary(max_size=20)),
+        st.tuples(st.just("done"), st.integers(0, 9)),
+        st.tuples(st.just("gone"), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["flush", "commit", "restart", "rewrite", "last word"])),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: list[Any]) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    store, _ = opened(tmp_path)
+    model: dict[bytes, bytes] = {}
+    for word, *rest in steps:
+        if word == "add":
+            model[job_id(rest[0])] = rest[1]
+            store.append([added(*rest)])
+        elif word == "done":
+            model.pop(job_id(rest[0]), None)
+            store.append([(UNIT_DONE, job_id(rest[0]), b"")])
+        elif word == "gone":
+            model.pop(job_id(rest[0]), None)
+            store.append([(JOB_GONE, job_id(rest[0]), GONE_DELETED)])
+        elif word == "flush":
+            model.clear()
+            store.append([(FLUSHED,)])
+        elif word == "commit":
+            store.commit()
+        elif word == "restart":
+            store.close()
+            store, records = opened(tmp_path)
+            assert replayed(records) == model
+        else:
+            jobs = [added(int(name[2:46]), body)[1] for name, body in model.items()]
+            store.rewrite(iter(jobs), with_queues=word == "last word")
+    store.close()
+    assert replayed(loaded(tmp_path)) == model
+
+
+def replayed(records: list[Record]) -> dict[bytes, bytes]:
+    """Body by job id after these records."""
+    jobs: dict[bytes, bytes] = {}
+    for record in records:
+        if record[0] == JOB_ADDED:
+            jobs[record[1].id] = record[1].body
+        elif record[0] == FLUSHED:
+            jobs.clear()
+        else:
+            jobs.pop(record[1], None)
+    return jobs
+
+
+# Failing disks.
+
+
+class FaultyDisk(Disk):
+    """Fails at one call, counted over all that change the disk; knows what a power cut would leave."""
+
+    CALLS = ("create", "append_to", "write", "fdatasync", "truncate", "rename", "sync_directory", "remove")
+
+    def __init__(self, fail_at: int, error: int = errno.EIO, *, only: str = "") -> None:
+        self.calls = 0
+        self.has_failed = False
+        self._fail_at = fail_at
+        self._error = error
+        self._only = only
+        self._paths: dict[int, Path] = {}
+        self._written: dict[Path, int] = {}
+        self.synced: dict[Path, int] = {}
+
+    def _count(self, name: str) -> None:
+        if self._only in ("", name):
+            self.calls += 1
+            if self.calls == self._fail_at:
+                self.has_failed = True
+                raise OSError(self._error, os.strerror(self._error))
+
+    def create(self, path: Path) -> int:
+        self._count("create")
+        fd = super().create(path)
+        self._paths[fd] = path
+        self._written[path] = self.synced[path] = 0
+        return fd
+
+    def append_to(self, path: Path) -> int:
+        self._count("append_to")
+        fd = super().append_to(path)
+        self._paths[fd] = path
+        self._written[path] = self.synced[path] = path.stat().st_size
+        return fd
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        self.calls += self._only in ("", "write")
+        if self.calls == self._fail_at and self._only in ("", "write") and not self.has_failed:
+            # A full disk takes a part first.
+            self.has_failed = True
+            self._written[self._paths[fd]] += super().write(fd, data[: len(data) // 2])
+            raise OSError(self._error, os.strerror(self._error))
+        written = super().write(fd, data[:-7] if len(data) > 7 else data)
+        self._written[self._paths[fd]] += written
+        return written
+
+    def fdatasync(self, fd: int) -> None:
+        self._count("fdatasync")
+        self.synced[self._paths[fd]] = self._written[self._paths[fd]]
+
+    def truncate(self, path: Path, size: int) -> None:
+        self._count("truncate")
+        fd = os.open(path, os.O_WRONLY)
+        os.ftruncate(fd, size)
+        os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count("rename")
+        super().rename(old, new)
+
+    def sync_directory(self, path: Path) -> None:
+        self._count("sync_directory")
+
+    def remove(self, path: Path) -> None:
+        self._count("remove")
+        super().remove(path)
+
+    def cut_power(self) -> None:
+        """Lose what was not synced."""
+        for path, size in self.synced.items():
+            if path.exists() and not path.name.endswith((".manifest", ".manifest.new")):
+                os.truncate(path, min(size, path.stat().st_size))
+
+
+def until_no_fault(run: Callable[[FaultyDisk, Path], None], directory: Path, **options: Any) -> int:
+    """Run with the first call failing, then the second, until none is left; returns how many there are."""
+    for fail_at in range(1, 500):
+        place = directory / str(fail_at)
+        place.mkdir()
+        disk = FaultyDisk(fail_at, **options)
+        run(disk, place)
+        if not disk.has_failed:
+            return fail_at - 1
+    raise AssertionError("the run never ends without a fault")
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_whatever_fails_nothing_is_acknowledged_that_a_power_cut_would_take(tmp_path: Path, error: int) -> None:
+    def run(disk: FaultyDisk, place: Path) -> None:
+        acknowledged = commit_ten(disk, place, "always")
+        disk.cut_power()
+        survived = bodies(place)
+        assert survived[: len(acknowledged)] == acknowledged
+        assert survived == [b"%d" % number for number in range(len(survived))]
+
+    assert until_no_fault(run, tmp_path, error=error) > 20
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_write_fails_nothing_is_acknowledged_that_is_not_in_the_file(tmp_path: Path, policy: str) -> None:
+    def run(disk: FaultyDisk, place: Path) -> None:
+        acknowledged = commit_ten(disk, place, policy)
+        assert bodies(place)[: len(acknowledged)] == acknowledged
+
+    assert until_no_fault(run, tmp_path, error=errno.ENOSPC, only="write") >= 10
+
+
+def commit_ten(disk: FaultyDisk, place: Path, policy: str) -> list[bytes]:
+    """Commit ten jobs one by one; returns the bodies of those that were acknowledged."""
+    acknowledged: list[bytes] = []
+    store = make(place, fsync=policy, disk=disk)
+    try:
+        store.open()
+        list(store.load())
+        for number in range(10):
+            store.append([added(number, b"%d" % number)])
+            store.commit()
+            acknowledged.append(b"%d" % number)
+    except StoreFailed as error:
+        reason = str(error)
+        assert os.strerror(disk._error) in reason
+    try:
+        store.close()
+    except StoreFailed:
+        assert policy != "always"
+    return acknowledged
+
+
+def commit_for_ever(store: AofStore) -> None:
+    while True:
+        put(store, b"job")
+
+
+@pytest.mark.parametrize("kind", ["write", "fdatasync"])
+def test_a_failure_is_final_until_the_journal_is_rewritten(tmp_path: Path, kind: str) -> None:
+    disk = FaultyDisk(9 if kind == "write" else 5, errno.EIO, only=kind)
+    store, _ = opened(tmp_path, fsync="always", disk=disk)
+    with pytest.raises(StoreFailed):
+        commit_for_ever(store)
+    for _ in range(3):
+        store.append([added(99)])
+        with pytest.raises(StoreFailed, match="Input/output error"):
+            store.commit()
+    assert store.status()["aof_last_write_status"] == "err"
+    assert store.status()["aof_buffer_length"] == 0
+    store.rewrite(iter([added(1, b"all")[1]]), with_queues=False)
+    assert store.status()["aof_last_write_status"] == "ok"
+    store.append([added(2, b"new")])
+    store.commit()
+    store.close()
+    assert bodies(tmp_path) == [b"all", b"new"]
+
+
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_a_rewrite_that_fails_anywhere_loses_nothing(tmp_path: Path, with_queues: bool) -> None:
+    def run(disk: FaultyDisk, place: Path) -> None:
+        acknowledged = [b"old"]
+        store, _ = opened(place)
+        put(store, b"old")
+        store._disk = store._files.disk = disk
+        try:
+            store.rewrite(iter([added(0, b"old")[1]]), with_queues=with_queues)
+        except StoreFailed:
+            assert store.status()["aof_last_bgrewrite_status"] == "err"
+        try:
+            store.append([added(1, b"new")])
+            store.commit()
+            acknowledged.append(b"new")
+            store.close()
+        except StoreFailed:
+            store.close()
+        assert bodies(place)[: len(acknowledged)] == acknowledged
+
+    assert until_no_fault(run, tmp_path) > 10
+
+
+def test_a_start_that_fails_anywhere_loses_nothing(tmp_path: Path) -> None:
+    def run(disk: FaultyDisk, place: Path) -> None:
+        small_journal(place)
+        increment = files(place)["incr"]
+        increment.write_bytes(increment.read_bytes()[:-1])
+        (place / f"{NAME}.9.base").write_bytes(b"left over")
+        try:
+            store, records = opened(place, disk=disk)
+            assert len(records) == 5
+            store.close()
+        except StoreFailed:
+            pass
+        assert len(loaded(place)) == 5
+        assert not (place / f"{NAME}.9.base").exists()
+
+    assert until_no_fault(run, tmp_path) >= 3
+
+
+def test_a_first_start_that_fails_anywhere_is_followed_by_a_good_one(tmp_path: Path) -> None:
+    def run(disk: FaultyDisk, place: Path) -> None:
+        try:
+            store, _ = opened(place, disk=disk)
+            store.close()
+        except StoreFailed:
+            pass
+        store, records = opened(place)
+        assert records == []
+        put(store, b"job")
+        store.close()
+        assert bodies(place) == [b"job"]
+
+    assert until_no_fault(run, tmp_path) >= 8
+
+
+# The threads of everysec.
+
+
+class Gate:
+    """Lets calls through one by one, and tells when one has come."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.open = threading.Event()
+
+    def pass_through(self) -> None:
+        self.came.set()
+        assert self.open.wait(60)
+
+
+class GatedDisk(Disk):
+    """A disk whose syncs, and whose writes meanwhile, wait for the test."""
+
+    def __init__(self) -> None:
+        self.sync_gate: Gate | None = None
+        self.write_gate: Gate | None = None
+        self.sync_error: OSError | None = None
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        if self.write_gate and threading.current_thread() is not threading.main_thread():
+            self.write_gate.pass_through()
+        return super().write(fd, data)
+
+    def fdatasync(self, fd: int) -> None:
+        if self.sync_gate:
+            self.sync_gate.pass_through()
+        if self.sync_error:
+            raise self.sync_error
+        super().fdatasync(fd)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[tuple[AofStore, GatedDisk, Reactor]]:
+    """A store under everysec whose thread is within a sync."""
+    disk, reactor = GatedDisk(), Reactor()
+    store = AofStore(tmp_path / NAME, clock=Clock(), reactor=reactor, fsync="everysec", disk=disk)
+    store.open()
+    list(store.load())
+    gate = disk.sync_gate = Gate()
+    put(store, b"first")
+    assert gate.came.wait(60)
+    yield store, disk, reactor
+    gate.open.set()
+    if disk.write_gate:
+        disk.write_gate.open.set()
+    store.close()
+
+
+def on_disk(directory: Path) -> bytes:
+    return files(directory)["incr"].read_bytes()
+
+
+def test_what_is_committed_during_a_sync_is_written_before_the_commit_returns(
+    gated: tuple[AofStore, GatedDisk, Reactor], tmp_path: Path
+) -> None:
+    store, _, _ = gated
+    for name in (b"second", b"third"):
+        put(store, name)
+        if not store.status()["aof_delayed_fsync"]:  # the machine was not too slow to wait for
+            assert name in on_disk(tmp_path)
+    assert store.status()["aof_pending_bio_fsync"] == 1
+
+
+def test_commits_return_while_a_write_hangs_and_nothing_is_lost_or_reordered(
+    gated: tuple[AofStore, GatedDisk, Reactor], tmp_path: Path
+) -> None:
+    store, disk, _ = gated
+    disk.write_gate = Gate()
+    for name in (b"second", b"third", b"fourth"):
+        put(store, name)
+    assert b"second" not in on_disk(tmp_path)
+    assert store.status()["aof_delayed_fsync"] == 1
+    disk.write_gate.open.set()
+    disk.sync_gate.open.set()  # type: ignore[union-attr]
+    put(store, b"fifth")
+    store.close()
+    assert bodies(tmp_path) == [b"first", b"second", b"third", b"fourth", b"fifth"]
+
+
+def test_commits_wait_for_a_write_that_has_hung_for_two_seconds(
+    gated: tuple[AofStore, GatedDisk, Reactor], tmp_path: Path
+) -> None:
+    store, disk, reactor = gated
+    gate = disk.write_gate = Gate()
+    put(store, b"second")
+    reactor.advance(2)
+    threading.Timer(0.05, gate.open.set).start()
+    put(store, b"third")
+    assert gate.open.is_set()
+    assert b"third" in on_disk(tmp_path)
+
+
+def test_a_sync_that_fails_in_its_thread_fails_the_commits_that_follow(
+    gated: tuple[AofStore, GatedDisk, Reactor],
+) -> None:
+    store, disk, _ = gated
+    disk.sync_error = OSError(errno.EIO, os.strerror(errno.EIO))
+    disk.sync_gate.open.set()  # type: ignore[union-attr]
+    with pytest.raises(StoreFailed, match="Input/output error"):
+        commit_for_ever(store)
+    assert store.status()["aof_last_write_status"] == "err"
+
+
+def test_a_change_to_always_waits_for_the_sync_that_runs_and_hears_its_error(
+    gated: tuple[AofStore, GatedDisk, Reactor],
+) -> None:
+    store, disk, _ = gated
+    disk.sync_error = OSError(errno.EIO, os.strerror(errno.EIO))
+    store._appender.set_fsync("always")  # type: ignore[union-attr]
+    threading.Timer(0.05, disk.sync_gate.open.set).start()  # type: ignore[union-attr]
+    with pytest.raises(StoreFailed, match="Input/output error"):
+        put(store, b"second")
+
+
+def test_an_unwatched_sync_happens_without_another_commit(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    store, _ = opened(tmp_path, fsync="everysec", disk=disk)
+    first = disk.sync_gate = Gate()
+    put(store, b"first")
+    assert first.came.wait(60)
+    put(store, b"second")
+    second = disk.sync_gate = Gate()
+    first.open.set()
+    assert second.came.wait(60)
+    second.open.set()
+    store.close()
+
+
+# Other processes.
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    with pytest.raises(StoreLocked, match="another process uses this journal"):
+        opened(tmp_path)
+    store.close()
+    assert loaded(tmp_path) == []
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="No such file or directory"):
+        opened(tmp_path / "missing")
+
+
+def test_a_store_is_loaded_once_and_rewritten_after_that(tmp_path: Path) -> None:
+    store = make(tmp_path)
+    with pytest.raises(StoreError, match="after it is opened"):
+        list(store.load())
+    store.open()
+    with pytest.raises(StoreError, match="after it is loaded"):
+        store.rewrite(iter(()), with_queues=True)
+    assert list(store.load()) == []
+    with pytest.raises(StoreError, match="loaded once"):
+        list(store.load())
+    store.close()
+
+
+def test_a_manifest_reads_as_it_was_written(tmp_path: Path) -> None:
+    assert Manifest.from_bytes(Manifest().to_bytes()) == Manifest()
+
+
+PRODUCER = """
+import os
+import sys
+from pathlib import Path
+from tests_aof import added, opened
+store, _ = opened(Path(sys.argv[1]), fsync=sys.argv[2])
+number = 0
+while True:
+    number += 1
+    store.append([added(number, b"%d" % number)])
+    store.commit()
+    os.write(1, b"%d %d\\n" % (number, store.status()["aof_delayed_fsync"]))
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, policy: str) -> None:
+    """Unless a write hung beside a sync, which the producer tells with each number."""
+    here = Path(__file__)
+    program = "import importlib.util as u, sys\n" + (
+        f"s = u.spec_from_file_location('tests_aof', {str(here)!r}); m = u.module_from_spec(s)\n"
+        "sys.modules['tests_aof'] = m; s.loader.exec_module(m)\n" + PRODUCER
+    )
+    before = 0
+    for _ in range(3):
+        command = [sys.executable, "-c", program, str(tmp_path), policy]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=here.parents[2]) as process:
+            assert process.stdout is not None
+            told = b"".join(process.stdout.readline() for _ in range(200))
+            process.kill()
+            told += process.stdout.read()
+        number, hung = told[: told.rindex(b"\n")].splitlines()[-1].split()
+        after = len(loaded(tmp_path))
+        assert after - before >= int(number) >= 200 or int(hung)
+        before = after
