@@ -17,7 +17,6 @@ PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 FAST := tests/unit tests/property
 
-.DELETE_ON_ERROR:
 .PHONY: help run test check bench docs news clean
 
 help:
@@ -60,9 +59,12 @@ bench: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.test-stamp
-	$(BIN)/python -m disqued.config conf > disqued.conf
-	$(BIN)/python -m disqued.config markdown > docs/reference/configuration.md
-	$(BIN)/python -m disqued.commands.reference
+	$(call write,disqued.config conf,disqued.conf)
+	$(call write,disqued.config markdown,docs/reference/configuration.md)
+	$(call write,disqued.commands.reference,docs/reference/commands.md)
+
+# $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
+write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
 
 news: .venv/.test-stamp
 	@$(BIN)/towncrier build --draft --version next
