@@ -195,13 +195,11 @@ def scan_jobs(node: Node, cursor: int, limits: tuple[int, int], wanted: Callable
     elements, look_at = limits
     found: list[Job] = []
     seen = 0
-    while cursor < TABLES:
-        jobs = node.state.jobs.table(cursor)
-        cursor += 1
+    for number, jobs in node.state.jobs.from_table(cursor):
         found += filter(wanted, jobs)
         seen += len(jobs)
         if len(found) >= elements or seen >= look_at:
-            return cursor % TABLES, found
+            return (number + 1) % TABLES, found
     return 0, found
 
 

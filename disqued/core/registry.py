@@ -29,7 +29,7 @@ class Registry:
         return self._length
 
     def __iter__(self) -> Iterator[Job]:
-        for table in self._tables:
+        for table in filter(None, self._tables):
             yield from table.values()
 
     def get(self, job_id: bytes) -> Job | None:
@@ -46,6 +46,9 @@ class Registry:
         del self._tables[crc32(job.id) & _MASK][job.id]
         self._length -= 1
 
-    def table(self, number: int) -> list[Job]:
-        """The jobs of one table, 0 .. TABLES - 1, in the order in which they came."""
-        return list(self._tables[number].values())
+    def from_table(self, number: int) -> Iterator[tuple[int, list[Job]]]:
+        """Yield the tables that hold something, from this number on: number, jobs in the order in which they came."""
+        tables = self._tables
+        for at in range(number, TABLES):
+            if tables[at]:
+                yield at, list(tables[at].values())
