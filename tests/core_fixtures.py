@@ -185,7 +185,9 @@ def check(server: Server) -> None:
     state = server.state
     jobs = list(state.jobs)
     assert len(jobs) == len(state.jobs)
-    assert state.memory.used == expected_memory(server)
+    assert state.memory.used == sum(JOB_COST + len(job.body) for job in jobs) + sum(
+        QUEUE_COST + len(name) for name in state.queues.by_name
+    )
     queued: list[Unit] = []
     for queue in state.queues.by_name.values():
         units = list(queue.units)
@@ -208,14 +210,6 @@ def check(server: Server) -> None:
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
     live = len(jobs) + len(state.blocked) + len(state.queues)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
-
-
-def expected_memory(server: Server) -> int:
-    """What the jobs and queues cost, counted afresh."""
-    state = server.state
-    return sum(JOB_COST + len(job.body) for job in state.jobs) + sum(
-        QUEUE_COST + len(queue.name) for queue in state.queues.by_name.values()
-    )
 
 
 def make_job(
