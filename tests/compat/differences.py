@@ -1,0 +1,256 @@
+"""Every difference between our replies and the recorded ones of Disque 1.0-rc1, with its reason.
+
+A difference says to which commands it applies and how it changes the recorded reply.  The reply that is expected of
+us is the recorded one after all the changes that apply to its command; nothing else is accepted.  So a difference
+that nobody listed fails the test of its command, and so does one that is listed and gone.
+
+docs/compat.md lists the same keys.
+"""
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from tests.compat.playing import VARIES, Exchange
+from tests.compat.replies import Reply, array, bulk, change_fields, walk
+
+Change = Callable[[Reply], Reply]
+
+
+@attrs.frozen
+class Difference:
+    """One way in which our replies differ, wherever it shows."""
+
+    key: str  #: as docs/compat.md names it
+    reason: str
+    commands: tuple[tuple[str, ...], ...]  #: empty: any command
+    change: Change  #: makes the expected reply of the recorded one
+
+    def applies_to(self, exchange: Exchange) -> bool:
+        """Tell whether a reply has to be changed."""
+        return not self.commands or exchange.command in self.commands
+
+
+def expected(exchange: Exchange, differences: Iterable[Difference]) -> Reply:
+    """Say what our node has to answer."""
+    reply = exchange.theirs()
+    for difference in differences:
+        if difference.applies_to(exchange):
+            reply = difference.change(reply)
+    return reply
+
+
+# Changes.
+
+
+def _longer_ids(reply: Reply) -> Reply:
+    def change(part: Reply) -> Reply:
+        is_id = part.kind == "$" and (part.text or b"").startswith(b"<id")
+        return attrs.evolve(part, length=48) if is_id and part.length == 40 else part
+
+    return walk(reply, change)
+
+
+def _awake_on_time(reply: Reply) -> Reply:
+    early, exact = bulk(b"500 ms before the requeue"), bulk(b"0 ms before the requeue")
+    return walk(reply, lambda part: exact if part == early else part)
+
+
+def _oldest_queue_first(reply: Reply) -> Reply:
+    """Replace the one order of the two queues of that case by the other."""
+    s1, s2 = bulk(b"s1"), bulk(b"s2")
+    if reply.kind != "*" or s2 not in reply.items[1].items:
+        return reply
+    cursor, names = reply.items
+    return array(cursor, array(s1, s2)) if s1 in names.items else array(cursor, array(s1))
+
+
+def _with_rows(*rows: tuple[bytes, int, bytes]) -> Change:
+    """Add commands to COMMAND: their names, arities and flags; COMMAND COUNT counts them."""
+    added = tuple(_row(*row) for row in rows)
+
+    def change(reply: Reply) -> Reply:
+        if reply.kind == ":":
+            return _number(int(reply.text or b"") + len(added))
+        return array(*sorted((*reply.items, *added), key=bytes))
+
+    return change
+
+
+def _without_row(name: bytes) -> Change:
+    def change(reply: Reply) -> Reply:
+        if reply.kind == ":":
+            return _number(int(reply.text or b"") - 1)
+        return array(*(row for row in reply.items if row.items[0].text != name))
+
+    return change
+
+
+def _other_row(name: bytes, arity: int, flags: bytes) -> Change:
+    def change(reply: Reply) -> Reply:
+        rows = (_row(name, arity, flags) if row.items[0].text == name else row for row in reply.items)
+        return array(*sorted(rows, key=bytes))
+
+    return change
+
+
+def _row(name: bytes, arity: int, flags: bytes) -> Reply:
+    words = array(*(Reply("+", word) for word in flags.split()))
+    return array(bulk(name), _number(arity), words, *[_number(0)] * 3)
+
+
+def _number(value: int) -> Reply:
+    return Reply(":", b"%d" % value)
+
+
+def _setting(name: bytes, value: bytes) -> Change:
+    return lambda reply: change_fields(reply, {name: lambda _: bulk(value)})
+
+
+def _with_settings(more: dict[bytes, bytes]) -> Change:
+    def change(reply: Reply) -> Reply:
+        if len(reply.items) <= 2:  # CONFIG GET of one name
+            return reply
+        pairs = [*zip(reply.items[::2], reply.items[1::2], strict=True)]
+        pairs += ((bulk(name), bulk(value)) for name, value in more.items())
+        return array(*(part for pair in sorted(pairs, key=lambda pair: pair[0].text or b"") for part in pair))
+
+    return change
+
+
+def _with_fields(more: dict[bytes, tuple[bytes, ...]]) -> Change:
+    """Add lines to INFO, each list of them after the line that begins with its key."""
+
+    def change(reply: Reply) -> Reply:
+        lines: list[Reply] = []
+        for line in reply.items:
+            lines.append(line)
+            lines += map(bulk, more.get((line.text or b"").partition(b":")[0], ()))
+        return array(*lines)
+
+    return change
+
+
+# The table.
+
+_COMMANDS = (("COMMAND",), ("COMMAND", "COUNT"))
+_TABLE = (("COMMAND",),)
+_SETTINGS = (("CONFIG", "GET"),)
+
+DIFFERENCES = (
+    Difference(
+        "job-ids",
+        "Job ids are those of the Disque README: 48 bytes, with 128 bits that no two jobs share.",
+        (),
+        _longer_ids,
+    ),
+    Difference(
+        "next-awake-within",
+        "Disque wakes half a second before a requeue to announce it, and reports that moment; a lone node announces "
+        "nothing and reports the requeue itself.",
+        (("SHOW",), ("JSCAN",)),
+        _awake_on_time,
+    ),
+    Difference(
+        "scan-order",
+        "Queues are walked in the order in which they came into being, Disque's in the order of its hash table.",
+        (("QSCAN",),),
+        _oldest_queue_first,
+    ),
+    Difference(
+        "more-commands",
+        "SCAN is the README's name of JSCAN and QSCAN; Redis clients send SELECT; QUIT is a command like any other.",
+        _COMMANDS,
+        _with_rows(
+            (b"quit", -1, b"readonly loading fast"),
+            (b"scan", -2, b"readonly"),
+            (b"select", 2, b"readonly loading fast"),
+        ),
+    ),
+    Difference(
+        "bgrewriteaof",
+        "The journal is not compacted in the background yet, and a command that does nothing would mislead.",
+        _COMMANDS,
+        _without_row(b"bgrewriteaof"),
+    ),
+    Difference(
+        "auth-user",
+        "Redis clients send AUTH with a user and a password; the one user is `default`.",
+        _TABLE,
+        _other_row(b"auth", -2, b"readonly loading fast"),
+    ),
+    Difference(
+        "hello-handshake",
+        "HELLO 2 and HELLO 3 are the handshake of Redis clients, possible while the journal is loaded, too.",
+        _TABLE,
+        _other_row(b"hello", -1, b"readonly loading fast"),
+    ),
+    Difference(
+        "qstat-full",
+        "QSTAT takes FULL, for the statistics that the README announced.",
+        _TABLE,
+        _other_row(b"qstat", -2, b"readonly fast"),
+    ),
+    Difference(
+        "client-loading",
+        "Redis clients say CLIENT SETINFO as they connect; refused while the journal is loaded they would give up.",
+        _TABLE,
+        _other_row(b"client", -2, b"readonly admin loading"),
+    ),
+    Difference(
+        "config-bind",
+        "Without a password the node listens on the loopback interface alone.",
+        _SETTINGS,
+        _setting(b"bind", b"127.0.0.1"),
+    ),
+    Difference(
+        "config-output-limit",
+        "A client that asks and never reads would take the whole memory.",
+        _SETTINGS,
+        _setting(b"client-output-buffer-limit", b"normal 1073741824 268435456 60"),
+    ),
+    Difference(
+        "config-pidfile",
+        "systemd needs no file with the process id, and a stale one misleads.",
+        _SETTINGS,
+        _setting(b"pidfile", b""),
+    ),
+    Difference(
+        "config-keepalive",
+        "The value is seconds, as in the file; 1.0-rc1 tells yes or no alone.",
+        _SETTINGS,
+        _setting(b"tcp-keepalive", b"0"),
+    ),
+    Difference(
+        "config-more-names",
+        "Settings that Disque did not have, and some that its CONFIG GET left out.",
+        _SETTINGS,
+        _with_settings(
+            {
+                b"appendfilename": b"disque.aof",
+                b"client-query-buffer-limit": b"1073741824",
+                b"cluster-config-file": b"nodes.conf",
+                b"http-bind": b"127.0.0.1",
+                b"http-port": b"7780",
+                b"log-format": b"auto",
+                b"persistence": b"none",
+                b"proto-max-bulk-len": b"536870912",
+                b"syslog-enabled": b"no",
+                b"syslog-ident": b"disque",
+            }
+        ),
+    ),
+    Difference(
+        "info-more-fields",
+        "Which program this is, what memory is measured against, and how many bugs it met.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"disque_version": (b"disqued_version:" + VARIES,),
+                b"config_file": (b"python_version:" + VARIES,),
+                b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
+                b"latest_fork_usec": (b"internal_errors:0",),
+            }
+        ),
+    ),
+)
