@@ -26,7 +26,7 @@ from disqued.persistence.disk import Disk, write_all
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings
 from disqued.persistence.manifest import Increment, JournalFiles, Manifest, journal_path
 from disqued.persistence.reading import JournalReader
-from disqued.persistence.segments import frame, header
+from disqued.persistence.segments import framed, header
 from disqued.wire.jobdump import encode_event, encode_job
 
 
@@ -156,13 +156,12 @@ class AofStore:
             return
         wall = self._clock.wall()
         offset = wall - self._clock.now()
-        sequence = self._sequence
-        frames = self._frames
-        for record in records:
-            payload = encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
-            frames += (frame(payload, sequence), payload)
-            sequence += 1
-        self._sequence = sequence
+        payloads = [
+            encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
+            for record in records
+        ]
+        self._frames += framed(payloads, self._sequence)
+        self._sequence += len(payloads)
 
     def commit(self) -> None:
         if self._failure is not None:

@@ -15,7 +15,7 @@ from disqued.core.job import ACTIVE, Job
 from disqued.persistence.disk import write_all
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.manifest import Base, JournalFiles, Manifest
-from disqued.persistence.segments import frame, header
+from disqued.persistence.segments import framed, header
 from disqued.wire.jobdump import encode_job
 
 JOBS_PER_WRITE = 4_096
@@ -64,10 +64,7 @@ def _write_jobs(
     sequence = first
     rest = iter(jobs)
     while some := list(islice(rest, JOBS_PER_WRITE)):
-        chunks: list[bytes] = []
-        for job in some:
-            payload = encode_job(job, offset, job.state if with_queues else ACTIVE)
-            chunks += (frame(payload, sequence), payload)
-            sequence += 1
-        write_all(files.disk, fd, b"".join(chunks))
+        payloads = [encode_job(job, offset, job.state if with_queues else ACTIVE) for job in some]
+        write_all(files.disk, fd, b"".join(framed(payloads, sequence)))
+        sequence += len(payloads)
     return sequence - first

@@ -44,10 +44,15 @@ def header(first: int) -> bytes:
     return preamble + _CHECK.pack(crc32(preamble))
 
 
-def frame(payload: bytes, sequence: int) -> bytes:
-    """What stands in front of a payload."""
-    length = len(payload)
-    return _pack_frame(length, length ^ _TURNED, sequence, crc32(payload, sequence & _TURNED))
+def framed(payloads: list[bytes], sequence: int) -> list[bytes]:
+    """Payloads, each behind its frame; `sequence` is the number of the first."""
+    chunks: list[bytes] = []
+    for payload in payloads:
+        length = len(payload)
+        # The checksum takes the low 32 bits of the number.
+        chunks += (_pack_frame(length, length ^ _TURNED, sequence, crc32(payload, sequence)), payload)
+        sequence += 1
+    return chunks
 
 
 class SegmentReader:
@@ -107,7 +112,7 @@ class SegmentReader:
                 if end > len(data):
                     break
                 payload = data[start:end]
-                if number != sequence or check != crc32(payload, sequence & _TURNED):
+                if number != sequence or check != crc32(payload, sequence):
                     if self._torn_by_zeros(FRAME_SIZE + length):
                         return
                     raise self._damage(

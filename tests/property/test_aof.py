@@ -24,6 +24,7 @@ from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.manifest import Manifest
 from disqued.testing.clock import Clock
+from disqued.wire.jobdump import encode_event
 
 NAME = "disque.aof"
 POLICIES = ["always", "everysec", "no"]
@@ -281,6 +282,16 @@ def test_a_journal_reads_the_same_in_pieces_of_any_size(tmp_path: Path, chunk: i
         assert bodies(tmp_path) == names
     finally:
         segments.CHUNK = whole
+
+
+def test_numbers_of_records_go_on_beyond_32_bits(tmp_path: Path) -> None:
+    first = 2**32 - 1
+    payload = encode_event((FLUSHED,), 5)
+    path = tmp_path / "segment"
+    path.write_bytes(segments.header(first) + b"".join(segments.framed([payload] * 3, first)))
+    reader = segments.SegmentReader(path, first)
+    assert list(reader) == [(FLUSHED, 5)] * 3
+    assert reader.sequence == first + 3
 
 
 # A model.
