@@ -188,7 +188,8 @@ def _told(fact: Any) -> str:
 def _section(name: str, node_facts: Mapping[str, Any], host_facts: Mapping[str, Any]) -> str:
     facts = {**INFO_FIELDS[name], **host_facts, **node_facts}
     if name == "Memory" and "used_memory_rss" in host_facts:
-        facts["mem_fragmentation_ratio"] = host_facts["used_memory_rss"] / max(1, facts["used_memory"])
+        used = facts["used_memory"]
+        facts["mem_fragmentation_ratio"] = host_facts["used_memory_rss"] / used if used else 0.0
     lines = [f"{field}:{_told(fact)}\r\n" for field, fact in facts.items() if fact is not None]
     return f"# {name}\r\n{''.join(lines)}"
 

@@ -102,6 +102,8 @@ def test_what_the_host_tells_stands_in_its_place_and_more_of_it_at_the_end(daemo
 
 
 def test_fragmentation_is_resident_memory_over_what_the_node_counts(daemon, client):
+    daemon.more_facts = {"Memory": {"used_memory_rss": 50_000_000}}
+    assert sections(client.says("INFO", "memory"))["Memory"]["mem_fragmentation_ratio"] == "0.00"
     client.says("ADDJOB", "q", "x" * 10_000, "0")
     used = daemon.node.state.memory.used
     daemon.more_facts = {"Memory": {"used_memory_rss": used * 3, "mem_allocator": "pymalloc"}}
