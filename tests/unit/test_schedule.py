@@ -1,0 +1,184 @@
+"""The schedule, by sentences, and by the work that it does."""
+
+import pytest
+
+from disqued.core.schedule import FEW, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
+
+FAR = 1_000 * WIDTH_MS
+
+
+class Item(Timed):
+    """Something with a deadline, that counts how often it was looked at."""
+
+    __slots__ = ("_at", "looks")
+
+    def __init__(self) -> None:
+        self._at = 0
+        self.looks = 0
+
+    @property
+    def awake_at(self) -> int:  # type: ignore[override]
+        """The deadline, counted."""
+        self.looks += 1
+        return self._at
+
+    @awake_at.setter
+    def awake_at(self, at: int) -> None:
+        self._at = at
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return Schedule()
+
+
+def filled(schedule: Schedule, count: int, at: int = FAR) -> list[Item]:
+    """Schedule items for one time."""
+    items = [Item() for _ in range(count)]
+    for item in items:
+        schedule.add(item, at)
+    return items
+
+
+def test_an_empty_schedule_asks_for_nothing(schedule: Schedule) -> None:
+    assert schedule.next_at() is None
+    assert schedule.pop_due(10**12, 10) == []
+
+
+def test_an_item_is_handed_out_in_its_millisecond_and_once(schedule: Schedule) -> None:
+    [item] = filled(schedule, 1, 5_000)
+    assert schedule.pop_due(4_999, 10) == []
+    assert schedule.pop_due(5_000, 10) == [item]
+    assert item.awake_at == 0
+    assert schedule.pop_due(10**9, 10) == []
+
+
+def test_equal_deadlines_come_in_the_order_in_which_they_were_added(schedule: Schedule) -> None:
+    items = filled(schedule, 100)
+    assert schedule.pop_due(FAR, 30) == items[:30]
+    late = filled(schedule, 10)
+    assert schedule.pop_due(FAR, 1_000) == items[30:] + late
+
+
+def test_a_deadline_that_is_over_already_is_due_at_once(schedule: Schedule) -> None:
+    assert schedule.pop_due(10_000, 10) == []
+    [item] = filled(schedule, 1, 500)
+    assert schedule.next_at() == 500
+    assert schedule.pop_due(10_000, 10) == [item]
+
+
+def test_an_unscheduled_item_is_never_taken_for_one_of_the_first_bucket(schedule: Schedule) -> None:
+    item, other = Item(), Item()
+    item.awake_at = 0
+    schedule.add(other, 10)
+    schedule.cancel(item)
+    schedule.move(item, 20)
+    assert schedule.pop_due(30, 10) == [other, item]
+
+
+def test_an_item_that_left_its_bucket_and_came_back_is_handed_out_once(schedule: Schedule) -> None:
+    [item] = filled(schedule, 1)
+    for _ in range(5):
+        schedule.move(item, 2 * FAR)
+        schedule.move(item, FAR + 1)
+    assert schedule.pop_due(FAR + 1, 10) == [item]
+    assert schedule.pop_due(3 * FAR, 10) == []
+
+
+def test_moving_within_a_bucket_makes_no_new_entry(schedule: Schedule) -> None:
+    [item] = filled(schedule, 1)
+    for at in range(FAR, FAR + WIDTH_MS):
+        schedule.move(item, at)
+    assert schedule.entries == 1
+    assert schedule.pop_due(FAR + WIDTH_MS - 2, 10) == []
+    assert schedule.pop_due(FAR + WIDTH_MS - 1, 10) == [item]
+
+
+def test_a_cancelled_item_is_not_kept_when_nothing_else_is_in_its_bucket(schedule: Schedule) -> None:
+    for _ in range(100):
+        items = filled(schedule, STALE_MIN)
+        for item in items:
+            schedule.cancel(item)
+    assert schedule.entries == 0
+    assert schedule.next_at() is None
+
+
+def test_of_many_cancelled_items_few_are_kept_beside_a_live_one(schedule: Schedule) -> None:
+    live = filled(schedule, 1)
+    for _ in range(100):
+        for item in filled(schedule, 10):
+            schedule.cancel(item)
+    assert schedule.entries <= STALE_MIN + 2
+    assert schedule.pop_due(FAR, 100) == live
+
+
+def test_items_that_come_and_go_leave_no_copies_behind(schedule: Schedule) -> None:
+    items = filled(schedule, 50)
+    for _ in range(200):
+        for item in items:
+            schedule.move(item, 2 * FAR)
+            schedule.move(item, FAR)
+    assert schedule.entries <= 2 * 2 * len(items) + 2 * STALE_MIN
+    assert schedule.pop_due(FAR, 1_000) == items
+
+
+def test_nobody_is_woken_for_a_bucket_of_which_everything_is_cancelled(schedule: Schedule) -> None:
+    early, later, last = (filled(schedule, 1, at)[0] for at in (FAR, 2 * FAR, 3 * FAR))
+    schedule.cancel(later)
+    schedule.cancel(early)
+    assert schedule.next_at() == 3 * FAR
+    schedule.add(early, FAR)
+    schedule.add(later, 2 * FAR)
+    schedule.cancel(later)
+    assert schedule.pop_due(FAR, 10) == [early]
+    assert schedule.next_at() == 3 * FAR
+    assert schedule.pop_due(3 * FAR, 10) == [last]
+
+
+def test_empty_buckets_are_swept_away_when_there_are_many(schedule: Schedule) -> None:
+    head = filled(schedule, 1, FAR)
+    for number in range(10 * SWEEP_MIN):
+        [item] = filled(schedule, 1, 2 * FAR + number * WIDTH_MS)
+        schedule.cancel(item)
+    assert len(schedule._buckets) <= SWEEP_MIN + 2
+    assert schedule.pop_due(10 * FAR, 10) == head
+
+
+def test_sweeping_keeps_what_is_in_use(schedule: Schedule) -> None:
+    items = [filled(schedule, 1, FAR + number * WIDTH_MS)[0] for number in range(3 * SWEEP_MIN)]
+    for item in items[::2]:
+        schedule.cancel(item)
+    filled(schedule, 1, FAR * FAR)
+    assert schedule.pop_due(FAR * FAR - 1, 10**6) == items[1::2]
+
+
+@pytest.mark.parametrize("early", [1, FEW, 10 * FEW])
+def test_few_and_many_that_become_due_beside_a_backlog_keep_the_order(schedule: Schedule, early: int) -> None:
+    backlog = filled(schedule, 2 * FEW, FAR)
+    assert schedule.pop_due(FAR, 1) == backlog[:1]
+    more = filled(schedule, early, FAR + 2 * WIDTH_MS)
+    assert schedule.pop_due(FAR + 2 * WIDTH_MS, 1_000) == backlog[1:] + more
+
+
+def test_the_work_of_a_tick_does_not_grow_with_what_is_not_due(schedule: Schedule) -> None:
+    resident = [filled(schedule, 200, FAR + number * WIDTH_MS) for number in range(1_000)]
+    items = [item for bucket in resident for item in bucket]
+    [due] = filled(schedule, 1, FAR - 1)
+    for item in items:
+        item.looks = 0
+    for now in range(0, FAR, 10):
+        schedule.next_at()
+        schedule.pop_due(now, 2_000)
+    assert schedule.pop_due(FAR - 1, 2_000) == [due]
+    assert sum(item.looks for item in items) == 0
+    assert len(schedule.pop_due(FAR, 2_000)) == 200
+    assert sum(item.looks for item in items) <= 3 * 200
+
+
+def test_waking_after_a_long_sleep_puts_the_backlog_in_order_once(schedule: Schedule) -> None:
+    items = [filled(schedule, 1, FAR + number * WIDTH_MS)[0] for number in range(20_000)]
+    popped = []
+    while due := schedule.pop_due(10**9, 2_000):
+        popped += due
+    assert popped == items
+    assert max(item.looks for item in items) <= 5
