@@ -350,7 +350,8 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "everysec",
                 "When changes are forced to the disk. always does it before the client hears of them, so that a power "
                 "cut loses nothing; everysec may lose about a second and costs little; no leaves it to the system. The "
-                "end of the process alone loses nothing with any of them.",
+                "end of the process alone loses nothing with any of them, unless under everysec a write hangs at that "
+                "moment.",
                 mutable=True,
             ),
             Setting(

@@ -180,11 +180,12 @@ def _tune_collector() -> None:
     """Keep the garbage collector from walking over every job.
 
     Jobs hold no cycles: they are freed when the last reference goes.  What was made until now lives as long as the
-    process; young objects are still looked at, the whole heap only very rarely.
+    process.  Young objects are looked at in small portions, so that no collection takes long; all of the heap is
+    looked at only after some twenty million new objects.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 50, 1_000)
+    gc.set_threshold(2_000, 10, 1_000)
 
 
 def main() -> None:

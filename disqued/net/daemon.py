@@ -8,6 +8,7 @@
 Source: Disque, src/server.c, src/config.c.
 """
 
+import gc
 import hmac
 import socket
 import time
@@ -33,7 +34,7 @@ from disqued.net.crashes import CrashReports
 from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.statistics import Statistics
-from disqued.persistence.interface import IStore, StoreError, StoreFailed
+from disqued.persistence.interface import IStore, StoreError
 from disqued.wire.requests import RequestParser
 
 LOADED_PER_SLICE = 2_000  #: records put into the node before clients get their turn
@@ -64,7 +65,8 @@ class Daemon(Factory):
         self.running: ClientConnection | None = None
         #: True while commands must be looked at one by one: a password, a load, a monitor, a failed journal.
         self.guarded = True
-        self.paused = False  #: CLIENT PAUSE
+        self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
+        self.ending = False
         self.loading = True
         self.slow_s = 0.0  #: commands that take longer are looked at by slow log and latency monitor
         self.bytes_in = self.bytes_out = self.commands_run = 0
@@ -92,6 +94,8 @@ class Daemon(Factory):
         self._set_timeout(self.config.timeout)
         store = self.driver.store
         self._node.begin()
+        # Nothing that a load makes is garbage, so looking for it is only work.
+        gc.disable()
         self._load(store.load(), Recovery(self._node.state, restores_queues=store.restores_queues))
 
     def stop(self) -> None:
@@ -128,6 +132,8 @@ class Daemon(Factory):
             self.reactor.callLater(0, self._load, records, recovery)
 
     def _loaded(self, recovery: Recovery) -> None:
+        gc.freeze()
+        gc.enable()
         self.loading = False
         self._find_guards()
         if self.config.aof_enqueue_jobs_once:
@@ -290,7 +296,7 @@ class Daemon(Factory):
         self.reactor.callLater(span_ms / 1_000, self._end_pause)
 
     def _end_pause(self) -> None:
-        self.paused = False
+        self.paused = self.ending
         self._find_guards()
         for client in self.sessions():
             client.resume()
@@ -385,15 +391,19 @@ class Daemon(Factory):
     def shutdown(self, *, rewrite: bool) -> None:
         """End the daemon after this step.  Raises CommandError when a fresh journal cannot be written."""
         if rewrite:
-            self.write_snapshot()
+            self._write_snapshot()
+        # Whatever ran after the snapshot would be missing in it: nobody's commands and no deadline run any more.
+        self.paused = self.ending = True
+        self._find_guards()
+        self.driver.halt()
         self.reactor.callLater(0, self._stop)
 
-    def write_snapshot(self) -> None:
+    def _write_snapshot(self) -> None:
         """Write a fresh journal with queues and all, whatever the store.  Raises CommandError."""
         self.driver.commit_now()
         try:
             self.driver.store.rewrite(snapshot(self._node.state, with_queues=True), with_queues=True)
-        except StoreFailed as error:
+        except StoreError as error:
             self.log.error("Writing the journal failed: {reason}", reason=str(error))
             raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None
 

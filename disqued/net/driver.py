@@ -23,7 +23,6 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from disqued.core.node import Node
-from disqued.core.outbox import Record
 from disqued.net.clients import ClientConnection
 from disqued.persistence.interface import IStore, StoreFailed
 
@@ -41,10 +40,11 @@ class Driver:
         self.failure: str | None = None  #: why the store takes no records any more
         self._on_failure = on_failure
         self._outbox = node.outbox
-        self._schedule = node.state.schedule
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
+        self._halted = False
         self._waiting: list[ClientConnection] = []
+        self._appended = False  #: records wait for the commit
         self._commit_call: IDelayedCall | None = None
         node.state.journaling = bool(store.records)
 
@@ -60,7 +60,7 @@ class Driver:
         elif client is not None:
             client.flush()
         at = self.node.deadline()
-        if at is not None and (self._timer is None or at < self._timer_at):
+        if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
             self._set_timer(at)
 
     def _hand_over(self) -> None:
@@ -86,19 +86,18 @@ class Driver:
         outbox = self._outbox
         if outbox.journal:
             records, outbox.journal = outbox.journal, []
-            self._append(records)
+            if self.failure is None:
+                self.store.append(records)
+                self._appended = True
         if client is not None:
             self._waiting.append(client)
-        if self._commit_call is None and self._waiting:
+        if self._commit_call is None and (self._waiting or self._appended):
             self._commit_call = self.reactor.callLater(0, self._commit)
-
-    def _append(self, records: list[Record]) -> None:
-        if self.failure is None:
-            self.store.append(records)
 
     def _commit(self) -> None:
         """End a turn: make its records durable, then answer."""
         self._commit_call = None
+        self._appended = False
         clients, self._waiting = self._waiting, []
         if self.failure is None:
             try:
@@ -121,16 +120,6 @@ class Driver:
         if self._commit_call is not None:
             self._commit_call.cancel()
             self._commit()
-
-    # The store.
-
-    def replace_store(self, store: IStore) -> None:
-        """Use another store from now on; it must be complete already."""
-        self.commit_now()
-        old, self.store = self.store, store
-        self.failure = None
-        self.node.state.journaling = bool(store.records)
-        old.close()
 
     # The timer.
 
@@ -155,10 +144,15 @@ class Driver:
             self._timer.cancel()
         self._tick()
 
-    def stop(self) -> None:
-        """Commit, close the store and set no timer again."""
+    def halt(self) -> None:
+        """Do nothing more by itself from now on: the node stays as it is."""
+        self._halted = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def stop(self) -> None:
+        """Commit, close the store and set no timer again."""
+        self.halt()
         self.commit_now()
         self.store.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest_twisted
 from twisted.internet import reactor
 
-from disqued.core.outbox import JOB_ADDED, UNIT_DONE
+from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -91,3 +91,26 @@ async def test_a_retry_comes_without_any_client(launch: Launch) -> None:
     assert (await consumer.call("GETJOB", "FROM", "q"))[0][1] == job_id
     again = await consumer.call("GETJOB", "WITHCOUNTERS", "FROM", "q")
     assert again == [[b"q", job_id, b"body", b"nacks", 0, b"additional-deliveries", 1]]
+
+
+@async_test
+async def test_nothing_runs_after_a_shutdown_was_accepted(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "kept", 0, "RETRY", 0)
+    client.transport.write(
+        pack("SHUTDOWN", "REWRITE-AOF") + pack("GETJOB", "FROM", "q") + pack("ADDJOB", "q", "late", 0)
+    )
+    await wait_until(lambda: running.stopped)
+    assert [record[1].id for record in store.committed] == [job_id]
+    assert client.unread_replies == 0
+    assert len(running.daemon.node.state.jobs) == 1
+
+
+@async_test
+async def test_what_only_time_did_is_committed_too(launch: Launch) -> None:
+    store = RecordingStore()
+    client = await launch(store=store).connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0, "TTL", 1)
+    await wait_until(lambda: (JOB_GONE, job_id, b"expired") in store.committed)
