@@ -7,7 +7,7 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Redis manua
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import attrs
 
@@ -223,14 +223,6 @@ class Quit:
         return DONE
 
 
-@runtime_checkable
-class WatchedHost(Protocol):
-    """A daemon that can show its commands to a client."""
-
-    def monitor(self, client: Session) -> None:
-        """Show a client every command from now on."""
-
-
 @command(
     "MONITOR",
     group="server",
@@ -251,9 +243,7 @@ class Monitor:
         """Begin to watch."""
         if client.monitors:
             return NO_REPLY
-        host = client.host
-        assert isinstance(host, WatchedHost)
-        host.monitor(client)
+        client.host.monitor(client)
         return DONE
 
 

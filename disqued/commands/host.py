@@ -114,6 +114,9 @@ class Host(Protocol):
     def reset_statistics(self) -> None:
         """Zero the counters that CONFIG RESETSTAT zeroes."""
 
+    def monitor(self, client: Session) -> None:
+        """Show a client every command from now on."""
+
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""
 

@@ -16,7 +16,7 @@ from disqued.core.delivery import requeue_within, row
 from disqued.core.job import STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client
-from disqued.errors import CommandError, NodeLeaving
+from disqued.errors import CommandError, NodeLeaving, NotReplicated, QueuePaused, QueueTooLong, TooLate, UnknownJob
 
 DEFAULT_TTL_S = 86_400
 RETRY_CAP_S = 300  #: default retry period at most
@@ -38,6 +38,7 @@ GET_COUNT = integer_kind(1, 2**63 - 1, "COUNT must be a number greater than zero
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
     reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
+    errors=(_ONCE, _DELAY, NotReplicated, QueueTooLong, QueuePaused),
 )
 @attrs.define
 class AddJob:
@@ -83,6 +84,7 @@ class AddJob:
     reply=JOBS,
     cost="O(1) per job",
     arity=-2,
+    errors=(NodeLeaving,),
 )
 @attrs.define
 class GetJob:
@@ -251,6 +253,7 @@ class Dequeue:
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("the retry period of the job, in seconds"),
     cost="O(1), O(log N) when the job is queued",
+    errors=(UnknownJob, TooLate),
 )
 @attrs.define
 class Working:

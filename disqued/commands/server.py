@@ -46,6 +46,18 @@ class Ping:
         return Status(b"PONG") if self.message is None else self.message
 
 
+@command("ECHO", group="connection", flags=Flag.READ | Flag.FAST, reply=bulk("the message"), cost="O(1)")
+@attrs.define
+class Echo:
+    """Answer the message; redis-cli ends a bulk load with it."""
+
+    message: bytes = positional("What to answer.", BYTES)
+
+    def run(self, node: Node, client: Client) -> bytes:
+        """Answer."""
+        return self.message
+
+
 @command(
     "TIME",
     group="server",

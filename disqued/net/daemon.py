@@ -21,6 +21,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog, redacted
 from disqued.commands.table import Command, Flag, every_command
@@ -364,8 +365,9 @@ class Daemon(Factory):
             self.slowlog.note(int(time.time()), usec, args, client.address.encode(), client.name)
         self.latency.note("fast-command" if fast else "command", usec // 1_000, int(time.time()))
 
-    def monitor(self, client: ClientConnection) -> None:
+    def monitor(self, client: Session) -> None:
         """Show a client every command from now on."""
+        assert isinstance(client, ClientConnection)
         client.monitors = True
         self.monitors[client] = None
         self._find_guards()

@@ -93,6 +93,8 @@ class RestrictionError(ProtocolError):
         """Keep the place of the line that the parser would have to read again."""
         super().__init__(text)
         self.at = at
+        #: What has to be read again, where that is not the chunk from `at` on.
+        self.rest: bytes | None = None
 
 
 class HttpAttemptError(ProtocolError):
@@ -399,7 +401,7 @@ class RequestParser:
             self._parse_chunk(data, commands)
         except RestrictionError as error:
             self.error = error.text
-            self._pending = bytearray(memoryview(data)[error.at :])
+            self._pending = bytearray(data[error.at :] if error.rest is None else error.rest)
             self._searched = 0
         except ProtocolError as error:
             self.error = error.text
@@ -417,7 +419,11 @@ class RequestParser:
         if self._pending:
             data = self._complete(data, commands)
         if self._missing and data:
-            at = self._take_words(data, 0)
+            try:
+                at = self._take_words(data, 0)
+            except RestrictionError as error:
+                error.rest = data[error.at :]
+                raise
             if self._missing:
                 self._keep(data, at)
                 return b""

@@ -202,6 +202,17 @@ class TestBeforeAuthentication:
         assert parser.feed(ADDJOB[30:]) == [ADDJOB_WORDS]
         assert parser.lift() == []
 
+    @pytest.mark.parametrize("cut", range(1, 10))
+    def test_lifting_reads_on_although_the_large_header_came_in_two_chunks(
+        self, parser: RequestParser, cut: int
+    ) -> None:
+        parser.restrict(args=3, bulk=100)
+        request = b"*1\r\n$150\r\n" + b"x" * 150 + b"\r\n"
+        assert parser.feed(request[:cut]) == []
+        assert parser.feed(request[cut:]) == []
+        assert parser.lift() == [[b"x" * 150]]
+        assert parser.feed(b"PING\r\n") == [[b"PING"]]
+
     def test_restricting_twice_still_lifts_to_the_first_limits(self, parser: RequestParser) -> None:
         parser.restrict(args=2, bulk=10)
         parser.lift()
