@@ -225,7 +225,15 @@ class Client:
 
     def send(self, data: bytes) -> bytes:
         """Send bytes as they are and take the bytes of one reply."""
+        self.send_only(data)
+        return self.read()
+
+    def send_only(self, data: bytes) -> None:
+        """Send bytes as they are."""
         self._socket.sendall(data)
+
+    def read(self) -> bytes:
+        """Take the bytes of the next reply."""
         return read_raw(self._stream)
 
     def is_ended(self) -> bool:

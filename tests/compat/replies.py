@@ -9,7 +9,7 @@ together with the header of its bulk.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 import attrs
@@ -105,11 +105,11 @@ def walk(reply: Reply, change: Callable[[Reply], Reply]) -> Reply:
     return change(reply)
 
 
-def change_fields(reply: Reply, changes: dict[bytes, Callable[[Reply], Reply]]) -> Reply:
+def change_fields(reply: Reply, changes: Mapping[bytes, Callable[[Reply], Reply]]) -> Reply:
     """Apply changes to the values of named fields, in an array of names and values in turn."""
     items = list(reply.items)
     for place in range(0, len(items) - 1, 2):
-        name = items[place].text
+        name = items[place].text or b""
         if name in changes:
             items[place + 1] = changes[name](items[place + 1])
     return attrs.evolve(reply, items=tuple(items))
