@@ -144,7 +144,7 @@ class JournalFiles:
             self._lock = None
 
     def read_manifest(self) -> Manifest:
-        """The manifest; an empty one where there is no journal yet.  Raises StoreDamaged, StoreFailed."""
+        """The manifest; an empty one where there is no journal yet.  Raises StoreError."""
         path = self.manifest_path
         try:
             data = path.read_bytes()
@@ -159,7 +159,15 @@ class JournalFiles:
             raise StoreDamaged(str(path), 0, 0, str(error)) from None
 
     def _check_nothing_is_lost(self) -> None:
-        """Refuse to begin anew beside segments with records; one without is what a crash at the first start leaves."""
+        """Refuse to begin anew beside a journal that nobody would see then.
+
+        A segment without records is what a crash at the first start leaves.
+        """
+        if self.path.exists():
+            raise StoreError(
+                f"{self.path}: this is a journal of Disque, which this version cannot read; move it away, or set"
+                " appendfilename to another name"
+            )
         for found in self._found().values():
             if found.stat().st_size > HEADER_SIZE:
                 raise StoreDamaged(

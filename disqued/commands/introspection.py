@@ -59,7 +59,7 @@ _ROW = tuple_of(
 
 def _describe(entry: Command | Container) -> list[Any]:
     flags = [Status(word) for one, word in FLAG_WORDS.items() if one in entry.flags]
-    return [entry.name.lower().encode(), entry.arity, flags, 0, 0, 0]
+    return [_bar_name(entry), entry.arity, flags, 0, 0, 0]
 
 
 @command(

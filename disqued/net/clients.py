@@ -155,6 +155,14 @@ class ClientConnection(Protocol):
         self.authenticated = False
         self._parser.restrict()
 
+    def welcome(self) -> None:
+        """Let a stranger send whatever it likes."""
+        self.authenticated = True
+        if self._daemon.running is self:
+            self._unlock_limits = True
+        else:
+            self._lift_limits()
+
     def refuse(self, error: bytes) -> None:
         """Answer an error and end the connection."""
         self._out.append(encode_error(error))

@@ -74,6 +74,7 @@ class Daemon(Factory):
         self._node = node
         self.exit_status = 0
         self._last_id = 0
+        self._has_password = bool(config.requirepass)
         self._stop: Callable[[], None] = lambda: None
         self._idle_check = LoopingCall(self._close_idle)
         self._idle_check.clock = reactor
@@ -163,7 +164,7 @@ class Daemon(Factory):
         follow: dict[str, Callable[[Any], None]] = {
             "maxmemory": memory.set_limit,
             "maxmemory-policy": self._set_policy,
-            "requirepass": lambda _: self._find_guards(),
+            "requirepass": self._set_password,
             "timeout": self._set_timeout,
             "slowlog-log-slower-than": self._set_slow,
             "slowlog-max-len": self.slowlog.set_length,
@@ -173,6 +174,17 @@ class Daemon(Factory):
             self.config.subscribe(name, action)
         self._find_guards()
         self._find_slow()
+
+    def _set_password(self, password: str) -> None:
+        """Lock out those who never gave a password, the one who sets it included; or let everybody in."""
+        if password and not self._has_password:
+            for client in self.sessions():
+                client.restrict()
+        elif not password:
+            for client in self.sessions():
+                client.welcome()
+        self._has_password = bool(password)
+        self._find_guards()
 
     def _set_policy(self, policy: str) -> None:
         self._node.state.memory.evicts = policy != "noeviction"

@@ -277,3 +277,17 @@ async def test_idle_clients_are_closed_and_blocked_ones_are_not(launch: Launch) 
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
     await idle.closed()
     assert not blocked.lost
+
+
+@async_test
+async def test_a_password_that_is_set_locks_everybody_out_who_never_gave_it(launch: Launch) -> None:
+    running = launch()
+    first, second = await running.connect(), await running.connect()
+    assert await first.call("CONFIG", "SET", "requirepass", "secret") == b"OK"
+    for client in (first, second):
+        assert str(await client.call("PING")) == "NOAUTH Authentication required."
+    assert await second.call("AUTH", "secret") == b"OK"
+    assert await second.call("CONFIG", "SET", "requirepass", "other") == b"OK"
+    assert await second.call("PING") == b"PONG"
+    assert await second.call("CONFIG", "SET", "requirepass", "") == b"OK"
+    assert (await first.call("ADDJOB", "q", b"x" * 50_000, 0)).startswith(b"DI")

@@ -226,6 +226,14 @@ def test_damage_in_a_long_journal_is_told_with_its_place(tmp_path: Path, data: s
     assert (caught.value.sequence, caught.value.offset) == (sequence, ends[sequence - 1] if sequence else 0)
 
 
+def test_a_journal_of_disque_is_not_overlooked(tmp_path: Path) -> None:
+    (tmp_path / "disque.aof").write_bytes(b"*2\r\n$7\r\nLOADJOB\r\n")
+    store = AofStore(tmp_path / "disque.aof", clock=Clock(), reactor=Reactor(), fsync="no")
+    with pytest.raises(StoreError, match="a journal of Disque, which this version cannot read; move it away"):
+        store.open()
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["disque.aof"]
+
+
 def test_a_missing_segment_or_manifest_is_told(tmp_path: Path) -> None:
     small_journal(tmp_path)
     for kind, path in files(tmp_path).items():

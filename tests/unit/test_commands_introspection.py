@@ -42,7 +42,7 @@ def test_command_count_and_list_agree_with_command(client):
 
 def test_command_info_is_null_for_a_name_that_is_none(client):
     reply = client.says("COMMAND", "INFO", "PING", "nope", "config|get", "config|nope", "ping|x")
-    assert [row and row[:2] for row in reply] == [[b"ping", -1], None, [b"config get", 3], None, None]
+    assert [row and row[:2] for row in reply] == [[b"ping", -1], None, [b"config|get", 3], None, None]
     entry = table.find([b"COMMAND", b"INFO"])
     assert entry.encoder(2)([None]) == b"*1\r\n$-1\r\n"
 
