@@ -1,0 +1,355 @@
+"""Commands on queues: their grammar, their errors, what they answer, and that a walk misses nothing."""
+
+from random import Random
+
+import pytest
+
+from disqued.core.job import QUEUED, WAIT_REPL
+from tests.core_fixtures import NODE_ID, Server, Word
+
+SYNTAX = "ERR syntax error"
+NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+BAD_CURSOR = "ERR invalid cursor or option name"
+BAD_STATE = "ERR Invalid job state name"
+BAD_REPLY = "ERR Invalid REPLY type, try ID or ALL"
+
+
+def arity(name: str) -> str:
+    """The error of a command with too few or too many words."""
+    return f"ERR wrong number of arguments for '{name}' command"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("QLEN",), arity("qlen")),
+        (("QLEN", "q", "r"), arity("qlen")),
+        (("QPEEK", "q"), arity("qpeek")),
+        (("QPEEK", "q", 1, 2), arity("qpeek")),
+        (("QPEEK", "q", "x"), NOT_AN_INTEGER),
+        (("QPEEK", "q", 2**63), NOT_AN_INTEGER),
+        (("QSTAT",), arity("qstat")),
+        (("QSTAT", "q", "MORE"), SYNTAX),
+        (("PAUSE",), arity("pause")),
+        (("PAUSE", "q"), arity("pause")),
+        (("PAUSE", "q", "what"), SYNTAX),
+        (("PAUSE", "q", "in", "what"), SYNTAX),
+        *(((scan, "x"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, 0, 0), SYNTAX) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, "COUNT"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, 0, "COUNT"), SYNTAX) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, "COUNT", "x"), NOT_AN_INTEGER) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, 2**64), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
+        *((("QSCAN", word, "x"), NOT_AN_INTEGER) for word in ("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE")),
+        (("JSCAN", "MAXIDLE", "x"), NOT_AN_INTEGER),
+        (("JSCAN", "STATE", "done"), BAD_STATE),
+        (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
+        (("JSCAN", "REPLY", "some"), BAD_REPLY),
+        (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
+        (("JSCAN", "MINLEN", 1), BAD_CURSOR),
+        (("SCAN", "BOTH", 0), "ERR SCAN takes JOB or QUEUE, then a cursor and options"),
+        (("SCAN", "JOB", 0, 0), SYNTAX),
+    ],
+)
+def test_what_cannot_be_read_is_refused(server: Server, args: tuple[Word, ...], line: str) -> None:
+    assert server.refusal(*args) == line
+
+
+# QLEN, QPEEK.
+
+
+def test_a_queue_that_does_not_exist_is_empty(server: Server) -> None:
+    assert server("QLEN", "q") == 0
+    assert server("QPEEK", "q", 5) == []
+    assert server("QSTAT", "q") is None
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, []),
+        (1, [0]),
+        (3, [0, 1, 2]),
+        (9, [0, 1, 2, 3, 4]),
+        (-1, [4]),
+        (-3, [4, 3, 2]),
+        (-9, [4, 3, 2, 1, 0]),
+        (2**63 - 1, [0, 1, 2, 3, 4]),
+        (-(2**63), [4, 3, 2, 1, 0]),
+    ],
+)
+def test_qpeek_looks_from_either_end_and_takes_nothing(server: Server, count: int, expected: list[int]) -> None:
+    for number in range(5):
+        server.add("q", number)
+    assert [body for _, _, body in server("QPEEK", "q", count)] == [b"%d" % number for number in expected]
+    assert server("QLEN", "q") == 5
+
+
+def test_qpeek_sees_a_queue_that_is_paused(server: Server) -> None:
+    server.add()
+    server("PAUSE", "q", "all")
+    assert len(server("QPEEK", "q", 1)) == 1
+
+
+# QSTAT.
+
+
+def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
+    job_id = server.add("q", "x", "RETRY", 1)
+    server.get()
+    server.advance(1_000)
+    server.get()
+    server("NACK", job_id)
+    server("DEQUEUE", job_id)
+    server("ENQUEUE", job_id)
+    server("WORKING", job_id)
+    server("ACKJOB", job_id)
+    server.add("q", "y")
+    server.advance(2_500)
+    assert server.stat() == {
+        "name": b"q", "len": 1, "age": 3, "idle": 2, "blocked": 0, "import-from": [], "import-rate": 0,
+        "jobs-in": 5, "jobs-out": 2, "pause": b"none",
+        "produced": 2, "consumed": 1, "sources": [], "ctime": server.clock.wall() // 1_000 - 3,
+    }  # fmt: skip
+
+
+def test_qstat_without_full_has_the_ten_pairs_of_disque(server: Server) -> None:
+    server.add()
+    assert [name.decode() for name in server("QSTAT", "q")[::2]] == [
+        "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause"
+    ]  # fmt: skip
+
+
+def test_blocking_is_no_use_of_a_queue_but_fetching_is(server: Server) -> None:
+    server.add()
+    server.advance(5_000)
+    server("GETJOB", "FROM", "q", "other", client="anna")
+    assert server.stat()["idle"] == 0  # type: ignore[index]
+    server("GETJOB", "FROM", "q", client="anna")
+    server.advance(7_000)
+    stat = server.stat()
+    assert stat is not None
+    assert (stat["idle"], stat["blocked"]) == (7, 1)
+
+
+def test_import_from_names_those_who_sent_jobs_of_late_and_sources_all(server: Server) -> None:
+    server.add()
+    queue = server.state.queues.by_name[b"q"]
+    other = b"f" * 40
+    queue.sources[NODE_ID] = server.clock.now()
+    server.advance(3_000)
+    queue.sources[other] = server.clock.now()
+    queue.import_rate.note(server.clock.now())
+    server.advance(2_001)
+    stat = server.stat()
+    assert stat is not None
+    assert (stat["import-from"], stat["sources"], stat["import-rate"]) == ([other], [NODE_ID, other], 1)
+    server.advance(3_000)
+    assert server.stat()["import-from"] == []  # type: ignore[index]
+
+
+# PAUSE.
+
+
+@pytest.mark.parametrize(
+    ("options", "after"),
+    [
+        ("in", b"in"),
+        ("out", b"out"),
+        ("IN Out", b"all"),
+        ("all", b"all"),
+        ("none", b"none"),
+        ("none in", b"in"),
+        ("in none", b"none"),
+        ("in none out", b"out"),
+        ("in in", b"in"),
+        ("in state", b"in"),
+        ("bcast in", b"in"),
+        ("state", b"out"),
+        ("state bcast", b"out"),
+    ],
+)
+def test_pause_reads_its_words_from_left_to_right_and_replaces_the_state(
+    server: Server, options: str, after: bytes
+) -> None:
+    server("PAUSE", "q", "out")
+    assert server("PAUSE", "q", *options.split()) == after
+    assert server("PAUSE", "q", "state") == after
+    assert server.stat()["pause"] == after  # type: ignore[index]
+
+
+def test_a_bad_word_changes_nothing(server: Server) -> None:
+    server("PAUSE", "q", "out")
+    server.refusal("PAUSE", "q", "none", "what")
+    assert server("PAUSE", "q", "state") == b"out"
+
+
+# Walks.
+
+
+def walk(server: Server, *command: Word) -> list[bytes]:
+    """Everything that a scan yields until its cursor is 0 again."""
+    found: list[bytes] = []
+    cursor = b"0"
+    for _ in range(10_000):
+        cursor, page = server(*command, cursor)
+        found += page
+        if cursor == b"0":
+            return found
+    raise AssertionError("the walk does not end")
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 10_000])
+def test_what_is_there_throughout_a_walk_is_met_whatever_comes_and_goes(server: Server, count: int) -> None:
+    rng = Random(5)
+    stay = {server.add(f"stay {number}", number) for number in range(300)}
+    go = [server.add(f"go {number}", number) for number in range(300)]
+    found: dict[str, list[bytes]] = {}
+    for scan in "JSCAN", "QSCAN":
+        found[scan], cursor = [], b"0"
+        for step in range(10_000):
+            cursor, page = server(scan, cursor, "COUNT", count)
+            found[scan] += page
+            if cursor == b"0":
+                break
+            # A walk need not end while queues are added as fast as it goes.
+            if step % 2:
+                server.add(f"new {rng.random()}", "x")
+            if go:
+                server("ACKJOB", go.pop(rng.randrange(len(go))))
+        assert cursor == b"0"
+    assert stay <= set(found["JSCAN"])
+    assert {b"stay %d" % number for number in range(300)} <= set(found["QSCAN"])
+    assert len(set(found["JSCAN"])) == len(found["JSCAN"])
+
+
+def test_a_queue_forgotten_in_the_middle_of_a_walk_hides_no_other(server: Server) -> None:
+    for number in range(30):
+        server.add(number)
+    cursor, page = server("QSCAN", "COUNT", 10)
+    assert page == [b"%d" % number for number in range(10)]
+    for name in (b"3", b"10", b"12"):
+        server("ACKJOB", *[row[1] for row in server("QPEEK", name, 1)])
+        queue = server.state.queues.by_name[name]
+        queue.accessed_at -= 300_000
+        assert server.state.collect_queue(queue)
+    cursor, page = server("QSCAN", cursor, "COUNT", 100)
+    assert cursor == b"0"
+    assert page == [b"%d" % number for number in range(10, 30) if number not in (10, 12)]
+
+
+def test_a_page_is_about_as_long_as_was_asked_and_looks_at_ten_times_as_many(server: Server) -> None:
+    for number in range(500):
+        server.add(number, "x")
+    assert len(server("QSCAN", "COUNT", 20)[1]) == 20
+    assert len(server("QSCAN")[1]) == 100
+    assert 20 <= len(server("JSCAN", "COUNT", 20)[1]) <= 60
+    cursor, page = server("QSCAN", "COUNT", 5, "MINLEN", 2)
+    assert (int(cursor), page) == (51, [])
+
+
+@pytest.mark.parametrize("options", [("BUSYLOOP",), ("COUNT", -1), ("COUNT", 1, "BUSYLOOP"), ("COUNT", 1_000)])
+def test_everything_can_be_had_in_one_call(server: Server, options: tuple[Word, ...]) -> None:
+    ids = {server.add(number, "x") for number in range(300)}
+    for scan, expected in (("JSCAN", ids), ("QSCAN", {b"%d" % number for number in range(300)})):
+        cursor, page = server(scan, *options)
+        assert cursor == b"0"
+        assert set(page) == expected
+
+
+def test_count_0_takes_the_smallest_step(server: Server) -> None:
+    for number in range(3):
+        server.add(number)
+    assert server("QSCAN", "COUNT", 0) == [b"2", [b"0"]]
+
+
+@pytest.mark.parametrize("cursor", [-1, 2**63 - 1, 5_000, -(2**63)])
+def test_a_cursor_beyond_the_end_ends_the_walk(server: Server, cursor: int) -> None:
+    server.add()
+    assert server("QSCAN", cursor) == [b"0", []]
+    assert server("JSCAN", cursor) == [b"0", []]
+
+
+@pytest.mark.parametrize("args", [(0, "COUNT", 5), ("COUNT", 5, 0), ("COUNT", 5), ()])
+def test_the_cursor_may_stand_anywhere_or_be_left_out(server: Server, args: tuple[Word, ...]) -> None:
+    job_id = server.add()
+    assert server("QSCAN", *args) == [b"0", [b"q"]]
+    assert job_id in server("JSCAN", *args)[1] or server("JSCAN", *args)[0] != b"0"
+
+
+def test_qscan_filters_by_length_use_and_import_rate(server: Server) -> None:
+    for length in range(4):
+        server("GETJOB", "NOHANG", "FROM", f"len {length}")
+        for _ in range(length):
+            server.add(f"len {length}")
+    assert server("QSCAN")[1] == [b"len 0", b"len 1", b"len 2", b"len 3"]
+    assert server("QSCAN", "MINLEN", 2)[1] == [b"len 2", b"len 3"]
+    assert server("QSCAN", "MAXLEN", 1)[1] == [b"len 0", b"len 1"]
+    assert server("QSCAN", "MINLEN", 1, "MAXLEN", 2)[1] == [b"len 1", b"len 2"]
+    server.advance(10_000)
+    server.get("len 2")
+    assert server("QSCAN", "MAXIDLE", 9)[1] == [b"len 2"]
+    assert len(server("QSCAN", "MAXIDLE", 10)[1]) == 4
+    server.state.queues.by_name[b"len 3"].import_rate.note(server.clock.now())
+    assert server("QSCAN", "IMPORTRATE", 1)[1] == [b"len 3"]
+    assert len(server("QSCAN", "IMPORTRATE", 0)[1]) == 4
+
+
+def test_jscan_filters_by_queue_and_state(server: Server) -> None:
+    delayed, delivered = server.add("a", "1", "DELAY", 5), server.add("b", "2")
+    server.get("b")
+    queued = server.add("b", "3")
+    waiting = server.add("c", "4", "DELAY", 5)
+    server.job(waiting).state = WAIT_REPL
+    for words, expected in (
+        ((), {delayed, delivered, queued, waiting}),
+        (("QUEUE", "b"), {delivered, queued}),
+        (("QUEUE", "nowhere"), set()),
+        (("STATE", "active"), {delayed, delivered}),
+        (("STATE", "QUEUED"), {queued}),
+        (("STATE", "queued", "STATE", "wait-repl"), {queued, waiting}),
+        (("STATE", "acked"), set()),
+        (("STATE", "active", "QUEUE", "a"), {delayed}),
+    ):
+        assert set(server("JSCAN", "BUSYLOOP", *words)[1]) == expected
+    assert server.job(queued).state == QUEUED
+
+
+def test_jscan_filters_by_when_a_job_was_last_added_queued_or_handed_out(server: Server) -> None:
+    added = server.add("q", "added", "DELAY", 500)
+    retried = server.add("q", "retried", "RETRY", 50)
+    once = server.add("q", "once", "RETRY", 0)
+    server.advance(10_000)
+    assert server.get()[0][1] == retried
+
+    def seen(seconds: int) -> set[bytes]:
+        return set(server("JSCAN", "BUSYLOOP", "MAXIDLE", seconds)[1])
+
+    assert seen(0) == {retried}
+    assert seen(9) == {retried}
+    assert seen(10) == {added, retried, once}
+    server.advance(50_000)
+    assert seen(0) == {retried}  # it is queued again
+    server.advance(60_000)
+    assert seen(59) == set()
+    assert seen(60) == {retried}
+
+
+def test_jscan_can_answer_descriptions(server: Server) -> None:
+    ids = [server.add("q", number) for number in range(3)]
+    cursor, page = server("JSCAN", "REPLY", "all", "BUSYLOOP")
+    assert cursor == b"0"
+    assert sorted(page) == sorted(server("SHOW", job_id) for job_id in ids)
+    assert set(server("JSCAN", "REPLY", "ID", "BUSYLOOP")[1]) == set(ids)
+
+
+def test_the_names_that_the_readme_announced_do_the_same(server: Server) -> None:
+    job_id = server.add()
+    assert server("SCAN", "QUEUE", 0, "COUNT", 5) == server("QSCAN", 0, "COUNT", 5) == [b"0", [b"q"]]
+    assert walk(server, "SCAN", "JOB") == walk(server, "JSCAN") == [job_id]
+    assert walk(server, "scan", "job", "STATE", "active") == []
