@@ -59,17 +59,13 @@ class Delivery:
 
     # Into the queue.
 
-    def enqueue_new(self, job: Job) -> None:
+    def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
-        state = self._state
-        queue = state.queues.by_name.get(job.queue)
-        if queue is None:
-            queue = state.queue(job.queue)
-            job.queue = queue.name
         job.state = QUEUED
         job.flags |= FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
+        state = self._state
         queue.accessed_at = state.now
         if queue.waiters and not queue.pause & PAUSE_OUT:
             state.ready[queue] = None
@@ -91,9 +87,10 @@ class Delivery:
         elif again:
             job.additional_deliveries += 1
         job.requeue_at = self._state.now + retry_ms if retry_ms else 0
-        self.enqueue_new(job)
+        queue = self._state.queue(job.queue)
+        self.enqueue_new(job, queue)
         if again:
-            self._state.queues.by_name[job.queue].requeued += 1
+            queue.requeued += 1
         self.reschedule(job)
         return True
 
@@ -200,8 +197,8 @@ class Delivery:
                 state.evictable.pop(job, None)
                 if state.journaling:
                     state.outbox.journal.append((JOB_ADDED, job))
-            self.enqueue_new(job)
-            queue = state.queues.by_name[job.queue]
+            queue = state.queue(job.queue)
+            self.enqueue_new(job, queue)
             queue.jobs_in -= 1
             queue.jobs_out -= 1
 

@@ -145,6 +145,6 @@ class Recovery:
             span_ms = stored.retry_ms if job.flags & FLAG_QUEUED_BEFORE else max(stored.delay_ms, stored.retry_ms)
             job.requeue_at = state.now + min(max(stored.requeue - state.wall, 1), max(span_ms, 1))
         if stored.state == QUEUED:
-            self._delivery.enqueue_new(job)
+            self._delivery.enqueue_new(job, state.queue(job.queue))
         elif not stored.retry_ms and job.flags & FLAG_QUEUED_BEFORE:
             state.evictable[job] = None

@@ -31,7 +31,7 @@ class Replication:
     @property
     def default_copies(self) -> int:
         """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
-        return min(DEFAULT_COPIES, 1 + len(self.reachable))
+        return min(DEFAULT_COPIES, 1 + len(self.reachable)) if self.reachable else 1
 
     def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
         """Create a job and return its id; `maxlen` 0 = no limit.
@@ -39,7 +39,8 @@ class Replication:
         Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
         """
         state = self._state
-        if options.replicate > 1 or state.memory.is_low or state.leaving:
+        memory = state.memory
+        if options.replicate > 1 or memory.used > memory.low_mark or state.leaving:
             self._check_copies(options.replicate)
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
@@ -47,15 +48,18 @@ class Replication:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
                 raise QueuePaused
-            queue_name = queue.name
+        elif not options.delay_ms:
+            queue = state.queue(queue_name)
         if options.stamped_at != state.now:
             options.stamp(state.now)
-        job = Job(state.ids.next(options.ttl_suffix), queue_name, body, state.next_ctime(), options)
+        name = queue_name if queue is None else queue.name
+        job_id = state.ids.next(options.ttl_suffix)
+        job = Job(job_id, name, body, state.next_ctime(), options)
         state.register(job)
         state.schedule.add(job, options.first_at)
-        if not options.delay_ms:
-            self._delivery.enqueue_new(job)
-        return job.id
+        if queue is not None and not options.delay_ms:
+            self._delivery.enqueue_new(job, queue)
+        return job_id
 
     def _check_copies(self, replicate: int) -> None:
         """Refuse a job for which there are too few nodes."""
