@@ -52,3 +52,4 @@ class Measure:
     name: str
     title: str
     take: Callable[[Bench, str, str], Row]  #: (run, name, title)
+    optional: bool = False  #: it needs a program that may be missing

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from benchmarks.__main__ import MEASURES, NAMES, read_options, take
+from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, amount, as_json, conclude, describe, percentile, ratios, spread, told
 from benchmarks.load import LoadFailed, parse_rate, whole
@@ -231,6 +231,10 @@ def test_a_node_has_room_for_its_bus_above_a_free_port() -> None:
 
 def test_measures_have_names_of_their_own() -> None:
     assert len(set(NAMES)) == len(MEASURES) > 10
+
+
+def test_only_the_row_of_beanstalkd_may_be_missing() -> None:
+    assert OPTIONAL == {"put-p16"}
 
 
 def test_measures_are_chosen_by_name() -> None:
