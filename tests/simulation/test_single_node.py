@@ -4,7 +4,7 @@ Records go to the disk at the end of a turn, and only then do clients hear anyth
 turn wrote and loses what it said.  Whatever happens:
 
     no job is lost whose producer heard of it, until somebody acknowledges it, deletes it or its time ends
-    no job comes back whose consumer heard that it is acknowledged
+    no job comes back whose consumer heard that the node knew it and took the acknowledgement
     no at-most-once job is heard of by two consumers
 
 A failure names the seed; `World(seed).run(...)` leads the same life again.
@@ -110,11 +110,11 @@ class World:
         self.drop("acked", [self.held.pop(self.rng.randrange(len(self.held)))] if self.held else [])
 
     def drop(self, what: str, ids: list[bytes]) -> None:
-        if ids:
-            self.ask("ACKJOB" if what == "acked" else "DELJOB", *ids)
+        """Acknowledge or delete; what the node says it does not know is not done."""
         for job_id in ids:
             self.facts[job_id].dropped = True
-            self.turn.append((what, job_id))
+            if self.ask("ACKJOB" if what == "acked" else "DELJOB", job_id) == 1:
+                self.turn.append((what, job_id))
 
     def delete(self) -> None:
         if self.promised and self.rng.random() < 0.2:

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import FLAG_DELIVERED
+from disqued.core.job import ACKED, FLAG_DELIVERED
 from disqued.core.memory import QUEUE_COST
 from disqued.core.outbox import JOB_ADDED, UNIT_DONE
 from disqued.errors import NodeLeaving
@@ -141,6 +141,16 @@ def test_a_job_acked_in_time_is_never_queued_again(server: Server) -> None:
     assert server("ACKJOB", job_id) == 1
     server.advance(DAY_MS)
     assert server.stat() is None  # the queue itself has been idle for long enough
+
+
+def test_the_timer_of_a_job_that_is_done_but_kept_queues_nothing(server: Server) -> None:
+    job = server.job(server.add("q", "x", "RETRY", 1, "TTL", 10))
+    server.get()
+    job.state = ACKED
+    server.advance(9_999)
+    assert (server.bodies(), job.requeue_at) == ([], 0)
+    server.advance(1)
+    assert server.show(job.id) is None
 
 
 # Delay.
@@ -348,6 +358,14 @@ def test_working_is_too_late_once_half_of_the_ttl_is_over(server: Server) -> Non
     )
 
 
+def test_working_on_a_job_that_is_done_but_kept_changes_nothing(server: Server) -> None:
+    job = server.job(server.add("q", "x", "RETRY", 7))
+    server.get()
+    job.state, job.requeue_at = ACKED, 0
+    assert server("WORKING", job.id) == 7
+    assert job.requeue_at == 0
+
+
 # Pause.
 
 
@@ -550,6 +568,24 @@ def test_nothing_is_given_back_that_is_acked_or_queued_already(server: Server) -
     server.node.delivery.give_back(units)
     check(server)
     assert server.bodies() == [b"b"]
+
+
+def test_a_job_is_given_back_on_a_node_that_keeps_no_journal_too(server: Server) -> None:
+    server.state.journaling = False
+    wait(server, "anna")
+    server.vanished = {"anna"}
+    server.add("q", "x", "RETRY", 0)
+    assert server.journal == []
+    assert server.bodies() == [b"x"]
+
+
+def test_a_time_out_that_comes_too_late_answers_nobody(server: Server) -> None:
+    wait(server, "anna", timeout=1_000)
+    waiter = server.state.blocked["anna"]
+    server.add()
+    server.node.delivery.timed_out(waiter)
+    server.settle()
+    assert len(server.answers["anna"]) == 1
 
 
 # LEAVING.

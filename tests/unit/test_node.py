@@ -2,6 +2,7 @@
 
 import pytest
 
+from disqued.commands import table
 from disqued.commands.table import BLOCKED
 from disqued.core.job import Job
 from disqued.core.node import DUE_PER_TICK
@@ -82,15 +83,19 @@ def crowded() -> Server:
     """A node with many jobs, in all states, none of them due soon."""
     server = Server()
     server.state.journaling = False
+    node = server.node
+    parse, take = table.PLAIN[b"ADDJOB"].parse, table.PLAIN[b"GETJOB"].parse
     for number in range(RESIDENT):
         if number % 16 == 0:
             server.clock.advance(1)
-            server.node.begin()
-        server.run(
-            "ADDJOB", number % 7, "x", 0, "RETRY", 3_000, "TTL", 7_000, *(("DELAY", 5_000) if number % 3 else ())
+            node.begin()
+        queue = b"%d" % (number % 7)
+        delay = b"5000" if number % 3 else b"0"
+        node.command(
+            "client", parse([b"ADDJOB", queue, b"x", b"0", b"RETRY", b"3000", b"TTL", b"7000", b"DELAY", delay])
         )
         if number % 5 == 0:
-            server.run("GETJOB", "NOHANG", "FROM", number % 7)
+            node.command("client", take([b"GETJOB", b"NOHANG", b"FROM", queue]))
     return server
 
 

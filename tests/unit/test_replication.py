@@ -60,6 +60,12 @@ def test_more_copies_than_nodes_are_refused(server: Server) -> None:
         assert server.refusal("ADDJOB", "q", "x", 100, "REPLICATE", 2, *options) == TOO_FEW
 
 
+def test_as_many_nodes_as_copies_are_enough(server: Server) -> None:
+    server.node.replication.reachable = (b"f" * 40,)
+    server("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    assert server.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 3) == TOO_FEW
+
+
 def test_a_leaving_node_says_that_it_takes_no_copy(server: Server) -> None:
     server.node.delivery.set_leaving(leaving=True)
     assert server.refusal("ADDJOB", "q", "x", 0) == f"{UNABLE}I'm leaving the cluster"
