@@ -16,6 +16,7 @@ from disqued.core.delivery import requeue_within, row
 from disqued.core.job import STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client
+from disqued.core.state import OPTIONS_KEPT
 from disqued.errors import CommandError, NodeLeaving, NotReplicated, QueuePaused, QueueTooLong, TooLate, UnknownJob
 
 DEFAULT_TTL_S = 86_400
@@ -62,9 +63,18 @@ class AddJob:
 
     def run(self, node: Node, client: Client) -> bytes:
         """Add the job; returns its id."""
-        return node.replication.add(self.queue, self.body, self._options(node), self.maxlen)
+        replication = node.replication
+        wish = (self.ttl, self.retry, self.delay, self.replicate)
+        options = replication.wishes.get(wish)
+        if options is None:
+            options = self._options(node)
+            if len(replication.wishes) >= OPTIONS_KEPT:
+                replication.wishes.clear()
+            replication.wishes[wish] = options
+        return replication.add(self.queue, self.body, options, self.maxlen)
 
     def _options(self, node: Node) -> JobOptions:
+        """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
         retry, ttl, replicate = self.retry, self.ttl, self.replicate
         if replicate is None:
             replicate = node.replication.default_copies

@@ -11,6 +11,7 @@ Ids of Disque 1.0 (``D-``, 8 hex, ``-``, 24 characters of base64, ``-``, 4 hex; 
 is read, so that jobs brought over keep theirs.  Source: the Disque README, "Job IDs"; src/job.c.
 """
 
+from binascii import hexlify
 from hashlib import sha1
 
 BATCH = 64  #: ids made at a time: in a tight loop one costs two thirds of what it costs between system calls
@@ -39,7 +40,7 @@ class JobIds:
 
     def __init__(self, node_id: bytes, seed: bytes) -> None:
         """Take the id of the creating node and a seed that no other run has."""
-        self._prefix = "DI" + node_id[:8].decode("ascii")
+        self._prefix = b"DI" + node_id[:8]
         self._seed = seed
         self._counter = 0
         self._ready: list[bytes] = []
@@ -52,9 +53,9 @@ class JobIds:
         return ready.pop() + ttl_suffix
 
     def _refill(self) -> None:
-        seed, prefix, first = self._seed, self._prefix, self._counter + 1
-        self._counter += BATCH
-        self._ready.extend(
-            (prefix + sha1(seed + count.to_bytes(8, "little"), usedforsecurity=False).hexdigest()[:32]).encode("ascii")
-            for count in range(self._counter, first - 1, -1)
-        )
+        seed, prefix, ready = self._seed, self._prefix, self._ready
+        last = self._counter + BATCH
+        for count in range(last, self._counter, -1):
+            digest = sha1(seed + count.to_bytes(8, "little"), usedforsecurity=False).digest()
+            ready.append(prefix + hexlify(digest[:16]))
+        self._counter = last

@@ -20,18 +20,29 @@ DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as t
 class Replication:
     """The machine behind ADDJOB."""
 
-    __slots__ = ("_delivery", "_state", "reachable")
+    __slots__ = ("_delivery", "_reachable", "_state", "wishes")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
-        #: Ids of the other nodes that can take copies now, in a fixed order.
-        self.reachable: tuple[bytes, ...] = ()
+        #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
+        self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
+        self._reachable: tuple[bytes, ...] = ()
+
+    @property
+    def reachable(self) -> tuple[bytes, ...]:
+        """Ids of the other nodes that can take copies now, in a fixed order."""
+        return self._reachable
+
+    @reachable.setter
+    def reachable(self, nodes: tuple[bytes, ...]) -> None:
+        self._reachable = nodes
+        self.wishes.clear()
 
     @property
     def default_copies(self) -> int:
         """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
-        return min(DEFAULT_COPIES, 1 + len(self.reachable)) if self.reachable else 1
+        return min(DEFAULT_COPIES, 1 + len(self._reachable))
 
     def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
         """Create a job and return its id; `maxlen` 0 = no limit.
@@ -65,7 +76,7 @@ class Replication:
         """Refuse a job for which there are too few nodes."""
         state = self._state
         external = state.memory.is_low or state.leaving
-        missing = replicate - (0 if external else 1) - len(self.reachable)
+        missing = replicate - (0 if external else 1) - len(self._reachable)
         if missing <= 0:
             return
         if external and missing == 1:
