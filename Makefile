@@ -90,7 +90,7 @@ clean:
 	@touch $@ .venv/.run-stamp
 
 .venv/.programs-stamp: Makefile | .venv/bin/python
-	tools/debian-packages redis-server redis-cli=redis-tools node=nodejs npm
+	tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools node=nodejs npm
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

@@ -56,6 +56,7 @@ class ClientConnection(Protocol):
         self.connected_at = self.active_at = daemon.node.clock.now()
         self._daemon = daemon
         self._parser = daemon.make_parser()
+        self._remember = daemon.crashes.recent.append
         self._out: list[bytes] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
@@ -193,7 +194,7 @@ class ClientConnection(Protocol):
             if self._blocked is not None or self._backlog or self._stalled or daemon.paused:
                 self._put_off(commands)
             else:
-                daemon.remember(self, data)
+                self._remember((self.id, data))
                 self._run(commands)
         if self._parser.error is not None and not self._backlog and self._blocked is None:
             self._protocol_error()

@@ -10,8 +10,7 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
-RECENT_INPUTS = 64  #: chunks of input kept
-RECENT_SIZE = 4 * 1024  #: bytes; larger chunks are not kept
+RECENT_INPUTS = 64  #: chunks of input kept, each as large as one read at most
 MAX_REPORTS = 20
 
 
@@ -20,13 +19,9 @@ class CrashReports:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._recent: deque[tuple[int, bytes]] = deque(maxlen=RECENT_INPUTS)
+        #: (client, bytes), oldest first; whoever reads from a client adds to it.
+        self.recent: deque[tuple[int, bytes]] = deque(maxlen=RECENT_INPUTS)
         self._written = 0
-
-    def remember(self, client_id: int, data: bytes) -> None:
-        """Keep a chunk of input for a while."""
-        if len(data) <= RECENT_SIZE:
-            self._recent.append((client_id, data))
 
     def write(self, client_id: int, args: list[bytes]) -> str:
         """Write a report about the exception that is being handled; returns its path, or why there is none."""
@@ -39,7 +34,7 @@ class CrashReports:
             f"command {args!r:.65536}",
             traceback.format_exc(),
             "last inputs, oldest first (client: bytes):",
-            *(f"{sender}: {data!r}" for sender, data in self._recent),
+            *(f"{sender}: {data!r}" for sender, data in self.recent),
         ]
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -358,10 +358,6 @@ class Daemon(Factory):
 
     # While and after a command runs.
 
-    def remember(self, client: ClientConnection, data: bytes) -> None:
-        """Keep a chunk of input for a crash report."""
-        self.crashes.remember(client.id, data)
-
     def crashed(self, client: ClientConnection, args: list[bytes]) -> None:
         """Report a bug: to the log, the counters and a file; the node goes on."""
         self.statistics.crashes += 1
