@@ -4,6 +4,7 @@ A test is marked by the folder that it lies in, and the folders run in the order
 is quick and says most exactly what broke comes first, what starts programs last.
 """
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -15,7 +16,9 @@ TESTS = Path(__file__).parent
 hypothesis.settings.register_profile(
     "disqued", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("disqued")
+# HYPOTHESIS_PROFILE=long make check: a search of twenty times the length.
+hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("disqued"), max_examples=2_000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "disqued"))
 
 
 def folder(item: pytest.Item) -> str:

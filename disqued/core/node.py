@@ -21,7 +21,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.ids import JobIds
 from disqued.core.job import Job
 from disqued.core.memory import Memory
-from disqued.core.outbox import GONE_EVICTED
+from disqued.core.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
 from disqued.core.queues import Client, Queue, Waiter
 from disqued.core.replication import Replication
 from disqued.core.schedule import Timed
@@ -106,6 +106,11 @@ class Node:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
         self.delivery.refuse_waiters(None)
         self.state.flush()
+
+    def note_expired(self, job_ids: list[bytes]) -> None:
+        """Journal that jobs which this node never took in are gone: their time was over."""
+        if self.state.journaling:
+            self.outbox.journal += [(JOB_GONE, job_id, GONE_EXPIRED) for job_id in job_ids]
 
     def make_room(self) -> bool:
         """Evict what the guarantees allow while memory is over 95 %; say whether a job may be added.

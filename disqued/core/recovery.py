@@ -78,7 +78,8 @@ class Recovery:
         #: Names of queues, one object each.
         self._names: dict[bytes, bytes] = {}
         self.read: int = 0  #: jobs met
-        self.expired: int = 0  #: jobs left out because their time was over
+        #: Ids of jobs left out because their time was over; the journal has yet to hear of it.
+        self.expired: list[bytes] = []
 
     def apply(self, record: Record) -> None:
         """Apply the next record, in the form of `jobdump.decode_record`."""
@@ -107,7 +108,7 @@ class Recovery:
         self._forget(job_id)
         left_ms = expires - state.wall
         if left_ms <= 0:
-            self.expired += 1
+            self.expired.append(stored.id)
             return
         options = state.options(ttl_ms, retry_ms, delay_ms, replicate)
         job = Job(job_id, self._names.setdefault(queue, queue), body, ctime, options)

@@ -143,8 +143,10 @@ class Daemon(Factory):
         self.log.info(
             "Ready: {jobs} jobs, {expired} expired meanwhile",
             jobs=len(self._node.state.jobs),
-            expired=recovery.expired,
+            expired=len(recovery.expired),
         )
+        # Else the journal would bring them back, should the clock turn out to have been ahead now.
+        self._node.note_expired(recovery.expired)
         self.driver.run_due()
 
     def _forget_once(self) -> None:

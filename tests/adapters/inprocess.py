@@ -103,6 +103,7 @@ class RecordingStore:
 
     records: bool = True
     restores_queues: bool = False
+    stored: list[Record] = attrs.field(factory=list)
     appended: list[Record] = attrs.field(factory=list)
     committed: list[Record] = attrs.field(factory=list)
     commits: int = 0
@@ -113,8 +114,8 @@ class RecordingStore:
         """Nothing to open."""
 
     def load(self) -> Any:
-        """Nothing to load."""
-        return iter(())
+        """Yield what was stored before."""
+        return iter(self.stored)
 
     def append(self, records: list[Record]) -> None:
         """Keep records."""

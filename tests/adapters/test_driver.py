@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest_twisted
 from twisted.internet import reactor
 
+from disqued.core.job import Job, JobOptions
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -113,4 +115,15 @@ async def test_what_only_time_did_is_committed_too(launch: Launch) -> None:
     store = RecordingStore()
     client = await launch(store=store).connect()
     job_id = await client.call("ADDJOB", "q", "body", 0, "TTL", 1)
+    await wait_until(lambda: (JOB_GONE, job_id, b"expired") in store.committed)
+
+
+@async_test
+async def test_a_job_that_expired_while_the_node_was_down_stays_gone_whatever_the_clock_says_later(
+    launch: Launch,
+) -> None:
+    options = JobOptions(ttl_ms=1, retry_ms=0, delay_ms=0, replicate=1)
+    job_id = b"DI" + b"0" * 44 + b"SQ"
+    store = RecordingStore(stored=[decode_record(encode_job(Job(job_id, b"q", b"body", 1, options), 0))])
+    launch(store=store)
     await wait_until(lambda: (JOB_GONE, job_id, b"expired") in store.committed)
