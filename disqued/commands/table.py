@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from disqued.commands import shapes
-from disqued.commands.shapes import Shape
+from disqued.commands.shapes import JOBS, Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
 from disqued.errors import CommandError, SyntaxFault, UnknownCommand, WrongArity
@@ -147,6 +147,10 @@ class Command:
     make: Callable[..., Call]
     calls: int = 0
     usec: float = 0.0
+    hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
+
+    def __attrs_post_init__(self) -> None:
+        self.hands_out = self.reply is JOBS and Flag.WRITE in self.flags
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""

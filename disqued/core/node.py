@@ -73,9 +73,13 @@ class Node:
             self.delivery.serve()
         return value
 
-    def gone(self, client: Client) -> None:
-        """A client's connection ended: it takes no job any more."""
+    def gone(self, client: Client, handed: list[bytes] | None = None) -> None:
+        """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
         self.delivery.stop_waiting(client)
+        if handed:
+            jobs = map(self.state.jobs.get, handed)
+            self.delivery.give_back([job for job in jobs if job is not None])
+            self.delivery.serve()
 
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""

@@ -58,6 +58,8 @@ class ClientConnection(Protocol):
         self._parser = daemon.make_parser()
         self._remember = daemon.crashes.recent.append
         self._out: list[bytes] = []
+        #: Ids of the jobs in replies that are not sent yet; they go back when the connection is lost first.
+        self._handed: list[bytes] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
         self._blocked: Command | None = None
@@ -149,7 +151,8 @@ class ClientConnection(Protocol):
         self._blocked = None
         self._backlog.clear()
         self._out.clear()
-        self._daemon.disconnected(self)
+        handed, self._handed = self._handed, []
+        self._daemon.disconnected(self, handed)
 
     def restrict(self) -> None:
         """Hold a stranger to small requests until it has authenticated."""
@@ -276,6 +279,8 @@ class ClientConnection(Protocol):
                     self._block(entry)
                     break
                 reply = entry.reply.encode3(value) if resp3 else entry.reply.encode2(value)
+                if entry.hands_out and value:
+                    self._handed += [row[1] for row in value]
             except CommandError as error:
                 reply = encode_error(error.line)
             except Exception:  # a bug of ours: the node goes on without this command
@@ -327,6 +332,8 @@ class ClientConnection(Protocol):
                 self._block(entry)
                 return None
             reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
+            if entry.hands_out and value:
+                self._handed += [row[1] for row in value]
         except CommandError as error:
             reply = encode_error(error.line)
         except Exception:  # a bug of ours: the node goes on without this command
@@ -370,7 +377,12 @@ class ClientConnection(Protocol):
         entry = self._blocked
         assert entry is not None
         self._blocked = None
-        reply = encode_error(value.line) if isinstance(value, CommandError) else entry.encoder(self.protocol)(value)
+        if isinstance(value, CommandError):
+            reply = encode_error(value.line)
+        else:
+            reply = entry.encoder(self.protocol)(value)
+            if entry.hands_out and value:
+                self._handed += [row[1] for row in value]
         if self.reply_mode == "on":
             self._out.append(reply)
         elif self.reply_mode == "skip":
@@ -391,6 +403,8 @@ class ClientConnection(Protocol):
             out.clear()
             self._daemon.bytes_out += len(data)
             self.transport.write(data)
+            if self._handed and not self.transport.refused:
+                self._handed.clear()
             if self._stalled:
                 self._check_output()
         if self._closing and not self._lost:

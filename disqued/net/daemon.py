@@ -279,14 +279,14 @@ class Daemon(Factory):
         elif self.config.requirepass:
             client.restrict()
 
-    def disconnected(self, client: ClientConnection) -> None:
-        """Forget a client: it takes no job any more."""
+    def disconnected(self, client: ClientConnection, handed: list[bytes]) -> None:
+        """Forget a client: it takes no job any more, and those that it was to get and did not see go back."""
         self.clients.pop(client.id, None)
         if client.monitors:
             self.monitors.pop(client, None)
             self._find_guards()
         self._node.begin()
-        self._node.gone(client)
+        self._node.gone(client, handed)
         self.driver.finish_step(None)
 
     def sessions(self) -> list[ClientConnection]:

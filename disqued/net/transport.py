@@ -23,6 +23,8 @@ class _EagerWrite:
     disconnecting: int
     disconnected: int
     socket: Any
+    #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
+    refused: bool = False
 
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
@@ -37,8 +39,11 @@ class _EagerWrite:
             return
         try:
             sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
         except OSError:
-            # Nothing went out.  If it was more than a full buffer, Twisted's own attempt meets it again.
+            # Twisted's own attempt meets the error again, and ends the connection.
+            self.refused = True
             sent = 0
         if sent < len(data):
             super().write(data[sent:] if sent else data)  # type: ignore[misc]

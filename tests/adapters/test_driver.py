@@ -1,5 +1,7 @@
 """The driver: nothing is said before it is durable, one commit per turn, one timer."""
 
+import socket
+import struct
 from collections.abc import Callable
 
 import pytest_twisted
@@ -127,3 +129,27 @@ async def test_a_job_that_expired_while_the_node_was_down_stays_gone_whatever_th
     store = RecordingStore(stored=[decode_record(encode_job(Job(job_id, b"q", b"body", 1, options), 0))])
     launch(store=store)
     await wait_until(lambda: (JOB_GONE, job_id, b"expired") in store.committed)
+
+
+@async_test
+async def test_jobs_in_a_reply_that_the_socket_refused_go_back_as_defect_24_of_the_c_version_lost_them(
+    launch: Launch,
+) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    producer = await running.connect()
+    once = await producer.call("ADDJOB", "q", "once", 0, "RETRY", 0)
+    again = await producer.call("ADDJOB", "q", "again", 0)
+    victim = socket.create_connection(("127.0.0.1", running.port.getHost().port))
+
+    def vanish() -> None:
+        if victim.fileno() >= 0:
+            victim.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            victim.close()
+
+    store.before_commit = vanish
+    victim.sendall(pack("GETJOB", "COUNT", 2, "FROM", "q"))
+    await wait_until(lambda: victim.fileno() < 0 and len(running.daemon.clients) == 1)
+    taken = await producer.call("GETJOB", "WITHCOUNTERS", "COUNT", 2, "FROM", "q")
+    assert [job[1] for job in taken] == [once, again]
+    assert [job[4::2] for job in taken] == [[0, 0], [0, 0]]
