@@ -8,6 +8,7 @@ Options ---> Config ---> makeService ---> Service --start--> ports listen, the s
 
 import gc
 import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 
 from twisted.application.service import IServiceCollection, MultiService, Service
 from twisted.internet.error import CannotListenError
+from twisted.internet.main import installReactor
 from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
@@ -69,6 +71,15 @@ class Options(usage.Options):
         except ConfigError as error:
             raise SystemExit(f"disqued: {error}") from None
         self.settings = config
+        _install_reactor()
+
+
+def _install_reactor() -> None:
+    """Make our event loop that of the process, if it has none yet and the system has epoll."""
+    if "twisted.internet.reactor" not in sys.modules and hasattr(select, "epoll"):
+        from disqued.net.reactor import EpollReactor
+
+        installReactor(EpollReactor())
 
 
 class Listener(Service):

@@ -40,6 +40,7 @@ class Driver:
         self.failure: str | None = None  #: why the store takes no records any more
         self._on_failure = on_failure
         self._outbox = node.outbox
+        self._state = node.state
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
         self._halted = False
@@ -55,11 +56,11 @@ class Driver:
         outbox = self._outbox
         if outbox.replies:
             self._hand_over()
-        if self.node.state.journaling:
+        if self._state.journaling:
             self._hold(client)
         elif client is not None:
             client.flush()
-        at = self.node.deadline()
+        at = self._state.schedule.next_at()
         if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
             self._set_timer(at)
 
