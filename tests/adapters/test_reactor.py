@@ -15,7 +15,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Factory, Protocol
 
 failures = []
-note = lambda event: failures.append(event) if "log_failure" in event else None
+note = lambda event: failures.append(event) if event.get("isError") else None
 globalLogBeginner.beginLoggingTo([note], redirectStandardIO=False)
 ended = []
 
