@@ -56,6 +56,7 @@ class Transport:
     _tempDataLen = 0
     connected = True
     disconnecting = False
+    refused = False
 
     def __init__(self) -> None:
         self.socket = self
@@ -202,7 +203,7 @@ def main() -> int:
     subject = SUBJECTS[options.command]
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 50, 1_000)  # as in the daemon
+    gc.set_threshold(2_000, 10, 1_000)  # as in the daemon
     with tempfile.TemporaryDirectory(prefix="disqued-profile-") as folder:
         print(f"{options.command}: µs a command, the best of {ROUNDS} rounds of {options.count}; seed {SEED}")
         for pipeline in options.pipeline or [1, 16]:

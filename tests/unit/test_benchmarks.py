@@ -3,10 +3,12 @@
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from benchmarks import profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, amount, as_json, conclude, describe, percentile, ratios, spread, told
@@ -268,3 +270,11 @@ def test_a_machine_with_one_processor_is_said_to_bind_nothing() -> None:
     assert str(Processors(None, None)) == "server and client not bound to processors"
     with Processors(None, None).serving():
         pass
+
+
+@pytest.mark.parametrize("name", sorted(profile.SUBJECTS))
+@pytest.mark.parametrize("pipeline", [1, 16])
+def test_the_look_inside_finds_every_stage(tmp_path: Path, name: str, pipeline: int) -> None:
+    found = profile.stages(profile.SUBJECTS[name], tmp_path, 160, pipeline)
+    assert set(found) >= {"parse", "dispatch", "core", "encode"}
+    assert all(usec > 0 for usec in found.values())
