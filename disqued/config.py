@@ -276,8 +276,8 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "loglevel",
                 Choice(("debug", "verbose", "notice", "warning")),
                 "notice",
-                "Least important messages that are logged. debug tells every step and is for finding faults; verbose "
-                "adds connections; notice is what an operator wants to read; warning is what needs attention.",
+                "Least important messages that are logged. notice is what an operator wants to read, warning what "
+                "needs attention; debug and verbose add what the libraries tell, and no lines of our own so far.",
                 mutable=True,
             ),
             Setting(

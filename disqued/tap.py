@@ -21,7 +21,7 @@ from twisted.internet.main import installReactor
 from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
-from disqued.commands import catalogue  # noqa: F401 - completes the table of commands
+from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
 from disqued.config import SETTINGS, Config, ConfigError, Status
 from disqued.core.node import Node
 from disqued.net import logs
@@ -161,6 +161,7 @@ def makeService(options: Options) -> MultiService:
 
     use_monotonic_time(reactor)
     config = options.settings
+    _rename_commands(config)
     clock, rng = SystemClock(), SystemRandom()
     try:
         identity = Identity.load(config.dir / IDENTITY_FILE, config.port, rng)
@@ -178,6 +179,17 @@ def makeService(options: Options) -> MultiService:
     root = Root(observer)
     Listener(Daemon(config, node, identity, store, reactor), config, reactor).setServiceParent(root)
     return root
+
+
+def _rename_commands(config: Config) -> None:
+    """Do what rename-command asks for; a name that is none ends the process."""
+    for old, new in config.rename_command:
+        if new.upper().encode("utf-8", "surrogateescape") in table.TABLE:
+            raise SystemExit(f"disqued: rename-command {old} {new}: there is a command {new.upper()} already")
+        try:
+            table.rename(old, new)
+        except KeyError:
+            raise SystemExit(f"disqued: rename-command {old}: no command has this name") from None
 
 
 def _umask() -> int:

@@ -280,6 +280,18 @@ def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
         parent.children[words[1].encode()] = entry
 
 
+def rename(old: str, new: str) -> None:
+    """Call a command by another name, or by none when that is empty.  Raises KeyError when there is no such command."""
+    key, target = old.upper().encode("utf-8", "surrogateescape"), new.upper().encode("utf-8", "surrogateescape")
+    entry = TABLE.pop(key)
+    plain = PLAIN.pop(key, None)
+    PLAIN.pop(key.lower(), None)
+    if target:
+        TABLE[target] = entry
+        if plain is not None:
+            PLAIN[target] = PLAIN[target.lower()] = plain
+
+
 def find(args: list[bytes]) -> Command:
     """Find the command that is meant.  Raises UnknownCommand, WrongArity, CommandError."""
     entry = TABLE.get(args[0][:32].upper())

@@ -141,16 +141,18 @@ class Delivery:
     def fetch(self, queues: list[Queue], count: int) -> list[Unit]:
         """Take up to `count` jobs, one from each queue in turn, and round again."""
         taken: list[Unit] = []
-        while True:
-            before = len(taken)
+        while queues:
+            giving: list[Queue] = []
             for queue in queues:
                 unit = self._take(queue)
                 if unit is not None:
                     taken.append(unit)
                     if len(taken) == count:
                         return taken
-            if len(taken) == before:
-                return taken
+                    giving.append(queue)
+            # One that is empty now has nothing to give in the next round either.
+            queues = giving
+        return taken
 
     def _take(self, queue: Queue) -> Unit | None:
         """Take the oldest job of a queue, if it has one to give."""

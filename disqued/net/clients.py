@@ -33,9 +33,18 @@ if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
 
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
+SLICE_S = 0.01  #: a client that has run commands for this long lets others have their turn
+RESUMED = 1_000  #: commands that were put off and are taken up again at a time
+#: Bytes that a command, and each word of it, takes beside its text.
+COMMAND_COST = WORD_COST = 64
 INTERNAL_ERROR = b"ERR internal error"
 
 _DENIED_WHEN_FULL = Flag.DENY_OOM
+
+
+def _weight(args: list[bytes]) -> int:
+    """Bytes that a command takes while it waits."""
+    return COMMAND_COST + WORD_COST * len(args) + sum(map(len, args))
 
 
 @implementer(IPushProducer)
@@ -205,7 +214,7 @@ class ClientConnection(Protocol):
     def _put_off(self, commands: list[list[bytes]]) -> None:
         """Keep commands until the client may go on; end a client that sends far too much meanwhile."""
         self._backlog.extend(commands)
-        self._backlog_size += sum(len(word) for args in commands for word in args)
+        self._backlog_size += sum(map(_weight, commands))
         if self._backlog_size > self._daemon.config.client_query_buffer_limit:
             self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
             self.transport.abortConnection()
@@ -213,9 +222,9 @@ class ClientConnection(Protocol):
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
         if self._backlog and self._blocked is None and not self._stalled and not self._daemon.paused and not self._lost:
-            commands = list(self._backlog)
-            self._backlog.clear()
-            self._backlog_size = 0
+            backlog = self._backlog
+            commands = [backlog.popleft() for _ in range(min(len(backlog), RESUMED))]
+            self._backlog_size -= sum(map(_weight, commands))
             self._run(commands)
         if self._parser.error is not None and not self._backlog and self._blocked is None and not self._lost:
             self._protocol_error()
@@ -246,7 +255,7 @@ class ClientConnection(Protocol):
         if done < len(commands) and not self._closing:
             rest = commands[done:]
             self._backlog.extendleft(reversed(rest))
-            self._backlog_size += sum(len(word) for args in rest for word in args)
+            self._backlog_size += sum(map(_weight, rest))
         daemon.driver.finish_step(self)
         if self._unlock_limits:
             self._unlock_limits = False
@@ -264,6 +273,7 @@ class ClientConnection(Protocol):
         slow = daemon.slow_s
         begun = 0
         started = perf_counter()
+        turn_ends = started + SLICE_S
         for args in commands:
             entry = PLAIN.get(args[0])
             if entry is None:
@@ -293,7 +303,7 @@ class ClientConnection(Protocol):
             if ended - started > slow:
                 daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
             started = ended
-            if self._closing or daemon.guarded or (len(reply) > LARGE_REPLY and self._must_wait()):
+            if ended > turn_ends or self._closing or daemon.guarded or (len(reply) > LARGE_REPLY and self._must_wait()):
                 break
         daemon.commands_run += begun
         return begun
@@ -301,6 +311,7 @@ class ClientConnection(Protocol):
     def _run_guarded(self, commands: list[list[bytes]]) -> int:
         """Run commands one by one with every check; returns how many were begun."""
         begun = 0
+        turn_ends = perf_counter() + SLICE_S
         for args in commands:
             begun += 1
             was_skipping = self.reply_mode == "skip"
@@ -311,7 +322,12 @@ class ClientConnection(Protocol):
                 self._out.append(reply)
             elif was_skipping and self.reply_mode == "skip":
                 self.reply_mode = "on"
-            if self._closing or self._daemon.paused or (len(reply) > LARGE_REPLY and self._must_wait()):
+            if (
+                perf_counter() > turn_ends
+                or self._closing
+                or self._daemon.paused
+                or (len(reply) > LARGE_REPLY and self._must_wait())
+            ):
                 break
         self._daemon.commands_run += begun
         return begun

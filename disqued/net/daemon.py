@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -67,6 +68,7 @@ class Daemon(Factory):
         #: True while commands must be looked at one by one: a password, a load, a monitor, a failed journal.
         self.guarded = True
         self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
+        self._pause_end: IDelayedCall | None = None
         self.ending = False
         self.loading = True
         self.slow_s = 0.0  #: commands that take longer are looked at by slow log and latency monitor
@@ -308,7 +310,12 @@ class Daemon(Factory):
         """Run no client's commands for a while."""
         self.paused = True
         self._find_guards()
-        self.reactor.callLater(span_ms / 1_000, self._end_pause)
+        ends = self.reactor.seconds() + span_ms / 1_000
+        if self._pause_end is not None and self._pause_end.active():
+            if self._pause_end.getTime() >= ends:
+                return
+            self._pause_end.cancel()
+        self._pause_end = self.reactor.callLater(span_ms / 1_000, self._end_pause)
 
     def _end_pause(self) -> None:
         self.paused = self.ending

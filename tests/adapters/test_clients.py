@@ -291,3 +291,40 @@ async def test_a_password_that_is_set_locks_everybody_out_who_never_gave_it(laun
     assert await second.call("PING") == b"PONG"
     assert await second.call("CONFIG", "SET", "requirepass", "") == b"OK"
     assert (await first.call("ADDJOB", "q", b"x" * 50_000, 0)).startswith(b"DI")
+
+
+@async_test
+async def test_what_a_client_had_put_off_is_run_in_turns_with_the_others(launch: Launch) -> None:
+    running = launch()
+    greedy, other = await running.connect(), await running.connect()
+    greedy.transport.write(pack("GETJOB", "FROM", "never") + pack("QLEN", "q") * 200_000)
+    connection = next(iter(running.daemon.clients.values()))
+    await wait_until(lambda: connection.input_buffered > 200_000 * 100)
+    await other.call("ADDJOB", "never", "body", 0)
+    assert await other.call("PING") == b"PONG"
+    assert connection.input_buffered > 0
+    assert (await greedy.replies(200_001))[-1] == 0
+    assert connection.input_buffered == 0
+
+
+@async_test
+async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(launch: Launch) -> None:
+    running = launch("client-query-buffer-limit 1mb")
+    client = await running.connect()
+    client.transport.write(pack("GETJOB", "FROM", "q") + b"*1\r\n$0\r\n\r\n" * 20_000)
+    await client.closed()
+
+
+@async_test
+async def test_a_shorter_pause_does_not_end_a_longer_one(launch: Launch) -> None:
+    running = launch()
+    first, second = await running.connect(), await running.connect()
+    first.transport.write(pack("CLIENT", "PAUSE", 60_000))
+    assert await first.replies(1) == [b"OK"]
+    running.daemon.pause_clients(1)
+    second.send("QLEN", "q")
+    await wait_until(lambda: any(client.input_buffered for client in running.daemon.sessions()))
+    assert running.daemon.paused
+    assert running.daemon._pause_end is not None
+    running.daemon._pause_end.reset(0)
+    assert await second.replies(1) == [0]

@@ -206,3 +206,30 @@ def test_a_controlled_restart_loses_nothing_and_keeps_the_order(
     assert [(job, body) for _, job, body in taken] == [(job, f"body {n}") for n, job in enumerate(jobs)]
     assert again.call("CONFIG", "GET", "aof-enqueue-jobs-once") == ["aof-enqueue-jobs-once", "no"]
     assert "aof-enqueue-jobs-once yes" not in file.read_text()
+
+
+def test_commands_can_be_renamed_and_taken_away(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "renamed.conf"
+    file.write_text('rename-command DEBUG ""\nrename-command GETJOB fetch\n')
+    daemon = start("--config", str(file))
+    job_id = daemon.call("ADDJOB", "q", "body", 0)
+    assert daemon.call("FETCH", "FROM", "q") == [["q", job_id, "body"]]
+    for words in (("DEBUG", "FLUSHALL"), ("GETJOB", "FROM", "q")):
+        with pytest.raises(redis.ResponseError, match="unknown command"):
+            daemon.call(*words)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("rename-command NOPE x", "rename-command NOPE: no command has this name"),
+        ("rename-command PING ADDJOB", "rename-command PING ADDJOB: there is a command ADDJOB already"),
+    ],
+)
+def test_a_renaming_that_makes_no_sense_stops_the_start(tmp_path: Path, line: str, expected: str) -> None:
+    file = tmp_path / "renamed.conf"
+    file.write_text(line + "\n")
+    argv = [*DAEMON, "--config", str(file), "--dir", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env=environment(), check=False)
+    assert done.returncode == 1
+    assert expected in done.stderr
