@@ -110,7 +110,7 @@ class Client:
     host: Daemon
     address: str = "127.0.0.1:50000"
     name: bytes = b""
-    library: dict[bytes, bytes] = attrs.field(factory=dict)
+    lib: dict[bytes, bytes] = attrs.field(factory=dict)
     protocol: int = 2
     authenticated: bool = True
     monitors: bool = False

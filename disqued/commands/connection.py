@@ -287,7 +287,7 @@ def describe_client(client: Session, now: int) -> bytes:
         f"obl=0 oll=0 omem={client.output_buffered} events={_events_of(client)} cmd={client.last_command} "
         f"resp={client.protocol} "
     )
-    library = (b"%b=%b" % (key, client.library.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
+    library = (b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
     return head.encode("utf-8", "surrogateescape") + b" ".join(library)
 
 
@@ -373,7 +373,7 @@ class ClientSetInfo:
 
     def run(self, node: Node, client: Session) -> Status:
         """Take the fact."""
-        client.library[self.attribute] = self.text
+        client.lib[self.attribute] = self.text
         return DONE
 
 

@@ -17,7 +17,7 @@ class Session(Protocol):
 
     id: int  #: counts up over the life of the daemon
     name: bytes  #: CLIENT SETNAME; empty for none
-    library: dict[bytes, bytes]  #: CLIENT SETINFO: lib-name, lib-ver
+    lib: dict[bytes, bytes]  #: CLIENT SETINFO: lib-name, lib-ver
     protocol: int  #: RESP version, 2 or 3
     authenticated: bool
     monitors: bool  #: sees every command

@@ -56,7 +56,7 @@ class ClientConnection(Protocol):
     def __init__(self, daemon: "Daemon", session_id: int) -> None:
         self.id = session_id
         self.name = b""
-        self.library: dict[bytes, bytes] = {}
+        self.lib: dict[bytes, bytes] = {}
         self.protocol = 2
         self.authenticated = True
         self.monitors = False

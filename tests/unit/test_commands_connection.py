@@ -178,7 +178,7 @@ def test_a_client_knows_its_number(daemon, client):
 
 
 def test_client_list_has_a_line_per_client_with_disques_fields_first(daemon, client):
-    client.name, client.protocol, client.library = b"me", 3, {b"lib-name": b"redis-py"}
+    client.name, client.protocol, client.lib = b"me", 3, {b"lib-name": b"redis-py"}
     other = Client(daemon, address="/run/disqued.sock:0", is_unix=True, input_buffered=7, output_buffered=9)
     other.says("GETJOB", "FROM", "q")
     daemon.clock.advance(2_500)
@@ -208,7 +208,7 @@ def test_client_info_is_the_own_line(daemon, client):
 def test_clients_tell_which_library_they_use(client):
     assert client.says("CLIENT", "SETINFO", "LIB-NAME", "redis-py(x_v1)") == OK
     assert client.says("CLIENT", "SETINFO", "lib-ver", "8.1.0") == OK
-    assert client.library == {b"lib-name": b"redis-py(x_v1)", b"lib-ver": b"8.1.0"}
+    assert client.lib == {b"lib-name": b"redis-py(x_v1)", b"lib-ver": b"8.1.0"}
     assert client.is_refused("CLIENT", "SETINFO", "COLOUR", "red").startswith(b"ERR Unrecognized option: ")
     assert client.is_refused("CLIENT", "SETINFO", "LIB-NAME", "a b").endswith(b"special characters.")
 
