@@ -18,7 +18,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from disqued.core.clock import Clock
-from disqued.core.job import Job
 from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.appending import Appender
 from disqued.persistence.base import replace_journal
@@ -36,6 +35,7 @@ class AofStore:
 
     log = Logger()
     records = True
+    wants_compaction = False
 
     def __init__(
         self,
@@ -108,6 +108,16 @@ class AofStore:
             raise StoreFailed(error.strerror or str(error)) from error
         self._files.remove_leftovers(self._manifest)
         self._base_size = reader.bytes_loaded
+        self._is_loaded = True
+
+    def renew(self) -> None:
+        try:
+            self._manifest = Manifest()
+            self._files.write_manifest(self._manifest)
+            self._begin_increment()
+        except OSError as error:
+            raise StoreFailed(error.strerror or str(error)) from error
+        self._files.remove_leftovers(self._manifest)
         self._is_loaded = True
 
     def _resume(self, reader: JournalReader) -> None:
@@ -187,12 +197,16 @@ class AofStore:
         if self._appender is not None:
             self._appender.set_fsync(self._fsync)
 
-    def rewrite(self, jobs: Iterable[Job], *, with_queues: bool) -> None:
+    def compact(self, records: Iterator[Record]) -> None:
+        """Not yet."""
+        raise StoreError("the journal cannot be compacted yet")
+
+    def rewrite(self, records: Iterable[Record]) -> None:
         if not self._is_loaded:
             raise StoreError("a journal is rewritten after it is loaded, not before")
         began = self._clock.now()
         try:
-            self._manifest = replace_journal(self._files, jobs, self._sequence, self._clock, with_queues=with_queues)
+            self._manifest = replace_journal(self._files, records, self._sequence, self._clock)
         except StoreFailed as error:
             self._last_rewrite = "err"
             if not self._is_listed():

@@ -1,4 +1,4 @@
-"""Writing every job at one moment: the base of a journal, and the snapshot of a controlled restart.
+"""Writing all that is known at one moment: the base of a journal, and the snapshot of a controlled restart.
 
     file N.base written, synced --> manifest lists it alone, synced, renamed --> older segments removed
 
@@ -11,42 +11,40 @@ from itertools import islice
 from twisted.logger import Logger
 
 from disqued.core.clock import Clock
-from disqued.core.job import ACTIVE, Job
+from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.disk import write_all
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.manifest import Base, JournalFiles, Manifest
 from disqued.persistence.segments import framed, header
-from disqued.wire.jobdump import encode_job
+from disqued.wire.jobdump import encode_event, encode_job
 
-JOBS_PER_WRITE = 4_096
+RECORDS_PER_WRITE = 4_096
 
 log = Logger()
 
 
-def replace_journal(
-    files: JournalFiles, jobs: Iterable[Job], first: int, clock: Clock, *, with_queues: bool
-) -> Manifest:
-    """Make a journal of these jobs and nothing else; `first` is the number of its first record.
+def replace_journal(files: JournalFiles, records: Iterable[Record], first: int, clock: Clock) -> Manifest:
+    """Make a journal of these records and nothing else, queues included; `first` is the number of its first record.
 
     Returns the new manifest.  Raises StoreFailed; then the journal is what it was.
     """
     try:
-        base = _write_base(files, jobs, first, clock, with_queues=with_queues)
-        manifest = Manifest(base=base, has_queues=with_queues)
+        base = _write_base(files, records, first, clock)
+        manifest = Manifest(base=base, has_queues=True)
         files.write_manifest(manifest)
     except OSError as error:
         raise StoreFailed(error.strerror or str(error)) from error
     files.remove_leftovers(manifest)
-    log.info("{count} jobs written to {path}", count=base.count, path=str(files.segment(base)))
+    log.info("{count} records written to {path}", count=base.count, path=str(files.segment(base)))
     return manifest
 
 
-def _write_base(files: JournalFiles, jobs: Iterable[Job], first: int, clock: Clock, *, with_queues: bool) -> Base:
+def _write_base(files: JournalFiles, records: Iterable[Record], first: int, clock: Clock) -> Base:
     number = files.free_number()
     path = files.segment(Base(number, first, 0))
     fd = files.disk.create(path)
     try:
-        count = _write_jobs(files, fd, jobs, first, clock.wall() - clock.now(), with_queues=with_queues)
+        count = _write_records(files, fd, records, first, clock)
         files.disk.fdatasync(fd)
     except BaseException:
         files.disk.close(fd)
@@ -56,15 +54,18 @@ def _write_base(files: JournalFiles, jobs: Iterable[Job], first: int, clock: Clo
     return Base(number, first, count)
 
 
-def _write_jobs(
-    files: JournalFiles, fd: int, jobs: Iterable[Job], first: int, offset: int, *, with_queues: bool
-) -> int:
-    """Write a segment of jobs; return how many."""
+def _write_records(files: JournalFiles, fd: int, records: Iterable[Record], first: int, clock: Clock) -> int:
+    """Write a segment of records; return how many."""
     write_all(files.disk, fd, header(first))
+    wall = clock.wall()
+    offset = wall - clock.now()
     sequence = first
-    rest = iter(jobs)
-    while some := list(islice(rest, JOBS_PER_WRITE)):
-        payloads = [encode_job(job, offset, job.state if with_queues else ACTIVE) for job in some]
+    rest = iter(records)
+    while some := list(islice(rest, RECORDS_PER_WRITE)):
+        payloads = [
+            encode_job(record[1], offset, record[1].state) if record[0] == JOB_ADDED else encode_event(record, wall)
+            for record in some
+        ]
         write_all(files.disk, fd, b"".join(framed(payloads, sequence)))
         sequence += len(payloads)
     return sequence - first

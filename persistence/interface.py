@@ -3,11 +3,17 @@
     start     store = factory.create(config, reactor, clock);  store.open()
               for record in store.load(): recovery.apply(record)          in slices, while clients hear -LOADING
     a turn    store.append(records) ...  store.commit()                   then, and only then, the replies
-    restart   store.rewrite(snapshot(state, with_queues=True), with_queues=True)
+    smaller   store.compact(walk(state))                                  in the background, between turns
+    switch    new.open();  new.renew();  new.append(walk) and commit, beside the old one;  old.close()
+    restart   store.rewrite(snapshot(state))                              when nothing can change any more
     end       store.close()
 
-Everything is called on the reactor's thread and answers at once; what may take long (waiting for a disk) a store does
-elsewhere, as far as its promise lets it.
+Everything is called on the reactor's thread, and nothing waits there for longer than its promise needs.  What takes
+long (a thread, a server) is answered with a Deferred; a store that is done when it returns answers None.
+
+Two kinds of failure, told apart by `StoreFailed.final`.  A store that has no room, or has lost its server, keeps what
+was appended and may be asked to commit again: the driver does, every second.  A store whose file cannot be trusted any
+more (a sync failed) fails until it is written anew.
 
 A store is found as a Twisted plugin: an object that provides `IStoreFactory`, in a module of `twisted.plugins`.
 """
@@ -18,12 +24,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.plugin import IPlugin
 from zope.interface import Attribute, Interface
 
 from disqued.core.clock import Clock
-from disqued.core.job import Job
 from disqued.core.outbox import Record
 
 
@@ -32,7 +38,12 @@ class StoreError(Exception):
 
 
 class StoreFailed(StoreError):
-    """What was appended is not durable and never will be; the text is the system's word for the reason."""
+    """What was appended is not durable; the text is the system's word for the reason."""
+
+    def __init__(self, why: str, *, final: bool = True) -> None:
+        super().__init__(why)
+        #: False: all of it is kept, and a later commit may succeed.  True: only what is written anew is safe again.
+        self.final = final
 
 
 class StoreLocked(StoreError):
@@ -76,10 +87,11 @@ class IStore(Interface):
     records: bool = Attribute("Whether it wants the journal; else `append` and `commit` need not be called.")
     restores_queues: bool = Attribute(
         "Whether what `load` yields says the truth about queues and deliveries: it was left by a controlled shutdown,"
-        " and this start is to restore them (aof-enqueue-jobs-once).  For `Recovery`; valid once the store is open."
+        " and this start is to restore them (aof-enqueue-jobs-once).  Valid from the first record of `load` on."
     )
-    bytes_total: int = Attribute("What there is to load, in bytes; valid once the store is open.")
+    bytes_total: int = Attribute("What there is to load, in bytes; valid from the first record of `load` on.")
     bytes_loaded: int = Attribute("How much of it has been loaded so far.")
+    wants_compaction: bool = Attribute("Whether it has grown so much that `compact` is due, by the settings.")
 
     def open() -> None:
         """Take possession of what is stored; once, before anything else.
@@ -87,11 +99,15 @@ class IStore(Interface):
         Raises StoreLocked, StoreDamaged, StoreFailed.
         """
 
-    def load() -> Iterator[Record]:
+    def load() -> "Iterator[Record | Deferred[None]]":
         """Yield what is stored, in order, in the form of `jobdump.decode_record`; to be run to its end, once.
 
-        When it ends, the store takes records.  Raises StoreDamaged, StoreFailed.
+        A Deferred among the records is waited for before the next is asked for.  When the iterator ends, the store
+        takes records.  Raises StoreError (StoreDamaged, StoreFailed, ...).
         """
+
+    def renew() -> "Deferred[None] | None":
+        """Begin anew, in place of `load`: what was stored is gone, and the store takes records.  Raises StoreFailed."""
 
     def configure(config: StoreSettings) -> None:
         """Follow settings that may have changed since the store was made; from the next commit on."""
@@ -99,25 +115,32 @@ class IStore(Interface):
     def append(records: list[Record]) -> None:
         """Take records (`core.outbox`) as they are now; they may change afterwards.  Never blocks, never fails."""
 
-    def commit() -> None:
+    def commit() -> "Deferred[None] | None":
         """Make everything that was appended as durable as the settings promise.
 
-        Raises StoreFailed, and from then on always: nothing that was appended since the last good commit is safe.
+        Not called again before its Deferred has fired.  Raises StoreFailed, or fails with it.
         """
 
-    def rewrite(jobs: Iterable[Job], *, with_queues: bool) -> None:
-        """Replace all that is stored by these jobs; blocks until it is durable, else everything stays as it was.
+    def compact(records: Iterator[Record]) -> None:
+        """Begin to make what is stored smaller, in the background; `status` tells how it goes.
 
-        With `with_queues` this is the last word of a controlled shutdown: the place of each job, its deadlines and its
-        counters are kept for one start that restores them.  Works for a store that wants no journal too.  After a
-        success a store that had failed is good again.  Raises StoreFailed.
+        `records` walks over what the node knows (`recovery.walk`): it is drawn in slices, between the turns of the
+        loop, while the node goes on, so that it need be drawn only as far as the store has a use for it.  A store
+        whose failure is final is good again when this has succeeded.  Raises StoreError when it cannot be begun.
+        """
+
+    def rewrite(records: Iterable[Record]) -> "Deferred[None] | None":
+        """Replace all that is stored by these records, durably; if that fails, everything stays as it was.
+
+        The last word of a controlled shutdown: the state of each job, its deadlines and its counters are kept for one
+        start that restores them.  Works for a store that wants no journal, too.  Raises StoreFailed, or fails with it.
         """
 
     def status() -> dict[str, int | str]:
         """The fields of INFO's section Persistence that this store knows, in the order in which they are shown."""
 
-    def close() -> None:
-        """Commit, force everything to the disk and let go of it; harmless when repeated.  Raises StoreFailed."""
+    def close() -> "Deferred[None] | None":
+        """Commit, make everything durable and let go of it; harmless when repeated.  Raises StoreFailed."""
 
 
 class IStoreFactory(IPlugin):

@@ -13,7 +13,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from disqued.core.clock import Clock
-from disqued.core.job import Job
 from disqued.core.outbox import Record
 from disqued.persistence.base import replace_journal
 from disqued.persistence.disk import Disk
@@ -28,6 +27,7 @@ class NullStore:
 
     log = Logger()
     records = False
+    wants_compaction = False
 
     def __init__(self, path: Path, *, clock: Clock, enqueue_once: bool = False, disk: Disk | None = None) -> None:
         """Take the settings appendfilename and aof-enqueue-jobs-once."""
@@ -77,6 +77,9 @@ class NullStore:
         self._files.remove_leftovers(Manifest())
         self._files.unlock()
 
+    def renew(self) -> None:
+        """Nothing is kept, so nothing has to go."""
+
     def configure(self, config: StoreSettings) -> None:
         """There is no setting that it could follow."""
 
@@ -86,10 +89,14 @@ class NullStore:
     def commit(self) -> None:
         """Nothing was kept, so nothing can fail."""
 
-    def rewrite(self, jobs: Iterable[Job], *, with_queues: bool) -> None:
+    def compact(self, records: Iterator[Record]) -> None:
+        """Refuse: there is nothing that could become smaller."""
+        raise StoreError("there is no journal to rewrite: `persistence` is none")
+
+    def rewrite(self, records: Iterable[Record]) -> None:
         self._files.lock()
         try:
-            replace_journal(self._files, jobs, 1, self._clock, with_queues=with_queues)
+            replace_journal(self._files, records, 1, self._clock)
         finally:
             self._files.unlock()
 

@@ -17,7 +17,7 @@ Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing s
 """
 
 from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job, Unit
-from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE
+from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Queue, Waiter
 from disqued.core.state import State
 from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
@@ -282,6 +282,8 @@ class Delivery:
             if not pause:
                 return
             queue = state.queue(queue_name)
+        if pause != queue.pause and state.journaling:
+            state.outbox.journal.append((QUEUE_PAUSED, queue.name, pause))
         queue.pause = pause
         if not pause & PAUSE_OUT and queue.waiters and len(queue.units):
             state.ready[queue] = None

@@ -19,11 +19,13 @@ JOB_ADDED: Final = 0  #: (JOB_ADDED, job)
 UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or delivered when once is all
 JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
+QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any more
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"
 GONE_DELETED: Final = b"deleted"
 GONE_EVICTED: Final = b"evicted"
+GONE_REFUSED: Final = b"refused"  #: its producer was told that it could not be made durable
 
 Record = tuple[Any, ...]
 

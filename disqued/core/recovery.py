@@ -2,7 +2,7 @@
 
 Records are applied in the order in which they were written; a later one wins.
 
-    added ---> known, unless it expired meanwhile
+    added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
     done, gone ---> forgotten                          flushed ---> everything forgotten
 
 A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from disqued.core.delivery import Delivery
 from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job
-from disqued.core.outbox import FLUSHED, JOB_ADDED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.registry import TABLES
 from disqued.core.state import State
 
 
@@ -50,19 +51,45 @@ class StoredJob(NamedTuple):
     order_key: int
 
 
-def snapshot(state: State, *, with_queues: bool) -> Iterator[Job]:
-    """The jobs that a rewritten journal holds, in the order in which they are best read back.
+def snapshot(state: State) -> Iterator[Record]:
+    """All that a controlled restart brings back, in the order in which it is best read back.
 
     Queued jobs come first, queue by queue and oldest first.  A job that still waits for copies is nobody's yet, and
-    an acked one is done.  An at-most-once job that was delivered is kept only `with_queues`, at the end of a run: to a
-    journal that goes on it is done.
+    an acked one is done.
+    """
+    queues = state.queues.from_serial(0, len(state.queues))
+    for queue in queues:
+        if queue.pause:
+            yield (QUEUE_PAUSED, queue.name, queue.pause)
+    for queue in queues:
+        for unit in queue.units:
+            yield (JOB_ADDED, unit.job)
+    for job in state.jobs:
+        if job.state == ACTIVE:
+            yield (JOB_ADDED, job)
+
+
+def walk(state: State) -> Iterator[Record]:
+    """All that a crash leaves, drawn bit by bit while the node goes on.
+
+    Each record is true when it is drawn.  So a journal that has them among the records of what happens meanwhile, in
+    that order, says what is true at the end of the walk; and so does one that has all of them first and then what
+    happened since the walk began, for a record that is met twice changes nothing, and the last word is the later one.
+
+    An at-most-once job that was delivered is done, to a journal that goes on.
     """
     for queue in state.queues.from_serial(0, len(state.queues)):
-        for unit in queue.units:
-            yield unit.job
-    for job in state.jobs:
-        if job.state == ACTIVE and (with_queues or job.options.retry_ms or not job.flags & FLAG_DELIVERED):
-            yield job
+        if queue.pause:
+            yield (QUEUE_PAUSED, queue.name, queue.pause)
+    for number in range(TABLES):
+        # A flush puts another registry in the place of this one.
+        for job in state.jobs.table(number):
+            if (
+                job.state in (ACTIVE, QUEUED)
+                and (job.options.retry_ms or not job.flags & FLAG_DELIVERED)
+                and state.jobs.get(job.id) is job
+            ):
+                yield (JOB_ADDED, job)
 
 
 class Recovery:
@@ -88,6 +115,8 @@ class Recovery:
             self._add(record[1])
         elif kind == FLUSHED:
             self._state.flush()
+        elif kind == QUEUE_PAUSED:
+            self._delivery.set_pause(record[1], record[2])
         elif kind != UNIT_DONE or record[2] == WORK_SCOPE:
             self._forget(record[1])
 

@@ -46,6 +46,10 @@ class Registry:
         del self._tables[crc32(job.id) & _MASK][job.id]
         self._length -= 1
 
+    def table(self, number: int) -> list[Job]:
+        """The jobs of one of the `TABLES` tables, in the order in which they came."""
+        return list(self._tables[number].values())
+
     def from_table(self, number: int) -> Iterator[tuple[int, list[Job]]]:
         """Yield the tables that hold something, from this number on: number, jobs in the order in which they came."""
         tables = self._tables

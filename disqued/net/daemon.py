@@ -421,7 +421,7 @@ class Daemon(Factory):
         """Write a fresh journal with queues and all, whatever the store.  Raises CommandError."""
         self.driver.commit_now()
         try:
-            self.driver.store.rewrite(snapshot(self._node.state, with_queues=True), with_queues=True)
+            self.driver.store.rewrite(snapshot(self._node.state))
         except StoreError as error:
             self.log.error("Writing the journal failed: {reason}", reason=str(error))
             raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None

@@ -12,6 +12,8 @@ A record begins with the same two bytes, so that a reader knows what it has befo
     UNIT_DONE, JOB_GONE, FLUSHED, 13 bytes and then the strings:
         when 8, length of id 1, length of tail 2
         id, tail (the scope of a unit that is done, the reason why a job is gone)
+    QUEUE_PAUSED, 15 bytes and then the name of the queue:
+        when 8, PAUSE_... bits 1, length of name 4
 
 Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
 stored, minus the monotonic clock for what is sent, where only what remains has a meaning.
@@ -26,13 +28,15 @@ from typing import Final
 
 from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
 from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, STATE_NAMES, Job
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.queues import PAUSE_NAMES
 from disqued.core.recovery import StoredJob
 
 FORMAT: Final = 1
 
 _JOB = Struct("<BBBBBHHIIqqqQQQIIq")
 _EVENT = Struct("<BBqBH")
+_PAUSE = Struct("<BBqBI")
 _pack_job = _JOB.pack
 _unpack_job = _JOB.unpack_from
 _JOB_SIZE = _JOB.size
@@ -65,8 +69,11 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
 
 
 def encode_event(record: Record, wall: int) -> bytes:
-    """Write down what happened to a job, or to all of them; `wall` says when, in unix milliseconds."""
+    """Write down what happened to a job, to all of them or to a queue; `wall` says when, in unix milliseconds."""
     kind = record[0]
+    if kind == QUEUE_PAUSED:
+        _, queue, pause = record
+        return _PAUSE.pack(FORMAT, kind, wall, pause, len(queue)) + queue
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
@@ -75,8 +82,8 @@ def encode_event(record: Record, wall: int) -> bytes:
 def decode_record(data: bytes) -> Record:
     """Read one record back.
 
-    Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when) or
-    (FLUSHED, when).  Raises BadRecord.
+    Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
+    (FLUSHED, when) or (QUEUE_PAUSED, queue, bits, when).  Raises BadRecord.
     """
     start = data[:2]
     if start == _JOB_START:
@@ -87,7 +94,9 @@ def decode_record(data: bytes) -> Record:
         raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT}")
     if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED):
         return _decode_event(data)
-    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {FLUSHED}")
+    if data[1] == QUEUE_PAUSED:
+        return _decode_pause(data)
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {QUEUE_PAUSED}")
 
 
 def _decode_job(data: bytes) -> StoredJob:
@@ -143,3 +152,14 @@ def _decode_event(data: bytes) -> Record:
     if id_length not in (JOB_ID_LENGTH, OLD_JOB_ID_LENGTH) or not is_job_id(job_id):
         raise BadRecord(f"{job_id!r} is no job id")
     return (kind, job_id, data[tail_start:], wall)
+
+
+def _decode_pause(data: bytes) -> Record:
+    if len(data) < _PAUSE.size:
+        raise BadRecord(f"a pause in {len(data)} bytes; the shortest has {_PAUSE.size}")
+    _, kind, wall, pause, length = _PAUSE.unpack_from(data)
+    if _PAUSE.size + length != len(data):
+        raise BadRecord(f"a pause in {len(data)} bytes whose parts add up to {_PAUSE.size + length}")
+    if pause not in PAUSE_NAMES:
+        raise BadRecord(f"pause {pause}; allowed are 0 to {max(PAUSE_NAMES)}")
+    return (kind, data[_PAUSE.size :], pause, wall)

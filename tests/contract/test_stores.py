@@ -5,14 +5,19 @@ from pathlib import Path
 
 import attrs
 import pytest
-from twisted.internet.task import Clock as Reactor
+import pytest_twisted
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.testing.clock import Clock
+
+async_test = pytest_twisted.ensureDeferred
 
 FIELDS = {
     "aof_enabled", "aof_state", "aof_rewrite_in_progress", "aof_rewrite_scheduled", "aof_last_rewrite_time_sec",
@@ -37,6 +42,12 @@ def make_job(number: int, *, state: int = QUEUED, retry_ms: int = 60_000) -> Job
     return job
 
 
+async def done(result: "Deferred[None] | None") -> None:
+    """Wait for what a store answers."""
+    if result is not None:
+        await result
+
+
 class Bench:
     """A place for files, and stores of one kind opened there one after the other."""
 
@@ -47,16 +58,35 @@ class Bench:
         self.store: IStore | None = None
 
     def make(self) -> IStore:
-        return self.factory.create(self.settings, Reactor(), self.clock)
+        return self.factory.create(self.settings, reactor, self.clock)
 
-    def start(self, *, enqueue_once: bool = False) -> list[Record]:
+    async def start(self, *, enqueue_once: bool = False) -> list[Record]:
         """Start with what the last store left; returns what is loaded."""
         self.settings.aof_enqueue_jobs_once = enqueue_once
-        if self.store is not None:
-            self.store.close()
+        await self.stop()
         self.store = self.make()
         self.store.open()
-        return list(self.store.load())
+        records = []
+        for record in self.store.load():
+            if isinstance(record, Deferred):
+                await record
+            else:
+                records.append(record)
+        return records
+
+    async def stop(self) -> None:
+        """Close the store that runs, if one does."""
+        if self.store is not None:
+            await done(self.store.close())
+
+    async def put(self, *records: Record) -> None:
+        """Append and commit."""
+        self.running.append(list(records))
+        await done(self.running.commit())
+
+    async def rewrite(self, *jobs: Job) -> None:
+        """Leave these jobs as the last word."""
+        await done(self.running.rewrite((JOB_ADDED, job) for job in jobs))
 
     @property
     def running(self) -> IStore:
@@ -68,8 +98,7 @@ class Bench:
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(request.param, tmp_path)
     yield bench
-    if bench.store is not None:
-        bench.store.close()
+    pytest_twisted.blockon(Deferred.fromCoroutine(bench.stop()))
 
 
 def test_plugin_and_store_provide_their_interfaces(bench: Bench) -> None:
@@ -82,23 +111,23 @@ def test_an_unknown_store_is_refused_with_the_known_ones() -> None:
         find_store("tape")
 
 
-def test_a_new_store_holds_nothing(bench: Bench) -> None:
-    assert bench.start() == []
+@async_test
+async def test_a_new_store_holds_nothing(bench: Bench) -> None:
+    assert await bench.start() == []
     assert bench.running.bytes_loaded == bench.running.bytes_total
     assert not bench.running.restores_queues
 
 
-def test_records_that_were_committed_are_loaded_in_their_order_by_a_store_that_wants_them(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_records_that_were_committed_are_loaded_in_their_order_by_a_store_that_wants_them(bench: Bench) -> None:
+    await bench.start()
     first, second = make_job(1), make_job(2)
     bench.running.append([(JOB_ADDED, first), (JOB_ADDED, second)])
-    bench.running.append([(UNIT_DONE, first.id, b"")])
-    bench.running.commit()
+    await bench.put((UNIT_DONE, first.id, b""))
     bench.clock.advance(5)
-    bench.running.append([(JOB_GONE, second.id, GONE_DELETED), (FLUSHED,)])
-    bench.running.commit()
+    await bench.put((JOB_GONE, second.id, GONE_DELETED), (FLUSHED,))
     wanted = bench.running.records
-    loaded = bench.start()
+    loaded = await bench.start()
     now = bench.clock.wall()
     assert [record[0] for record in loaded] == ([JOB_ADDED, JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED] if wanted else [])
     assert [record[1].body for record in loaded[:2]] == ([b"body 1", b"body 2"] if wanted else [])
@@ -110,40 +139,41 @@ def test_records_that_were_committed_are_loaded_in_their_order_by_a_store_that_w
     assert bench.running.bytes_loaded == bench.running.bytes_total
 
 
-def test_a_record_says_what_was_true_when_it_was_appended(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_a_record_says_what_was_true_when_it_was_appended(bench: Bench) -> None:
+    await bench.start()
     job = make_job(1)
     bench.running.append([(JOB_ADDED, job)])
     job.nacks = 9
-    bench.running.commit()
-    assert [record[1].nacks for record in bench.start()] == ([0] if bench.running.records else [])
+    await bench.put()
+    assert [record[1].nacks for record in await bench.start()] == ([0] if bench.running.records else [])
 
 
+@async_test
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_a_policy_can_be_changed_while_the_store_runs(bench: Bench, policy: str) -> None:
-    bench.start()
-    bench.running.append([(JOB_ADDED, make_job(1))])
-    bench.running.commit()
+async def test_a_policy_can_be_changed_while_the_store_runs(bench: Bench, policy: str) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1)))
     bench.settings.appendfsync = policy
     bench.running.configure(bench.settings)
-    bench.running.append([(JOB_ADDED, make_job(2))])
-    bench.running.commit()
-    assert len(bench.start()) == (2 if bench.running.records else 0)
+    await bench.put((JOB_ADDED, make_job(2)))
+    assert len(await bench.start()) == (2 if bench.running.records else 0)
 
 
-def test_nothing_to_commit_is_no_error(bench: Bench) -> None:
-    bench.start()
-    bench.running.commit()
-    bench.running.append([])
-    bench.running.commit()
-    assert bench.start() == []
+@async_test
+async def test_nothing_to_commit_is_no_error(bench: Bench) -> None:
+    await bench.start()
+    await bench.put()
+    await bench.put()
+    assert await bench.start() == []
 
 
-def test_a_controlled_restart_tells_where_each_job_was(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_a_controlled_restart_tells_where_each_job_was(bench: Bench) -> None:
+    await bench.start()
     jobs = [make_job(2), make_job(1), make_job(3, state=ACTIVE, retry_ms=0)]
-    bench.running.rewrite(iter(jobs), with_queues=True)
-    loaded = bench.start(enqueue_once=True)
+    await bench.rewrite(*jobs)
+    loaded = await bench.start(enqueue_once=True)
     assert bench.running.restores_queues
     assert [(record[0], record[1].id, record[1].state) for record in loaded] == [
         (JOB_ADDED, job.id, job.state) for job in jobs
@@ -151,72 +181,91 @@ def test_a_controlled_restart_tells_where_each_job_was(bench: Bench) -> None:
     assert bench.running.bytes_loaded == bench.running.bytes_total > 0
 
 
+@async_test
 @pytest.mark.parametrize("times", [1, 2])
-def test_queues_are_restored_once_though_the_option_stays_on(bench: Bench, times: int) -> None:
-    bench.start()
-    bench.running.rewrite(iter([make_job(1)]), with_queues=True)
+async def test_queues_are_restored_once_though_the_option_stays_on(bench: Bench, times: int) -> None:
+    await bench.start()
+    await bench.rewrite(make_job(1))
     for _ in range(times):
-        bench.start(enqueue_once=True)
-    loaded = bench.start(enqueue_once=True)
+        await bench.start(enqueue_once=True)
+    loaded = await bench.start(enqueue_once=True)
     assert not bench.running.restores_queues
     assert len(loaded) == (1 if bench.running.records else 0)
 
 
-def test_queues_are_not_restored_without_the_option_nor_later(bench: Bench) -> None:
-    bench.start()
-    bench.running.rewrite(iter([make_job(1)]), with_queues=True)
-    bench.start()
+@async_test
+async def test_queues_are_not_restored_without_the_option_nor_later(bench: Bench) -> None:
+    await bench.start()
+    await bench.rewrite(make_job(1))
+    await bench.start()
     assert not bench.running.restores_queues
-    bench.start()
-    bench.start(enqueue_once=True)
+    await bench.start()
+    await bench.start(enqueue_once=True)
     # A store without a journal has not looked at the files yet, and nothing has changed them.
     assert bench.running.restores_queues is not bench.running.records
 
 
-def test_a_store_goes_on_after_a_rewrite_and_queues_are_history_then(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_a_store_goes_on_after_a_rewrite_and_queues_are_history_then(bench: Bench) -> None:
+    await bench.start()
     bench.running.append([(JOB_ADDED, make_job(1))])
-    bench.running.rewrite(iter([make_job(2)]), with_queues=True)
-    bench.running.append([(JOB_ADDED, make_job(3))])
-    bench.running.commit()
+    await bench.rewrite(make_job(2))
+    await bench.put((JOB_ADDED, make_job(3)))
     wanted = bench.running.records
-    loaded = bench.start(enqueue_once=True)
+    loaded = await bench.start(enqueue_once=True)
     assert bench.running.restores_queues is not wanted
     assert [record[1].body for record in loaded] == ([b"body 2", b"body 3"] if wanted else [b"body 2"])
 
 
-def test_a_rewrite_without_queues_restores_none(bench: Bench) -> None:
-    bench.start()
-    bench.running.rewrite(iter([make_job(1)]), with_queues=False)
-    loaded = bench.start(enqueue_once=True)
-    assert not bench.running.restores_queues
-    assert [record[1].state for record in loaded] == ([ACTIVE] if bench.running.records else [])
+@async_test
+async def test_a_rewrite_of_no_jobs_leaves_none(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1)))
+    await bench.rewrite()
+    assert await bench.start(enqueue_once=True) == []
 
 
-def test_a_rewrite_of_no_jobs_leaves_none(bench: Bench) -> None:
-    bench.start()
-    bench.running.append([(JOB_ADDED, make_job(1))])
-    bench.running.commit()
-    bench.running.rewrite(iter([]), with_queues=True)
-    assert bench.start(enqueue_once=True) == []
-
-
-def test_the_option_without_a_snapshot_starts_with_nothing(bench: Bench) -> None:
-    assert bench.start(enqueue_once=True) == []
+@async_test
+async def test_the_option_without_a_snapshot_starts_with_nothing(bench: Bench) -> None:
+    assert await bench.start(enqueue_once=True) == []
     assert not bench.running.restores_queues
 
 
-def test_the_status_has_the_fields_of_info(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_the_status_has_the_fields_of_info(bench: Bench) -> None:
+    await bench.start()
     status = bench.running.status()
     assert set(status) >= FIELDS
     assert status["aof_enabled"] == int(bench.running.records)
     assert status["aof_last_write_status"] == "ok"
 
 
-def test_closing_twice_is_harmless(bench: Bench) -> None:
-    bench.start()
+@async_test
+async def test_closing_twice_is_harmless(bench: Bench) -> None:
+    await bench.start()
     bench.running.append([(JOB_ADDED, make_job(1))])
-    bench.running.close()
-    bench.running.close()
-    assert len(bench.start()) == (1 if bench.running.records else 0)
+    await done(bench.running.close())
+    await done(bench.running.close())
+    assert len(await bench.start()) == (1 if bench.running.records else 0)
+
+
+@async_test
+async def test_a_pause_is_kept_like_a_job(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((QUEUE_PAUSED, b"queue \xff", PAUSE_IN))
+    when = bench.clock.wall()
+    wanted = bench.running.records
+    assert await bench.start() == ([(QUEUE_PAUSED, b"queue \xff", PAUSE_IN, when)] if wanted else [])
+
+
+@async_test
+async def test_a_store_begins_anew_without_what_it_held(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1)), (QUEUE_PAUSED, b"queue", PAUSE_IN))
+    await bench.stop()
+    bench.store = bench.make()
+    bench.store.open()
+    await done(bench.store.renew())
+    await bench.put((JOB_ADDED, make_job(2)))
+    wanted = bench.running.records
+    assert [record[1].body for record in await bench.start()] == ([b"body 2"] if wanted else [])

@@ -79,7 +79,7 @@ def files(directory: Path) -> dict[str, Path]:
 def small_journal(directory: Path) -> None:
     """A base of three jobs and an increment of three records."""
     store, _ = opened(directory)
-    store.rewrite((added(number, b"base")[1] for number in range(3)), with_queues=False)
+    store.rewrite(added(number, b"base") for number in range(3))
     store.append([added(7, b"incr"), (UNIT_DONE, job_id(0), b""), (JOB_GONE, job_id(1), GONE_DELETED)])
     store.commit()
     store.close()
@@ -342,8 +342,7 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             store, records = opened(tmp_path)
             assert replayed(records) == model
         else:
-            jobs = [added(int(name[2:46]), body)[1] for name, body in model.items()]
-            store.rewrite(iter(jobs), with_queues=word == "last word")
+            store.rewrite([added(int(name[2:46]), body) for name, body in model.items()])
     store.close()
     assert replayed(loaded(tmp_path)) == model
 
@@ -510,7 +509,7 @@ def test_a_failure_is_final_until_the_journal_is_rewritten(tmp_path: Path, kind:
             store.commit()
     assert store.status()["aof_last_write_status"] == "err"
     assert store.status()["aof_buffer_length"] == 0
-    store.rewrite(iter([added(1, b"all")[1]]), with_queues=False)
+    store.rewrite([added(1, b"all")])
     assert store.status()["aof_last_write_status"] == "ok"
     store.append([added(2, b"new")])
     store.commit()
@@ -518,15 +517,14 @@ def test_a_failure_is_final_until_the_journal_is_rewritten(tmp_path: Path, kind:
     assert bodies(tmp_path) == [b"all", b"new"]
 
 
-@pytest.mark.parametrize("with_queues", [True, False])
-def test_a_rewrite_that_fails_anywhere_loses_nothing(tmp_path: Path, with_queues: bool) -> None:
+def test_a_rewrite_that_fails_anywhere_loses_nothing(tmp_path: Path) -> None:
     def run(disk: FaultyDisk, place: Path) -> None:
         acknowledged = [b"old"]
         store, _ = opened(place)
         put(store, b"old")
         store._disk = store._files.disk = disk
         try:
-            store.rewrite(iter([added(0, b"old")[1]]), with_queues=with_queues)
+            store.rewrite([added(0, b"old")])
         except StoreFailed:
             assert store.status()["aof_last_bgrewrite_status"] == "err"
         try:
@@ -730,7 +728,7 @@ def test_a_store_is_loaded_once_and_rewritten_after_that(tmp_path: Path) -> None
         list(store.load())
     store.open()
     with pytest.raises(StoreError, match="after it is loaded"):
-        store.rewrite(iter(()), with_queues=True)
+        store.rewrite([])
     assert list(store.load()) == []
     with pytest.raises(StoreError, match="loaded once"):
         list(store.load())

@@ -19,7 +19,7 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.job import ACTIVE
 from disqued.core.outbox import JOB_ADDED
-from disqued.core.recovery import Recovery, snapshot
+from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
@@ -125,7 +125,7 @@ class World:
             self.ask(self.rng.choice(["NACK", "WORKING", "ENQUEUE", "DEQUEUE"]), self.any_job())
 
     def pause(self) -> None:
-        self.ask("PAUSE", self.rng.choice(QUEUES), self.rng.choice(["in", "out", "all", "none", "none", "none"]))
+        self.ask("PAUSE", self.rng.choice(QUEUES), self.rng.choice(["in", "out", "all", *["none"] * 9]))
 
     actions = (add, add, add, add, get, get, wait, leave, ack, ack, ack, delete, meddle, pause)
 
@@ -226,10 +226,12 @@ class World:
     def rewrite(self, *, with_queues: bool = False) -> None:
         """Write the journal anew."""
         state, clock = self.server.state, self.server.clock
-        offset = clock.wall() - clock.now()
+        wall = clock.wall()
         self.disk = [
-            encode_job(job, offset, job.state if with_queues else ACTIVE)
-            for job in snapshot(state, with_queues=with_queues)
+            encode_job(record[1], wall - clock.now(), record[1].state if with_queues else ACTIVE)
+            if record[0] == JOB_ADDED
+            else encode_event(record, wall)
+            for record in (snapshot(state) if with_queues else walk(state))
         ]
 
     def start(self, *, restores_queues: bool) -> None:

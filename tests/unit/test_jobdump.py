@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.job import ACTIVE, QUEUED, Job, JobOptions
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.wire.jobdump import FORMAT, BadRecord, decode_record, encode_event, encode_job
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -38,6 +38,7 @@ events = st.one_of(
     st.tuples(st.just(UNIT_DONE), ids, st.binary(max_size=300)),
     st.tuples(st.just(JOB_GONE), ids, st.sampled_from([b"expired", b"deleted", b"evicted"])),
     st.just((FLUSHED,)),
+    st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
 )
 
 
@@ -97,19 +98,26 @@ def test_changed_bytes_decode_or_are_refused(record: bytes, data: st.DataObject)
         decoded = decode_record(bytes(changed))
     except BadRecord:
         return
-    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED)
+    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED)
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
-    for head in (b"", bytes((FORMAT, JOB_ADDED)), bytes((FORMAT, UNIT_DONE))):
+    for head in (b"", *(bytes((FORMAT, kind)) for kind in (JOB_ADDED, UNIT_DONE, QUEUE_PAUSED))):
         try:
             decode_record(head + data)
         except BadRecord as error:
             assert str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("record", [encode_job(example_job(), OFFSET), encode_event((UNIT_DONE, ID, b"group"), 7)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        encode_job(example_job(), OFFSET),
+        encode_event((UNIT_DONE, ID, b"group"), 7),
+        encode_event((QUEUE_PAUSED, b"queue", 3), 7),
+    ],
+)
 def test_every_shorter_or_longer_record_is_refused(record: bytes) -> None:
     for length in range(len(record)):
         with pytest.raises(BadRecord):
@@ -124,6 +132,7 @@ def replaced(record: bytes, at: int, value: bytes) -> bytes:
 
 JOB = encode_job(example_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
+PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
     [
         (b"", "a record of 0 bytes; the shortest has 13"),
         (replaced(JOB, 0, b"\x02"), "format 2 is not known to this version, which knows 1"),
-        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 3"),
+        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 4"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 81, b"X"), "is no job id"),
@@ -144,6 +153,9 @@ EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
         (EVENT[:-1], "whose parts add up to 68"),
         (replaced(EVENT, 13, b"X"), "is no job id"),
         (replaced(EVENT, 1, b"\x03"), "a flush that names a job"),
+        (PAUSE[:14], "a pause in 14 bytes; the shortest has 15"),
+        (PAUSE[:-1], "a pause in 19 bytes whose parts add up to 20"),
+        (replaced(PAUSE, 10, b"\x04"), "pause 4; allowed are 0 to 3"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said(record: bytes, text: str) -> None:

@@ -7,7 +7,9 @@ import pytest
 from disqued.core.job import ACTIVE, QUEUED, Job
 from disqued.core.node import Node
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
-from disqued.core.recovery import Recovery, snapshot
+from disqued.core.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.recovery import Recovery, snapshot, walk
+from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 
@@ -52,8 +54,13 @@ class Machine:
 
     def restart(self, *, down_ms: int = 0) -> None:
         """A controlled restart: a snapshot is all that is left."""
-        offset = self.clock.wall() - self.clock.now()
-        self.journal = [encode_job(job, offset, job.state) for job in snapshot(self.node.state, with_queues=True)]
+        wall = self.clock.wall()
+        self.journal = [
+            encode_job(record[1], wall - self.clock.now(), record[1].state)
+            if record[0] == JOB_ADDED
+            else encode_event(record, wall)
+            for record in snapshot(self.node.state)
+        ]
         self.clock.advance(down_ms)
         self.start(restores_queues=True)
 
@@ -374,7 +381,41 @@ def test_a_snapshot_that_is_read_as_a_journal_restores_no_queue(machine: Machine
 def test_a_snapshot_for_a_journal_that_goes_on_leaves_out_what_is_done(machine: Machine) -> None:
     delivered, queued, active = machine.add(retry_ms=0), machine.add(), machine.add(delay_ms=DELAY_MS)
     assert machine.get(1) == [delivered]
-    ids = [job.id for job in snapshot(machine.node.state, with_queues=False)]
-    assert ids == [queued, active]
-    assert next(snapshot(machine.node.state, with_queues=True)).id == queued
-    assert {job.id for job in snapshot(machine.node.state, with_queues=True)} == {delivered, queued, active}
+    assert {record[1].id for record in walk(machine.node.state)} == {queued, active}
+    ids = [record[1].id for record in snapshot(machine.node.state)]
+    assert ids[0] == queued
+    assert set(ids) == {delivered, queued, active}
+
+
+def test_what_a_walk_has_not_met_yet_is_left_out_when_it_is_gone(machine: Machine) -> None:
+    ids = [machine.add() for _ in range(50)]
+    records = walk(machine.node.state)
+    met = [next(records)[1].id for _ in range(20)]
+    rest = [job_id for job_id in ids if job_id not in met]
+    for job_id in rest[::2]:
+        machine.node.acks.acknowledge(job_id)
+    assert sorted(record[1].id for record in records) == sorted(rest[1::2])
+
+
+def test_a_walk_meets_nothing_that_a_flush_forgot(machine: Machine) -> None:
+    for _ in range(50):
+        machine.add()
+    records = walk(machine.node.state)
+    next(records)
+    machine.node.flush()
+    added = machine.add()
+    assert {record[1].id for record in records} <= {added}
+
+
+@pytest.mark.parametrize("end", ["crash", "restart"])
+def test_a_pause_outlives_the_node(machine: Machine, end: str) -> None:
+    machine.node.delivery.set_pause(QUEUE, PAUSE_IN)
+    machine.node.delivery.set_pause(b"other", PAUSE_OUT)
+    machine.node.delivery.set_pause(b"other", 0)
+    getattr(machine, end)()
+    with pytest.raises(QueuePaused):
+        machine.add()
+    assert {record[1:] for record in walk(machine.node.state)} == {(QUEUE, PAUSE_IN)}
+    machine.node.flush()
+    machine.crash()
+    machine.add()
