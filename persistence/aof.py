@@ -280,6 +280,10 @@ class AofFactory:
 
     name = "aof"
 
+    def peek(self, config: StoreSettings) -> Iterator[Record]:
+        files = JournalFiles(journal_path(config), Disk())
+        return iter(JournalReader(files, files.read_manifest(), cut_torn=True))
+
     def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> AofStore:
         return AofStore(
             journal_path(config),

@@ -150,3 +150,9 @@ class IStoreFactory(IPlugin):
 
     def create(config: StoreSettings, reactor: IReactorTime, clock: Clock) -> IStore:
         """Make a store that is not open yet; `clock` is the one that the node is given."""
+
+    def peek(config: StoreSettings) -> "Iterator[Record | Deferred[None]]":
+        """Yield what is stored, as `IStore.load` does, beside a node that may be writing it; nothing is changed.
+
+        A record that is being written ends it.  What a store keeps of finished jobs belongs to it.  Raises StoreError.
+        """

@@ -122,5 +122,9 @@ class NullFactory:
 
     name = "none"
 
+    def peek(self, config: StoreSettings) -> Iterator[Record]:
+        """Refuse: nothing is stored."""
+        raise StoreError("nothing is stored: `persistence` is none")
+
     def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> NullStore:
         return NullStore(journal_path(config), clock=clock, enqueue_once=config.aof_enqueue_jobs_once)

@@ -73,7 +73,7 @@ def encode_event(record: Record, wall: int) -> bytes:
     kind = record[0]
     if kind == QUEUE_PAUSED:
         _, queue, pause = record
-        return _PAUSE.pack(FORMAT, kind, wall, pause, len(queue)) + queue
+        return b"".join((_PAUSE.pack(FORMAT, kind, wall, pause, len(queue)), queue))
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
