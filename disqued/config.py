@@ -40,10 +40,13 @@ from disqued.config_values import (
     OnlyNo,
     OutputLimit,
     OutputLimits,
+    Prefix,
+    RedisUrl,
     Renames,
     Setting,
     Size,
     Status,
+    StoreName,
     Text,
     WholeNumber,
     YesNo,
@@ -107,7 +110,6 @@ class NoConfigFile(ConfigError):
 
 _NO_CLUSTER = "nodes do not join into clusters yet"
 _NO_HTTP = "there is no admin page and no HTTP API yet"
-_NO_COMPACTION = "the journal is not compacted yet"
 _NO_SYSLOG = "logs go to standard output or to logfile, from where systemd and syslog take them"
 _MB: Final = 2**20
 _GB: Final = 2**30
@@ -325,18 +327,22 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         (
             Setting(
                 "persistence",
-                Choice(("none", "aof")),
+                StoreName(known=("none", "aof", "sqlite", "redis")),
                 "none",
                 "Where jobs are kept beside memory. none keeps them nowhere: a single node that stops loses them. aof "
-                "writes each change to an append-only file and reads it at the start. `aof` is the same as "
-                "`appendonly yes`; a file whose two lines contradict each other is refused.",
+                "writes each change to an append-only file and reads it at the start, sqlite keeps a database that "
+                "people can query, redis a Redis server; a plugin may bring more. `aof` is the same as "
+                "`appendonly yes`; a file whose two lines contradict each other is refused. When it is changed while "
+                "the daemon runs, the new store is given all jobs before it takes the old one's place.",
+                mutable=True,
             ),
             Setting(
                 "appendonly",
                 YesNo(),
                 False,
-                "Disque's name for `persistence aof`. It cannot be changed while the daemon runs, since what is in "
-                "memory by then would be missing from the file.",
+                "Disque's name for `persistence aof`. yes selects it; no turns it into `persistence none`, and changes "
+                "nothing where another store is in use.",
+                mutable=True,
             ),
             Setting(
                 "appendfilename",
@@ -375,9 +381,10 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "no-appendfsync-on-rewrite",
                 YesNo(),
                 False,
-                "Do not force changes to the disk while the journal is compacted.",
-                status=Status.PLANNED,
-                reason=_NO_COMPACTION,
+                "Do not force changes to the disk while the journal is compacted. The compaction writes much, and on a "
+                "slow disk each sync would wait for it; but a power cut meanwhile loses what appendfsync promises to "
+                "keep.",
+                mutable=True,
             ),
             Setting(
                 "auto-aof-rewrite-percentage",
@@ -386,8 +393,6 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "Growth of the journal since it was last compacted that starts the next compaction. 0 for never.",
                 unit="per cent",
                 mutable=True,
-                status=Status.PLANNED,
-                reason=_NO_COMPACTION,
             ),
             Setting(
                 "auto-aof-rewrite-min-size",
@@ -396,17 +401,50 @@ _GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "Size below which the journal is not worth compacting.",
                 unit="bytes",
                 mutable=True,
-                status=Status.PLANNED,
-                reason=_NO_COMPACTION,
             ),
             Setting(
                 "aof-rewrite-incremental-fsync",
                 YesNo(),
                 True,
-                "Force a compacted journal to the disk in pieces rather than all at its end.",
+                "Force a compacted journal to the disk in pieces rather than all at its end, where one long sync would "
+                "make others wait.",
                 mutable=True,
-                status=Status.PLANNED,
-                reason=_NO_COMPACTION,
+            ),
+            Setting(
+                "sqlite-file",
+                FileName(),
+                "disque.sqlite",
+                "Name of the database in `dir` for `persistence sqlite`.",
+            ),
+            Setting(
+                "sqlite-history",
+                WholeNumber(),
+                7 * 86400,
+                "How long the database keeps what is over: jobs that are done, and evictions. 0 keeps none of it.",
+                unit="seconds",
+                mutable=True,
+            ),
+            Setting(
+                "redis-url",
+                RedisUrl(),
+                "redis://127.0.0.1:6379/0",
+                "The Redis server for `persistence redis`. Whoever may send CONFIG GET sees its password, as they do "
+                "requirepass.",
+            ),
+            Setting(
+                "redis-prefix",
+                Prefix(),
+                "disqued",
+                "What the keys in the Redis server begin with. Nodes that share a server need one each.",
+            ),
+            Setting(
+                "redis-backlog",
+                Size(1),
+                64 * _MB,
+                "Records that may wait for the Redis server at most, when it is slow or away. With more, commands that "
+                "add data are refused until it has caught up.",
+                unit="bytes",
+                mutable=True,
             ),
         ),
     ),
@@ -657,6 +695,15 @@ class Config:
     appendfsync = Directive[str]()
     aof_load_truncated = Directive[bool]()
     aof_enqueue_jobs_once = Directive[bool]()
+    no_appendfsync_on_rewrite = Directive[bool]()
+    auto_aof_rewrite_percentage = Directive[int]()
+    auto_aof_rewrite_min_size = Directive[int]()
+    aof_rewrite_incremental_fsync = Directive[bool]()
+    sqlite_file = FileDirective()
+    sqlite_history = Directive[int]()
+    redis_url = Directive[str]()
+    redis_prefix = Directive[str]()
+    redis_backlog = Directive[int]()
     slowlog_log_slower_than = Directive[int]()
     slowlog_max_len = Directive[int]()
     latency_monitor_threshold = Directive[int]()
@@ -744,33 +791,54 @@ class Config:
         ]
 
     def subscribe(self, name: str, callback: Callable[[Any], None]) -> None:
-        """Have `callback` called with each new value of a setting; it may raise BadValue to refuse it."""
+        """Have `callback` called with each new value of a setting; it may raise ConfigError to refuse it.
+
+        A setting that changes along with another (persistence and appendonly) is told of, too.
+        """
         self._subscribers.setdefault(_setting(name).name, []).append(callback)
 
     def set(self, name: str, text: str) -> None:
         """Change a setting while the daemon runs, or leave everything as it was.
 
-        Raises: UnknownDirective, NotMutable, BadValue.
+        Raises: UnknownDirective, NotMutable, BadValue, and what a subscriber refuses with.
         """
         setting = _setting(name)
         if not setting.mutable:
             raise NotMutable(setting.name)
-        old, new = self[setting.name], setting.parse(text)
-        self._values[setting.name] = new
-        told: list[Callable[[Any], None]] = []
+        new = self._with_linked(setting.name, setting.parse(text))
+        old = {name: self[name] for name in new}
+        self._values |= new
         try:
             if setting.name in _CHECKED_TOGETHER:
                 self._check_change(setting, text)
-            for callback in self._subscribers.get(setting.name, ()):
-                callback(new)
-                told.append(callback)
+            self._tell(new, old)
         except Exception:
-            self._values[setting.name] = old
-            for callback in reversed(told):
-                callback(old)
+            self._values |= old
             raise
-        self._places[setting.name] = _Place("", 0)
+        self._places |= dict.fromkeys(new, _Place("", 0))
         self._warn(setting.warning)
+
+    def _with_linked(self, name: str, value: Any) -> dict[str, Any]:
+        """A new value, and that of the other name of the same thing if it follows."""
+        if name == "persistence" and self.appendonly != (value == "aof"):
+            return {name: value, "appendonly": value == "aof"}
+        if name == "appendonly" and value != (self.persistence == "aof"):
+            return {name: value, "persistence": "aof" if value else "none"}
+        return {name: value}
+
+    def _tell(self, new: dict[str, Any], old: dict[str, Any]) -> None:
+        """Tell the subscribers; when one refuses, those that were told before it hear of the old values again."""
+        told: list[tuple[Callable[[Any], None], str]] = []
+        try:
+            for name, value in new.items():
+                for callback in self._subscribers.get(name, ()):
+                    callback(value)
+                    told.append((callback, name))
+        except Exception:
+            self._values |= old
+            for callback, name in reversed(told):
+                callback(old[name])
+            raise
 
     def _check_change(self, setting: Setting, text: str) -> None:
         try:
@@ -797,12 +865,8 @@ class Config:
         name = setting.name
         if name == "rename-command":
             value = self._renames_with(value, place)
-        self._values[name] = value
+        self._values |= self._with_linked(name, value)
         self._places[name] = place
-        if name == "persistence":
-            self._values["appendonly"] = value == "aof"
-        elif name == "appendonly" and value != (self.persistence == "aof"):
-            self._values["persistence"] = "aof" if value else "none"
         self._warn(setting.warning)
 
     def _renames_with(self, added: tuple[tuple[str, str], ...], place: _Place) -> tuple[tuple[str, str], ...]:

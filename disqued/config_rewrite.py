@@ -101,9 +101,10 @@ class _Rewriting:
             return None  # depends on where the daemon is started: always written
         if name == "appendonly":
             return self.values[name]  # the line of persistence says it
+        value = self.included.get(name, self.settings[name].default)
         if name == "persistence" and "appendonly" in kept:
-            return "aof" if self.values["appendonly"] else "none"
-        return self.included.get(name, self.settings[name].default)
+            return "aof" if self.values["appendonly"] else "none" if value == "aof" else value
+        return value
 
 
 def _without_repeated_blanks(lines: Iterable[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
+from urllib.parse import unquote
 
 import attrs
 
@@ -378,6 +379,96 @@ class FilePath(Text):
 
     def describe(self) -> str:
         return 'paths without NUL bytes, and "" for none'
+
+
+@attrs.frozen
+class StoreName(Text):
+    """The name of a store; whether a store of this name is installed is known at the start only."""
+
+    max_bytes: int = 64
+    known: tuple[str, ...] = ()  #: those that come with disqued
+
+    def parse(self, text: str) -> str:
+        name = text.lower()
+        if len(name) > self.max_bytes or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+            raise ValueError
+        return name
+
+    def written(self, value: str) -> str:
+        return value
+
+    def describe(self) -> str:
+        return f"{', '.join(self.known)} and names of stores that plugins bring (of a-z, 0-9 and - within)"
+
+
+@attrs.frozen
+class Prefix(Text):
+    """What names begin with that are kept among those of others."""
+
+    max_bytes: int = 128
+
+    def parse(self, text: str) -> str:
+        if not text or not text.isprintable() or any(character in " {}" for character in text):
+            raise ValueError
+        return super().parse(text)
+
+    def describe(self) -> str:
+        return f"texts of 1 to {self.max_bytes} bytes without blanks, braces and control characters"
+
+
+@attrs.frozen
+class RedisUrl(Text):
+    """Where a Redis server is: redis://[[user]:password@]host[:port][/db]."""
+
+    def parse(self, text: str) -> str:
+        RedisAddress.of(text)
+        return super().parse(text)
+
+    def describe(self) -> str:
+        return "URLs redis://[[user]:password@]host[:port][/db], an IPv6 host in [], what is special as %HH"
+
+
+@attrs.frozen(kw_only=True)
+class RedisAddress:
+    """The parts of a Redis server's URL."""
+
+    host: str
+    port: int
+    db: int
+    user: str  #: empty: the default user
+    password: str = attrs.field(repr=False)  #: empty: none
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Take a URL apart. Raises: ValueError, which says what is wrong and never shows the password."""
+        scheme, mark, rest = url.partition("://")
+        if not mark or scheme.lower() != "redis":
+            raise ValueError("the URL has to begin with redis:// (TLS, rediss://, is not spoken)")
+        if not rest.isprintable() or any(character in rest for character in " ?#"):
+            raise ValueError("blanks, control characters, ? and # are not possible in it")
+        authority, _, path = rest.partition("/")
+        account, _, place = authority.rpartition("@")
+        user, _, password = account.partition(":")
+        if user and not password:
+            raise ValueError("the user has no password")
+        host, port = _host_and_port(place)
+        return cls(host=host, port=port, db=_database(path), user=unquote(user), password=unquote(password))
+
+
+def _host_and_port(place: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:@]+))(?::([0-9]{1,5}))?", place)
+    if match is None:
+        raise ValueError("the host, or its port, is not one")
+    port = int(match[3] or 6379)
+    if not 1 <= port <= 65535:
+        raise ValueError("the port is not from 1 to 65535")
+    return match[1] or unquote(match[2]), port
+
+
+def _database(path: str) -> int:
+    if not re.fullmatch("[0-9]{0,5}", path):
+        raise ValueError("what follows the last / is not the number of a database")
+    return int(path or 0)
 
 
 @attrs.frozen

@@ -237,6 +237,11 @@ DIFFERENCES = (
                 b"log-format": b"auto",
                 b"persistence": b"none",
                 b"proto-max-bulk-len": b"536870912",
+                b"redis-backlog": b"67108864",
+                b"redis-prefix": b"disqued",
+                b"redis-url": b"redis://127.0.0.1:6379/0",
+                b"sqlite-file": b"disque.sqlite",
+                b"sqlite-history": b"604800",
                 b"syslog-enabled": b"no",
                 b"syslog-ident": b"disque",
             }

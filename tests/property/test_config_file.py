@@ -18,8 +18,11 @@ from disqued.config_values import (
     Kind,
     Octal,
     OutputLimits,
+    Prefix,
+    RedisUrl,
     Renames,
     Size,
+    StoreName,
     Text,
     WholeNumber,
     YesNo,
@@ -30,6 +33,15 @@ from disqued.core import glob
 
 #: Texts as they come out of files: any character, and bytes that are none.
 TEXTS = st.binary(max_size=60).map(lambda source: source.decode("utf-8", "surrogateescape")) | st.text(max_size=30)
+
+
+def redis_urls() -> st.SearchStrategy[str]:
+    """Addresses of Redis servers, with every part there or not."""
+    account = st.sampled_from(["", ":secret@", "user:secret@", ":%40%2F@"])
+    host = st.sampled_from(["127.0.0.1", "[::1]", "redis.example"]) | st.ip_addresses(v=4).map(str)
+    port = st.just("") | st.integers(1, 65535).map(":{}".format)
+    database = st.sampled_from(["", "/", "/0", "/15"])
+    return st.tuples(st.just("redis://"), account, host, port, database).map("".join)
 
 
 def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
@@ -48,6 +60,12 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
         case FileName():
             names = TEXTS.map(lambda text: text.replace("/", "").replace("\0", ""))
             return names.filter(lambda name: name not in ("", ".", "..")).map(kind.parse)
+        case StoreName():
+            return st.sampled_from(kind.known) | st.from_regex(r"[a-z0-9]{1,9}(-[a-z0-9]{1,9}){0,2}", fullmatch=True)
+        case RedisUrl():
+            return redis_urls()
+        case Prefix():
+            return st.text(st.characters(categories=["L", "N", "P"], exclude_characters="{}"), min_size=1, max_size=30)
         case Text():
             return TEXTS.map(lambda text: text.replace("\0", "")).map(kind.parse)
         case Addresses():

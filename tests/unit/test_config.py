@@ -24,7 +24,7 @@ from disqued.config import (
     conf_text,
     markdown_text,
 )
-from disqued.config_values import Choice, quoted, split_words
+from disqued.config_values import Choice, RedisAddress, quoted, split_words
 from disqued.core import glob
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,7 +137,7 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
     live = {name for name, setting in SETTINGS.items() if setting.status is Status.LIVE} - {"include"}
     typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
     assert typed == live
-    for name in live - {"unixsocket", "pidfile", "logfile", "appendfilename"}:
+    for name in live - {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file"}:
         assert getattr(config, name.replace("-", "_")) == config[name]
 
 
@@ -212,9 +212,8 @@ def test_a_file_of_disque_loads_and_says_what_has_no_effect() -> None:
     assert config["cluster-config-file"] == "nodes-7711.conf"
     named = {warning.split()[1] for warning in config.warnings}
     assert named == {
-        *("daemonize", "syslog-ident", "maxmemory-samples", "no-appendfsync-on-rewrite", "auto-aof-rewrite-percentage"),
-        *("auto-aof-rewrite-min-size", "cluster-config-file", "cluster-node-timeout", "hz", "activerehashing"),
-        "aof-rewrite-incremental-fsync",
+        *("daemonize", "syslog-ident", "maxmemory-samples"),
+        *("cluster-config-file", "cluster-node-timeout", "hz", "activerehashing"),
     }
     assert (
         "directive cluster-node-timeout has no effect in this version: nodes do not join into clusters yet"
@@ -366,6 +365,63 @@ def test_appendonly_and_persistence_are_two_names_of_one_thing() -> None:
     config = Config.from_text("appendonly yes")
     config.apply_arguments([("persistence", "none")])
     assert (config.persistence, config.appendonly) == ("none", False)
+
+
+def test_appendonly_no_leaves_another_store_alone() -> None:
+    for text in ("persistence sqlite\nappendonly no", "appendonly no\npersistence sqlite"):
+        assert Config.from_text(text).persistence == "sqlite"
+    with pytest.raises(BadValue, match="line 2: appendonly yes: contradicts persistence sqlite of line 1"):
+        Config.from_text("persistence sqlite\nappendonly yes")
+
+
+def test_a_store_may_have_any_name_that_a_plugin_could_have() -> None:
+    assert Config.from_text("persistence My-Store-2").persistence == "my-store-2"
+    for name in ("", "a_b", "-a", "a-", "a--b", "ä", "x" * 65):
+        with pytest.raises(BadValue, match="allowed are none, aof, sqlite, redis and names of stores that plugins"):
+            Config.from_text(f'persistence "{name}"')
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("redis://127.0.0.1", ("127.0.0.1", 6379, 0, "", "")),
+        ("REDIS://localhost:7000/12", ("localhost", 7000, 12, "", "")),
+        ("redis://:p%40ss@h/", ("h", 6379, 0, "", "p@ss")),
+        ("redis://u:p@[::1]:1/3", ("::1", 1, 3, "u", "p")),
+    ],
+)
+def test_the_url_of_a_redis_server_has_parts(url: str, parts: tuple[str | int, ...]) -> None:
+    address = RedisAddress.of(Config.from_text(f"redis-url {url}").redis_url)
+    assert (address.host, address.port, address.db, address.user, address.password) == parts
+    assert "p@ss" not in repr(address)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("127.0.0.1:6379", "the URL has to begin with redis://"),
+        ("rediss://h", r"\(TLS, rediss://, is not spoken\)"),
+        ("redis://", "the host, or its port, is not one"),
+        ("redis://h:", "the host, or its port, is not one"),
+        ("redis://h:0", "the port is not from 1 to 65535"),
+        ("redis://h:65536", "the port is not from 1 to 65535"),
+        ("redis://[::1", "the host, or its port, is not one"),
+        ("redis://h/one", "what follows the last / is not the number of a database"),
+        ("redis://h/1/2", "what follows the last / is not the number of a database"),
+        ("redis://h?db=1", "blanks, control characters, . and # are not possible"),
+        ("redis://user@h", "the user has no password"),
+    ],
+)
+def test_a_wrong_url_of_a_redis_server_is_refused_with_the_reason(url: str, problem: str) -> None:
+    with pytest.raises(BadValue, match=problem) as caught:
+        Config.from_text(f"redis-url {url}")
+    assert "allowed are URLs redis://[[user]:password@]host[:port][/db]" in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "{a}", "a\\n", "x" * 129])
+def test_a_prefix_of_keys_that_would_be_no_name_is_refused(prefix: str) -> None:
+    with pytest.raises(BadValue, match="allowed are texts of 1 to 128 bytes without blanks, braces"):
+        Config.from_text(f'redis-prefix "{prefix}"')
 
 
 # --- Files and folders -----------------------------------------------------------------------------------------------
@@ -631,6 +687,48 @@ def test_a_subscriber_that_refuses_takes_the_change_back_for_all() -> None:
     assert (config.maxclients, told) == (10000, [20000, 10000])
 
 
+@pytest.mark.parametrize(
+    ("before", "name", "text", "stores"),
+    [
+        ("none", "persistence", "sqlite", ["sqlite"]),
+        ("none", "appendonly", "yes", ["aof"]),
+        ("aof", "appendonly", "no", ["none"]),
+        ("sqlite", "appendonly", "yes", ["aof"]),
+        ("sqlite", "appendonly", "no", []),
+    ],
+)
+def test_who_follows_persistence_is_told_by_whichever_name_it_is_set(
+    before: str, name: str, text: str, stores: list[str]
+) -> None:
+    config = Config.from_text(f"persistence {before}")
+    told: list[str] = []
+    config.subscribe("persistence", told.append)
+    config.set(name, text)
+    assert told == stores
+    assert config.persistence == (stores or [before])[-1]
+    assert config.appendonly is (config.persistence == "aof")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"), [("persistence", "aof", []), ("appendonly", "yes", [True, False])]
+)
+def test_a_switch_of_stores_that_is_refused_leaves_both_names_as_they_were(
+    name: str, text: str, told: list[bool]
+) -> None:
+    config = Config()
+    switches: list[bool] = []
+
+    def refuse(store: str) -> None:
+        raise ConfigError("persistence", store, problem="the disk is full")
+
+    config.subscribe("appendonly", switches.append)
+    config.subscribe("persistence", refuse)
+    with pytest.raises(ConfigError, match="persistence aof: the disk is full"):
+        config.set(name, text)
+    assert (config.persistence, config.appendonly) == ("none", False)
+    assert switches == told
+
+
 def test_subscribing_to_what_does_not_exist_is_an_error() -> None:
     with pytest.raises(UnknownDirective):
         Config().subscribe("nope", print)
@@ -681,6 +779,17 @@ def test_rewrite_writes_options_of_the_command_line(tmp_path: Path) -> None:
     arguments = (("port", "8"), ("persistence", "aof"))
     assert "persistence aof\n" in rewritten(tmp_path, "port 5\n", arguments=arguments)
     assert rewritten(tmp_path, "appendonly no\n", arguments=(("persistence", "aof"),)).startswith("appendonly yes\n")
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [("sqlite", "persistence sqlite\n"), ("none", "persistence none\n"), ("aof", "appendonly yes\n")],
+)
+def test_rewrite_of_a_store_goes_well_with_an_old_line_of_appendonly(tmp_path: Path, store: str, expected: str) -> None:
+    written(tmp_path, "persistence redis\n", "a.conf")
+    text = rewritten(tmp_path, "include a.conf\nappendonly no\n", ("persistence", store))
+    assert expected in text
+    assert Config.from_file(tmp_path / "disqued.conf").persistence == store
 
 
 def test_rewrite_leaves_renames_and_includes_alone(tmp_path: Path) -> None:
