@@ -10,7 +10,7 @@ from typing import Final
 from disqued.config_values import Setting, Status
 
 _CONF_HEAD: Final = """\
-# Configuration of disqued. Written from disqued/config.py by
+# Configuration of disqued. Written from disqued/config_table.py by
 # `python -m disqued.config conf`.
 #
 # Start the daemon with it: twistd -n disqued --config disqued.conf. Every
@@ -26,7 +26,7 @@ _CONF_HEAD: Final = """\
 _MARKDOWN_HEAD: Final = """\
 # Configuration
 
-<!-- Written from disqued/config.py by `python -m disqued.config markdown`; change it there. -->
+<!-- Written from disqued/config_table.py by `python -m disqued.config markdown`; change it there. -->
 
 The daemon takes its settings from a file (`twistd -n disqued --config FILE`), from options of the command line
 (`--port 7712`), which win over the file, and while it runs from `CONFIG SET`. `CONFIG GET` shows them, `CONFIG REWRITE`

@@ -26,9 +26,8 @@ from disqued.config_values import (
     Text,
     WholeNumber,
     YesNo,
-    quoted,
-    split_words,
 )
+from disqued.config_words import quoted, split_words
 from disqued.core import glob
 
 #: Texts as they come out of files: any character, and bytes that are none.

@@ -24,7 +24,8 @@ from disqued.config import (
     conf_text,
     markdown_text,
 )
-from disqued.config_values import Choice, RedisAddress, quoted, split_words
+from disqued.config_values import Choice, RedisAddress
+from disqued.config_words import quoted, split_words
 from disqued.core import glob
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,7 +233,10 @@ def test_a_file_of_disque_loads_and_says_what_has_no_effect() -> None:
             'line 1: port "7711 # clients": takes one value, not 3 (a comment needs a line of its own); allowed',
         ),
         ("prot 7711", "disqued.conf, line 1: prot: unknown directive; did you mean port?"),
-        ("zzzzzz 7711", "disqued.conf, line 1: zzzzzz: unknown directive"),
+        (
+            "zzzzzz 7711",
+            "zzzzzz: unknown directive; allowed are those that `disqued --help` and docs/reference/configuration.md",
+        ),
         ("appendonly maybe", "disqued.conf, line 1: appendonly maybe: allowed are yes and no"),
         ("appendfsync often", "disqued.conf, line 1: appendfsync often: allowed are always, everysec and no"),
         ("maxmemory 0", "disqued.conf, line 1: maxmemory 0: allowed are sizes from 1 byte up, such as 100mb"),
@@ -709,9 +713,7 @@ def test_who_follows_persistence_is_told_by_whichever_name_it_is_set(
     assert config.appendonly is (config.persistence == "aof")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "told"), [("persistence", "aof", []), ("appendonly", "yes", [True, False])]
-)
+@pytest.mark.parametrize(("name", "text", "told"), [("persistence", "aof", []), ("appendonly", "yes", [True, False])])
 def test_a_switch_of_stores_that_is_refused_leaves_both_names_as_they_were(
     name: str, text: str, told: list[bool]
 ) -> None:

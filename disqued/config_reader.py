@@ -1,0 +1,122 @@
+"""Reading files of settings: from text to what it gives, line by line and file by file.
+
+    port 7711            Given(port, 7711, "disqued.conf", 1)
+    include more.conf    what more.conf gives, at this place
+    port 7712            Given(port, 7712, "disqued.conf", 3, earlier=1)
+
+What is given is not judged here beyond its own line and file: who takes it lets the later one win.  An error names the
+closest file and line.
+
+Source: Disque 1.0-rc1; its include takes paths from the folder that the daemon was started in.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from disqued.config_table import SETTINGS, setting_called
+from disqued.config_values import BadValue, ConfigError, Setting
+from disqued.config_words import as_text, split_words
+
+
+@attrs.frozen(kw_only=True)
+class Given:
+    """One directive of a file."""
+
+    setting: Setting
+    value: Any
+    path: str  #: the file, as it was named
+    line: int
+    earlier: int  #: line of the same file that gave it before; 0: none did
+    included: bool  #: the file is not the first one, but one that it includes
+
+
+def read_file(path: str) -> Iterator[Given]:
+    """Read the file at `path` and those that it includes. Raises: ConfigError."""
+    return _Reader().file(path)
+
+
+def read_text(text: str, origin: str) -> Iterator[Given]:
+    """Read a text that came from the file `origin`. Raises: ConfigError."""
+    return _Reader().text(text, origin)
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line; none for a comment and for an empty line. Raises: ConfigError."""
+    stripped = line.strip(" \t\r\n")
+    if stripped.startswith("#"):
+        return []
+    try:
+        return split_words(stripped)
+    except UnicodeEncodeError:
+        raise ConfigError(problem="the line holds something that no UTF-8 file can hold") from None
+    except ValueError:
+        problem = "unbalanced quotes: a quote is not closed, or a closing quote is not followed by a blank"
+        raise ConfigError(stripped.split(maxsplit=1)[0], problem=problem) from None
+
+
+class Stated:
+    """What one file, or the command line, says itself: to find lines that contradict each other."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, int] = {}
+        self.values: dict[str, Any] = {}
+
+    def add(self, setting: Setting, value: Any, line: int = 0) -> None:
+        """Note one directive. Raises: BadValue when it contradicts an earlier one."""
+        self.lines[setting.name], self.values[setting.name] = line, value
+        store, appendonly = self.values.get("persistence"), self.values.get("appendonly")
+        if store is None or appendonly is None or appendonly == (store == "aof"):
+            return
+        other = "appendonly" if setting.name == "persistence" else "persistence"
+        earlier = f"{other} {SETTINGS[other].kind.format(self.values[other])}"
+        where = f" of line {self.lines[other]}" if self.lines[other] else ""
+        problem = f"contradicts {earlier}{where}; keep one of the two"
+        raise BadValue(setting.name, setting.kind.format(value), problem=problem)
+
+
+class _Reader:
+    """Reads a file and those that it includes."""
+
+    def __init__(self) -> None:
+        self._chain: list[str] = []  # real paths of the files being read, outermost first
+
+    def file(self, path: str) -> Iterator[Given]:
+        real = os.path.realpath(path)
+        if real in self._chain:
+            route = " > ".join(map(os.path.basename, (*self._chain, real)))
+            raise ConfigError("include", path, problem=f"the file includes itself ({route})")
+        try:
+            text = as_text(Path(path).read_bytes())
+        except OSError as error:
+            if not self._chain:
+                raise ConfigError(path=path, problem=f"cannot be read: {error.strerror}") from None
+            raise ConfigError("include", path, problem=f"cannot be read: {error.strerror}") from None
+        yield from self.text(text, path)
+
+    def text(self, text: str, origin: str) -> Iterator[Given]:
+        self._chain.append(os.path.realpath(origin))
+        stated = Stated()
+        for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+            try:
+                yield from self._line(line, origin, number, stated)
+            except ConfigError as error:
+                raise error.at(origin, number) from None
+        self._chain.pop()
+
+    def _line(self, line: str, origin: str, number: int, stated: Stated) -> Iterator[Given]:
+        words = words_of(line)
+        if not words:
+            return
+        setting = setting_called(words[0])
+        value = setting.parse_words(words[1:])
+        if setting.name == "include":
+            yield from self.file(os.path.join(os.path.dirname(origin), value))
+            return
+        earlier = stated.lines.get(setting.name, 0)
+        stated.add(setting, value, number)
+        included = len(self._chain) > 1
+        yield Given(setting=setting, value=value, path=origin, line=number, earlier=earlier, included=included)
