@@ -34,6 +34,15 @@ class Disk:
         finally:
             os.close(fd)
 
+    def cut(self, fd: int, size: int) -> None:
+        """Cut an open file; durable with its next sync."""
+        os.ftruncate(fd, size)
+
+    def identity(self, path: Path) -> tuple[int, int]:
+        """What tells the file that has this name from every other that had it."""
+        status = path.stat()
+        return status.st_dev, status.st_ino
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, in place of whatever has it."""
         os.replace(old, new)
@@ -65,6 +74,11 @@ class Disk:
                 return None
             raise
         return fd
+
+
+def reason(error: OSError) -> str:
+    """The system's word for what went wrong."""
+    return error.strerror or str(error)
 
 
 def write_all(disk: Disk, fd: int, data: bytes) -> None:

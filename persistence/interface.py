@@ -80,6 +80,22 @@ class StoreSettings(Protocol):
     def aof_enqueue_jobs_once(self) -> bool:
         """Whether this start restores queues."""
 
+    @property
+    def auto_aof_rewrite_percentage(self) -> int:
+        """How much a journal may grow before it is compacted, in percent of what it was; 0 = it is not."""
+
+    @property
+    def auto_aof_rewrite_min_size(self) -> int:
+        """Bytes below which a journal is not compacted by itself."""
+
+    @property
+    def aof_rewrite_incremental_fsync(self) -> bool:
+        """Whether a compaction syncs as it goes, and not only at its end."""
+
+    @property
+    def no_appendfsync_on_rewrite(self) -> bool:
+        """Whether the journal goes unsynced during a compaction; never under `always`."""
+
 
 class IStore(Interface):
     """Where the journal of one node goes."""

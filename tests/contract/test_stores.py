@@ -31,6 +31,10 @@ class Settings:
     appendfsync: str = "everysec"
     aof_load_truncated: bool = True
     aof_enqueue_jobs_once: bool = False
+    auto_aof_rewrite_percentage: int = 100
+    auto_aof_rewrite_min_size: int = 64 << 20
+    aof_rewrite_incremental_fsync: bool = True
+    no_appendfsync_on_rewrite: bool = False
 
 
 def make_job(number: int, *, state: int = QUEUED, retry_ms: int = 60_000) -> Job:
