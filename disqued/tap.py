@@ -8,43 +8,58 @@ Options ---> Config ---> makeService ---> Service --start--> ports listen, the s
 
 import gc
 import os
+import platform
+import re
 import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from twisted.application.service import IServiceCollection, MultiService, Service
+from twisted.copyright import version as twisted_version
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.main import installReactor
 from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
+from twisted.python.failure import Failure
 
+from disqued import __version__
 from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
-from disqued.config import SETTINGS, Config, ConfigError, Status
+from disqued.config import SETTINGS, Config, ConfigError, Setting, Status, UnknownDirective
 from disqued.core.node import Node
 from disqued.net import logs
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity, IdentityError
-from disqued.net.transport import EagerPort, EagerUnixPort
+from disqued.net.socketfile import UnixPort
+from disqued.net.transport import EagerPort
 from disqued.persistence.interface import StoreError
 from disqued.persistence.plugins import find_store
 
 IDENTITY_FILE = "nodes.conf"
 
 
+def _described(setting: Setting) -> str:
+    """A setting as `--help` shows it: what it is, what it is when nobody says so, and whether it matters."""
+    text = setting.summary
+    if setting.status is not Status.LIVE:
+        text += f" No effect in this version: {setting.reason}."
+    default = setting.default_text
+    return f"{text} [default: {default}]" if default else text
+
+
 class Options(usage.Options):
     """Every setting of the configuration file as an option of the command line."""
 
-    synopsis = "[options]"
     longdesc = "One node of disqued, a distributed, in-memory, replicated job queue.  Options win over the file."
 
     optParameters: ClassVar[list[list[str | None]]] = [
         ["config", "c", None, "Configuration file to read."],
         *(
-            [name, None, None, setting.summary]
+            [name, None, None, _described(setting)]
             for name, setting in SETTINGS.items()
             if setting.status is not Status.OBSOLETE
         ),
@@ -59,7 +74,24 @@ class Options(usage.Options):
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
-            raise SystemExit(f"disqued: {error}; see disqued --help") from None
+            raise SystemExit(f"disqued: {error}; {self._hint(str(error))}") from None
+
+    def _hint(self, problem: str) -> str:
+        """What helps someone who gave an option that is none."""
+        name = re.fullmatch(r"option --(\S+) not recognized", problem)
+        suggestion = UnknownDirective(name[1]).suggestion if name else None
+        return f"did you mean --{suggestion}?" if f"{suggestion}=" in self.longOpt else "see disqued --help"
+
+    def getSynopsis(self) -> str:
+        """The first line of `--help`, by the program that was asked."""
+        through_twistd = os.path.basename(sys.argv[0]) == "twistd"
+        return f"Usage: {'twistd [options of twistd] ' if through_twistd else ''}disqued [options]"
+
+    def opt_version(self) -> None:
+        """Show the versions of disqued and of what it runs on, and exit."""
+        sys.stdout.write(f"disqued {__version__}\n")
+        sys.stdout.write(f"Python {platform.python_version()}, Twisted {twisted_version}\n")
+        raise SystemExit(0)
 
     def postOptions(self) -> None:
         """Read the file, then let the options win."""
@@ -92,6 +124,7 @@ class Listener(Service):
         self._config = config
         self._reactor = reactor
         self._ports: list[Any] = []
+        self._asked_by = "a signal"  #: who wants the end; the daemon says so when it is the one
 
     def startService(self) -> None:
         """Listen, then load; until that is done clients hear -LOADING."""
@@ -101,13 +134,20 @@ class Listener(Service):
         try:
             self._listen()
         except CannotListenError as error:
-            raise SystemExit(f"disqued: {error}") from None
+            self._refuse(str(error))
         _tune_collector()
         self._daemon.start(self._stop)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        """End the start; what is written to standard error goes to the log by now, so the terminal is told as well."""
+        if self._config.logfile is not None and sys.__stderr__ is not None:
+            sys.__stderr__.write(f"disqued: {problem}\n")
+        raise SystemExit(f"disqued: {problem}")
 
     def _stop(self) -> None:
         """End the process, with the exit status that the daemon wants."""
         status = self._daemon.exit_status
+        self._asked_by = "a start that failed" if status else "a command"
         if status:
             self._reactor.addSystemEventTrigger("after", "shutdown", os._exit, status)
         self._reactor.stop()
@@ -121,7 +161,7 @@ class Listener(Service):
         if config.unixsocket is not None:
             mode = config.unixsocketperm or 0o777 & ~_umask()
             path = os.fsencode(config.unixsocket)
-            self._open(EagerUnixPort(path, daemon, config.tcp_backlog, mode, reactor, True))
+            self._open(UnixPort(path, daemon, config.tcp_backlog, mode, reactor))
             self.log.info("Listening on {path}", path=config.unixsocket)
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
@@ -130,15 +170,18 @@ class Listener(Service):
         port.startListening()
         self._ports.append(port)
 
-    def stopService(self) -> Any:
+    def stopService(self) -> "Deferred[None]":
         """Close the ports, commit, and let go of everything."""
         super().stopService()
-        for port in self._ports:
-            port.stopListening()
-        self._daemon.stop()
+        self.log.info("Stopping, asked by {who}", who=self._asked_by)
+        closed = [maybeDeferred(port.stopListening) for port in self._ports]
+        return gatherResults([*closed, maybeDeferred(self._daemon.stop)]).addBoth(self._stopped)
+
+    def _stopped(self, outcome: Any) -> Any:
         if self._config.pidfile is not None:
             Path(self._config.pidfile).unlink(missing_ok=True)
         self.log.info("Stopped")
+        return outcome if isinstance(outcome, Failure) else None
 
 
 class Root(MultiService):
@@ -168,11 +211,13 @@ def makeService(options: Options) -> MultiService:
         factory = find_store(config.persistence)
         store = factory.create(config, reactor, clock)
         store.open()
-        observer = logs.observer(config, logs.open_log(config))
+        log_file = logs.open_log(config)
     except (IdentityError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
+    observer = logs.observer(config, log_file)
+    logs.follow_hangups(config, log_file, reactor)
     config.subscribe("appendfsync", lambda _: store.configure(config))
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
@@ -215,5 +260,5 @@ def main() -> None:
     """`disqued`: the same as `twistd -n disqued`."""
     from twisted.scripts.twistd import run
 
-    sys.argv = ["disqued", "--nodaemon", "--pidfile=", "disqued", *sys.argv[1:]]
+    sys.argv = [sys.argv[0], "--nodaemon", "--pidfile=", "disqued", *sys.argv[1:]]
     run()

@@ -2,18 +2,29 @@
 
     {"time": "2026-01-02T03:04:05.678Z", "level": "info", "logger": "disqued.net.daemon", "message": "Ready: 0 jobs"}
 
-An event with a failure has its traceback in "traceback".  Source of the levels: Disque's `loglevel`.
+An event with a failure has its traceback in "traceback".  What the libraries tell of themselves (which reactor, which
+port) is below notice: the daemon says the same in the operator's words.
+
+SIGHUP opens the log file anew, so that logrotate may move it away:
+
+    mv log log.1; kill -HUP pid      later lines go to a new file `log`
+
+Source of the levels: Disque's `loglevel`.
 """
 
 import json
+import os
+import signal
 import sys
 from datetime import UTC, datetime
+from types import FrameType
 from typing import IO, Any
 
 from twisted.logger import (
     FilteringLogObserver,
     ILogObserver,
     LogEvent,
+    Logger,
     LogLevel,
     LogLevelFilterPredicate,
     formatEvent,
@@ -29,6 +40,10 @@ LEVELS = {
     "notice": LogLevel.info,
     "warning": LogLevel.warn,
 }
+#: Where Twisted, and what was written for its older log, log to; heard from notice on only when something is wrong.
+LIBRARIES = ("twisted", "log_legacy")
+
+log = Logger()
 
 
 @implementer(ILogObserver)
@@ -63,6 +78,42 @@ def open_log(config: Config) -> IO[str]:
 def observer(config: Config, out: IO[str]) -> ILogObserver:
     """Make the log that the settings ask for; `loglevel` is followed while the daemon runs."""
     human = config.log_format == "human" or (config.log_format == "auto" and out.isatty())
-    levels = LogLevelFilterPredicate(defaultLogLevel=LEVELS[config.loglevel])
-    config.subscribe("loglevel", lambda name: levels.setLogLevelForNamespace("", LEVELS[name]))
+    levels = LogLevelFilterPredicate()
+
+    def follow(name: str) -> None:
+        levels.setLogLevelForNamespace("", LEVELS[name])
+        for library in LIBRARIES:
+            levels.setLogLevelForNamespace(library, LogLevel.warn if name == "notice" else LEVELS[name])
+
+    follow(config.loglevel)
+    config.subscribe("loglevel", follow)
     return FilteringLogObserver(textFileLogObserver(out) if human else JsonLines(out), [levels])
+
+
+def follow_hangups(config: Config, out: IO[str], reactor: Any) -> None:
+    """Open the log file anew at each SIGHUP, which would end the process otherwise."""
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        reactor.callFromThread(reopen, config, out)
+
+    signal.signal(signal.SIGHUP, hang_up)
+
+
+def reopen(config: Config, out: IO[str]) -> None:
+    """Go on in a new file where the old one was moved away; `out` stays the object that it is."""
+    path = config.logfile
+    if path is None:
+        log.info("SIGHUP is ignored: the log goes to standard output, there is no file to open anew")
+        return
+    out.flush()
+    try:
+        new = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        reason = error.strerror
+        log.error(
+            "SIGHUP: {path} cannot be opened, the log goes on in the old file: {reason}", path=path, reason=reason
+        )
+        return
+    os.dup2(new, out.fileno(), inheritable=False)
+    os.close(new)
+    log.info("SIGHUP: the log file {path} was opened anew", path=path)

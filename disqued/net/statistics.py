@@ -1,7 +1,11 @@
 """Counters of the daemon, and what INFO says that the node does not know.
 
-Rates are the mean of the last 16 samples, one every 100 ms, as in Disque; they are computed when a sample is due, so
-an idle daemon pays one small timer.
+Rates are the mean of the last 16 samples, one every 100 ms, as in Disque.  An idle daemon takes none:
+
+    resting --the first command--> sampling, a timer --16 equal samples--> resting, no timer at all
+
+While it rests, commands are looked at one by one (`Daemon.guarded`), so that the usual way of a command has no extra
+step that asks whether to wake.
 """
 
 import os
@@ -10,7 +14,10 @@ import resource
 import secrets
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from twisted.internet.task import LoopingCall
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -27,6 +34,10 @@ class Statistics:
     def __init__(self, started_at: int) -> None:
         self.started_at = started_at  #: monotonic milliseconds
         self.run_id = secrets.token_hex(20)
+        self.executable = executable()  # now: going into the background changes the current folder
+        self.resting = True  #: nothing happens, and no timer runs; whoever sees a command begin calls `wake`
+        self._sampling: LoopingCall | None = None
+        self._rest_or_wake: Callable[[], None] = lambda: None
         self.reset()
 
     def reset(self) -> None:
@@ -36,6 +47,33 @@ class Statistics:
         self.crashes = 0  #: commands that met a bug
         #: (monotonic ms, commands run, bytes in, bytes out), oldest first.
         self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=SAMPLES + 1)
+
+    def watch(self, daemon: "Daemon", rest_or_wake: Callable[[], None]) -> None:
+        """Take samples of a daemon from its next command on; `rest_or_wake` is called when `resting` has changed."""
+        self._sampling = LoopingCall(self._sample_or_rest, daemon)
+        self._sampling.clock = daemon.reactor
+        self._rest_or_wake = rest_or_wake
+
+    def wake(self) -> None:
+        """A command begins: take samples again, if they are not taken."""
+        if self.resting and self._sampling is not None:
+            self.resting = False
+            self._samples.clear()  # what came while nobody looked belongs to no rate
+            self._sampling.start(self.SAMPLE_S)
+            self._rest_or_wake()
+
+    def stop(self) -> None:
+        """Take no samples any more."""
+        if self._sampling is not None and self._sampling.running:
+            self._sampling.stop()
+
+    def _sample_or_rest(self, daemon: "Daemon") -> None:
+        self.sample(daemon)
+        samples = self._samples
+        if len(samples) > SAMPLES and samples[0][1:] == samples[-1][1:]:
+            self.stop()
+            self.resting = True
+            self._rest_or_wake()
 
     def sample(self, daemon: "Daemon") -> None:
         """Note the counters as they are now."""
@@ -74,7 +112,7 @@ class Statistics:
             "tcp_port": config.port,
             "uptime_in_seconds": uptime,
             "uptime_in_days": uptime // 86_400,
-            "executable": os.path.abspath(sys.argv[0]),
+            "executable": self.executable,
             "config_file": "" if config.file is None else str(config.file),
         }
 
@@ -102,6 +140,12 @@ class Statistics:
             "latest_fork_usec": 0,
             "internal_errors": self.crashes,
         }
+
+
+def executable() -> str:
+    """The path of the program that runs; that of the interpreter when there is no such file, as with `python -c`."""
+    path = os.path.realpath(sys.argv[0])
+    return path if os.path.isfile(path) else sys.executable
 
 
 def resident_bytes() -> int:
