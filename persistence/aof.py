@@ -2,15 +2,24 @@
 
     append --> frames in memory --commit--> last increment (appending.py) --> disk
     load   <-- base, increments in turn (reading.py), the torn end of the last one cut off
+    compact --> a new base, written while the node goes on (compaction.py)
     rewrite --> a new base alone (base.py)
 
 Until the first commit after a rewrite with queues nothing follows the base, and it tells where each job was.  The
 commit begins an increment and takes that word back before anybody hears of what it commits, so that whatever
 happens then, no queue is restored twice.
+
+    a write fails, or there is no room for a new file    everything is kept; the next commit tries again
+    a sync fails, or the files are taken away            final: only a compaction or a rewrite makes the journal sound
+
+Source: Redis and Disque, src/aof.c, for the settings and their effect.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -19,14 +28,21 @@ from zope.interface import implementer
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
-from disqued.persistence.appending import Appender
+from disqued.persistence.appending import ALWAYS, KEPT_BYTES, Appender
 from disqued.persistence.base import replace_journal
-from disqued.persistence.disk import Disk, write_all
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.compaction import Compaction
+from disqued.persistence.disk import Disk, reason
+from disqued.persistence.interface import IStore, IStoreFactory, StoreDamaged, StoreError, StoreFailed, StoreSettings
 from disqued.persistence.manifest import Increment, JournalFiles, Manifest, journal_path
 from disqued.persistence.reading import JournalReader
-from disqued.persistence.segments import framed, header
+from disqued.persistence.segments import HEADER_SIZE, framed
 from disqued.wire.jobdump import encode_event, encode_job
+
+#: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
+RETRY_MS: Final = 60_000
+RETRY_MAX_MS: Final = 3_600_000
+#: How often the files are looked for while nothing is promised for each commit.
+LOOK_MS: Final = 1_000
 
 
 @implementer(IStore)
@@ -35,7 +51,6 @@ class AofStore:
 
     log = Logger()
     records = True
-    wants_compaction = False
 
     def __init__(
         self,
@@ -46,26 +61,47 @@ class AofStore:
         fsync: str,
         cut_torn: bool = True,
         enqueue_once: bool = False,
+        growth_percent: int = 0,
+        min_size: int = 0,
+        incremental_fsync: bool = True,
+        hold_syncs: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        """Take the settings appendfilename, appendfsync, aof-load-truncated and aof-enqueue-jobs-once."""
+        """Take the settings appendfilename, appendfsync, aof-load-truncated and aof-enqueue-jobs-once.
+
+        Those of compaction are auto-aof-rewrite-percentage, auto-aof-rewrite-min-size, aof-rewrite-incremental-fsync
+        and no-appendfsync-on-rewrite.
+        """
         self.restores_queues: bool = False
         self._clock = clock
         self._reactor = reactor
         self._fsync = fsync
         self._cut_torn = cut_torn
         self._enqueue_once = enqueue_once
+        self._growth_percent = growth_percent
+        self._min_size = min_size
+        self._incremental_fsync = incremental_fsync
+        self._hold_syncs = hold_syncs
         self._disk = disk or Disk()
         self._files = JournalFiles(path, self._disk)
         self._manifest = Manifest()
         self._reader: JournalReader | None = None
         self._appender: Appender | None = None
+        self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
+        self._identity: tuple[int, int] | None = None  #: of that file
+        self._looked_at = 0  #: when the files were last looked for
         self._frames: list[bytes] = []  #: appended since the last commit
         self._sequence = 1  #: number of the next record to be appended
         self._committed = 1  #: number of the next record to be committed
-        self._failure: str | None = None
+        self._failure: str | None = None  #: why nothing that is committed counts
+        self._trouble: str | None = None  #: why no increment could be begun; what should be in there is kept
         self._is_loaded = False
-        self._base_size = 0
+        self._compaction: Compaction | None = None
+        self._size_before = 0  #: bytes in the segments before the one in use
+        self._base_size = 0  #: bytes in the journal when it was loaded or last made smaller
+        self._threshold = sys.maxsize  #: bytes in the journal from which on it is to be made smaller
+        self._not_before = 0  #: when a compaction may be wanted again
+        self._failures = 0  #: compactions that failed since the last that did not
         self._last_rewrite = "ok"
         self._rewrite_s = -1
 
@@ -105,64 +141,100 @@ class AofStore:
         try:
             self._resume(reader)
         except OSError as error:
-            raise StoreFailed(error.strerror or str(error)) from error
-        self._files.remove_leftovers(self._manifest)
-        self._base_size = reader.bytes_loaded
-        self._is_loaded = True
+            raise StoreFailed(reason(error)) from error
+        self._begin_to_serve()
 
     def renew(self) -> None:
         try:
             self._manifest = Manifest()
-            self._files.write_manifest(self._manifest)
             self._begin_increment()
         except OSError as error:
-            raise StoreFailed(error.strerror or str(error)) from error
+            raise StoreFailed(reason(error)) from error
+        self._begin_to_serve()
+
+    def _begin_to_serve(self) -> None:
         self._files.remove_leftovers(self._manifest)
+        self._measure()
         self._is_loaded = True
 
     def _resume(self, reader: JournalReader) -> None:
-        """Go on behind the last record."""
+        """Go on behind the last record.  Raises OSError."""
         if not self._manifest.increments:
             self._begin_increment()
             return
-        path = self._files.segment(self._manifest.increments[-1])
-        if reader.torn:
-            self._disk.truncate(path, reader.last_size)
-        fd = self._disk.append_to(path)
-        if reader.last_size == 0:
-            self._write_header(fd)
-        self._appender = self._append_to(fd)
+        if reader.torn is not None:
+            path = self._files.segment(reader.torn)
+            self._disk.truncate(path, reader.good_size)
+            self.log.warn(
+                "{path}: {why}; cut off at byte {size}", path=str(path), why=reader.torn_why, size=reader.good_size
+            )
+        increment = self._manifest.increments[-1]
+        fd = self._disk.append_to(self._files.segment(increment))
+        size = reader.last_size
+        if not size:
+            size = HEADER_SIZE
+            self._files.write_header(fd, increment.first)
+            self._disk.fdatasync(fd)
+        self._use(increment, fd, size)
 
     def _begin_increment(self) -> None:
         """Begin a new segment behind those that there are.  Raises OSError."""
         increment = Increment(self._files.free_number(), self._committed)
-        fd = self._disk.create(self._files.segment(increment))
+        fd = self._files.begin(increment)
+        increments = (*self._manifest.increments, increment)
+        manifest = attrs.evolve(self._manifest, increments=increments, has_queues=False)
         try:
-            self._write_header(fd)
-            manifest = attrs.evolve(
-                self._manifest, increments=(*self._manifest.increments, increment), has_queues=False
-            )
+            self._disk.fdatasync(fd)
             self._files.write_manifest(manifest)
         except BaseException:
             self._disk.close(fd)
+            if not self._files.lists(manifest):
+                self._files.remove(self._files.segment(increment))
             raise
         self._manifest = manifest
-        self._appender = self._append_to(fd)
+        self._use(increment, fd, HEADER_SIZE)
 
-    def _write_header(self, fd: int) -> None:
-        write_all(self._disk, fd, header(self._committed))
-        self._disk.fdatasync(fd)
+    def _use(self, increment: Increment, fd: int, size: int) -> None:
+        """Append to this file from now on."""
+        if self._appender is None:
+            self._appender = Appender(self._disk, fd, size, self._fsync, self._reactor, first=self._committed)
+        else:
+            self._appender.move(fd, size)
+        self._in_use = increment
+        self._identity = self._disk.identity(self._files.segment(increment))
 
-    def _size_of_journal(self) -> int:
-        return sum(self._files.segment(segment).stat().st_size for segment in self._manifest.segments)
+    # Sizes.
 
-    def _append_to(self, fd: int) -> Appender:
-        return Appender(self._disk, fd, self._size_of_journal(), self._fsync, self._reactor)
+    def _measure(self) -> None:
+        """Find out how large the journal is, and from which size on it is to be made smaller."""
+        before = [segment for segment in self._manifest.segments if segment != self._in_use]
+        self._size_before = self._files.size_of(before)
+        self._base_size = self._size
+        self._set_threshold()
+
+    @property
+    def _size(self) -> int:
+        return self._size_before + (self._appender.size if self._appender else 0)
+
+    def _set_threshold(self) -> None:
+        grown = self._base_size + self._base_size * self._growth_percent // 100
+        self._threshold = max(self._min_size, grown) if self._growth_percent else sys.maxsize
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether the journal has grown as much as the settings allow."""
+        return (
+            self._size > self._threshold
+            and self._compaction is None
+            and self._appender is not None
+            and self._failure is None
+            and self._clock.now() >= self._not_before
+        )
 
     # Going on.
 
     def append(self, records: list[Record]) -> None:
-        if self._failure is not None:
+        if self._failure is not None and self._compaction is None:
             return
         wall = self._clock.wall()
         offset = wall - self._clock.now()
@@ -174,93 +246,217 @@ class AofStore:
         self._sequence += len(payloads)
 
     def commit(self) -> None:
+        if self._compaction is None:
+            self._check()
+        if self._appender is None:
+            self._find_increment()
+        if self._appender is not None:
+            frames, self._frames = self._frames, []
+            try:
+                self._appender.commit(frames, self._sequence)
+                self._look_for_files()
+            except StoreFailed as error:
+                if error.final:
+                    self._fail(str(error))
+                raise
+            self._committed = self._sequence
+        if self._failure is not None:
+            raise StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
+
+    def _check(self) -> None:
         if self._failure is not None:
             raise StoreFailed(self._failure)
-        frames, self._frames = self._frames, []
-        try:
-            if self._appender is None:
-                if not frames:
-                    return
-                self._begin_increment()
-            assert self._appender is not None
-            self._appender.commit(frames)
-        except StoreFailed as error:
-            self._failure = str(error)
-            raise
-        except OSError as error:
-            self._failure = error.strerror or str(error)
-            raise StoreFailed(self._failure) from error
+
+    def _fail(self, why: str) -> None:
+        """Take nothing more until the journal is written anew."""
+        self._failure = why
+        self._frames = []
         self._committed = self._sequence
+
+    def _find_increment(self) -> None:
+        """Have somewhere to append to, when there is something and no compaction is about to bring it."""
+        if not self._frames or self._compaction is not None:
+            return
+        try:
+            self._begin_increment()
+        except OSError as error:
+            self._trouble = reason(error)
+            if sum(map(len, self._frames)) > KEPT_BYTES:
+                self._fail(self._trouble)
+            raise StoreFailed(self._trouble, final=self._failure is not None) from error
+        except StoreFailed as error:
+            self._fail(str(error))
+            raise
+        self._trouble = None
+
+    def _look_for_files(self) -> None:
+        """Fail when somebody took the files away: what is written then is lost with this process."""
+        now = self._clock.now()
+        if self._fsync != ALWAYS and now - self._looked_at < LOOK_MS:
+            return
+        self._looked_at = now
+        assert self._in_use is not None
+        path = self._files.segment(self._in_use)
+        try:
+            if self._disk.identity(path) != self._identity:
+                raise StoreFailed(f"{path} was replaced while it was in use")
+            if self._failure is None:
+                path = self._files.manifest_path
+                self._disk.identity(path)
+        except OSError as error:
+            raise StoreFailed(f"{path} was taken away while it was in use: {reason(error)}") from error
 
     def configure(self, config: StoreSettings) -> None:
         self._fsync = config.appendfsync
+        self._growth_percent = config.auto_aof_rewrite_percentage
+        self._min_size = config.auto_aof_rewrite_min_size
+        self._incremental_fsync = config.aof_rewrite_incremental_fsync
+        self._hold_syncs = config.no_appendfsync_on_rewrite
+        self._set_threshold()
         if self._appender is not None:
             self._appender.set_fsync(self._fsync)
+            self._appender.hold_syncs(self._hold_syncs and self._compaction is not None)
+        if self._compaction is not None:
+            self._compaction.incremental_fsync = self._incremental_fsync
+
+    # Getting smaller.
 
     def compact(self, records: Iterator[Record]) -> None:
-        """Not yet."""
-        raise StoreError("the journal cannot be compacted yet")
+        if not self._is_loaded:
+            raise StoreError("a journal is compacted after it is loaded, not before")
+        if self._compaction is not None:
+            raise StoreError("a compaction of the journal is in progress already")
+        repairs = self._failure is not None
+        try:
+            if repairs:
+                self._drop_appender()
+            elif self._appender is None:
+                self._begin_increment()
+            self._compaction = Compaction(
+                self._files, self._manifest, records, self, clock=self._clock, reactor=self._reactor, repairs=repairs
+            )
+        except (OSError, StoreFailed) as error:
+            self._note_failure()
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise StoreError(f"no new part of the journal can be begun: {why}") from error
+        self._compaction.incremental_fsync = self._incremental_fsync
+        if self._appender is not None:
+            self._appender.hold_syncs(self._hold_syncs)
+        self.log.info("Compaction begun of {size} bytes", size=self._size)
+
+    def _drop_appender(self) -> None:
+        """Be done with a file that cannot be trusted."""
+        if self._appender is not None:
+            self._appender.abandon()
+            self._appender = None
+
+    # What a compaction asks for (compaction.Journal).
+
+    def sync_ahead(self) -> None:
+        """Sync the increment in use; on the thread.  Raises StoreFailed."""
+        assert self._appender is not None
+        self._appender.sync_ahead()
+
+    def move(self, manifest: Manifest, increment: Increment, fd: int) -> None:
+        """Go on in this increment.  Raises StoreFailed."""
+        self._manifest = manifest
+        self._use(increment, fd, HEADER_SIZE)
+
+    def moved_at(self) -> int | None:
+        """Number of the first record that goes there; None while the one before is not synced.  Raises StoreFailed."""
+        appender = self._appender
+        assert appender is not None
+        if appender.failure is not None:
+            raise StoreFailed(appender.failure)
+        return None if appender.is_moving else appender.first
+
+    def compacted(self, compaction: Compaction) -> None:
+        """Take over what a compaction has left."""
+        self._compaction = None
+        self._manifest = compaction.manifest
+        if self._appender is not None:
+            self._appender.hold_syncs(False)
+        if compaction.succeeded:
+            if compaction.repairs:
+                self._failure = None
+            self._note_success(compaction.began_at)
+            self.log.info(
+                "Compaction ended: {count} records, {size} bytes in all", count=compaction.count, size=self._size
+            )
+        else:
+            if self._failure is not None:
+                self._fail(self._failure)
+            self._note_failure()
+            self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
+
+    def _note_success(self, began_at: int) -> None:
+        self._last_rewrite = "ok"
+        self._rewrite_s = (self._clock.now() - began_at) // 1_000
+        self._failures = 0
+        self._not_before = 0
+        self._measure()
+
+    def _note_failure(self) -> None:
+        self._last_rewrite = "err"
+        self._not_before = self._clock.now() + min(RETRY_MS << self._failures, RETRY_MAX_MS)
+        self._failures = min(self._failures + 1, 10)
+
+    def _give_up_compaction(self) -> None:
+        if self._compaction is not None:
+            self._compaction.abandon()
+
+    # The last word.
 
     def rewrite(self, records: Iterable[Record]) -> None:
         if not self._is_loaded:
             raise StoreError("a journal is rewritten after it is loaded, not before")
+        self._give_up_compaction()
         began = self._clock.now()
         try:
             self._manifest = replace_journal(self._files, records, self._sequence, self._clock)
         except StoreFailed as error:
-            self._last_rewrite = "err"
-            if not self._is_listed():
-                self._failure = str(error)
+            self._note_failure()
+            if not self._files.lists(self._manifest):
+                self._fail(str(error))
             raise
         assert self._manifest.base is not None
         # What was appended and not committed is part of what the jobs are now.
         self._frames = []
         self._sequence += self._manifest.base.count
         self._committed = self._sequence
-        self._failure = None
-        if self._appender is not None:
-            self._appender.abandon()
-            self._appender = None
-        self._base_size = self._size_of_journal()
-        self._last_rewrite = "ok"
-        self._rewrite_s = (self._clock.now() - began) // 1_000
-
-    def _is_listed(self) -> bool:
-        """Tell whether the manifest is ours still; else what is appended to our files may count for nothing."""
-        try:
-            return self._files.read_manifest() == self._manifest
-        except StoreError:
-            return False
+        self._failure = self._trouble = None
+        self._drop_appender()
+        self._in_use = None
+        self._note_success(began)
 
     def status(self) -> dict[str, int | str]:
-        appender = self._appender
-        failure = self._failure or (appender and appender.failure)
+        appender, compaction = self._appender, self._compaction
+        failed = self._failure or self._trouble or (appender and (appender.failure or appender.trouble))
         return {
             "aof_enabled": 1,
             "aof_state": "on",
-            "aof_rewrite_in_progress": 0,
+            "aof_rewrite_in_progress": int(compaction is not None),
             "aof_rewrite_scheduled": 0,
             "aof_last_rewrite_time_sec": self._rewrite_s,
-            "aof_current_rewrite_time_sec": -1,
+            "aof_current_rewrite_time_sec": (self._clock.now() - compaction.began_at) // 1_000 if compaction else -1,
             "aof_last_bgrewrite_status": self._last_rewrite,
-            "aof_last_write_status": "err" if failure else "ok",
-            "aof_current_size": appender.size if appender else self._base_size,
+            "aof_last_write_status": "err" if failed else "ok",
+            "aof_current_size": self._size,
             "aof_base_size": self._base_size,
             "aof_pending_rewrite": 0,
-            "aof_buffer_length": sum(map(len, self._frames)),
-            "aof_rewrite_buffer_length": 0,
+            "aof_buffer_length": sum(map(len, self._frames)) + (appender.waiting_bytes if appender else 0),
+            "aof_rewrite_buffer_length": compaction.waiting_bytes if compaction else 0,
             "aof_pending_bio_fsync": int(appender.is_syncing) if appender else 0,
             "aof_delayed_fsync": appender.late_syncs if appender else 0,
         }
 
     def close(self) -> None:
-        appender = self._appender
+        self._give_up_compaction()
         try:
             if self._failure is None and self._frames:
                 self.commit()
-                appender = self._appender
         finally:
-            self._appender = None
+            appender, self._appender = self._appender, None
             try:
                 if appender is not None:
                     self._end(appender)
@@ -274,6 +470,31 @@ class AofStore:
             appender.abandon()
 
 
+def _open_all(files: JournalFiles) -> tuple[Manifest, list[BinaryIO]]:
+    """Open every segment of a journal that may be compacted meanwhile.  Raises StoreError.
+
+    Files that are open stay what they are, whatever happens to their names.
+    """
+    manifest = files.read_manifest()
+    while True:
+        with ExitStack() as opened:
+            try:
+                result: list[BinaryIO] = [
+                    opened.enter_context(files.segment(segment).open("rb")) for segment in manifest.segments
+                ]
+            except FileNotFoundError as error:
+                before, manifest = manifest, files.read_manifest()
+                if manifest == before:
+                    raise StoreDamaged(
+                        error.filename, 0, 0, "the manifest lists this file, and it is missing"
+                    ) from None
+            except OSError as error:
+                raise StoreFailed(f"{files.path}: {reason(error)}") from error
+            else:
+                opened.pop_all()
+                return manifest, result
+
+
 @implementer(IStoreFactory)
 class AofFactory:
     """Makes the store `aof` as the settings say."""
@@ -282,7 +503,11 @@ class AofFactory:
 
     def peek(self, config: StoreSettings) -> Iterator[Record]:
         files = JournalFiles(journal_path(config), Disk())
-        return iter(JournalReader(files, files.read_manifest(), cut_torn=True))
+        manifest, opened = _open_all(files)
+        with ExitStack() as stack:
+            for file in opened:
+                stack.enter_context(file)
+            yield from JournalReader(files, manifest, cut_torn=True, sizes=False).read(opened)
 
     def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> AofStore:
         return AofStore(
@@ -292,4 +517,8 @@ class AofFactory:
             fsync=config.appendfsync,
             cut_torn=config.aof_load_truncated,
             enqueue_once=config.aof_enqueue_jobs_once,
+            growth_percent=config.auto_aof_rewrite_percentage,
+            min_size=config.auto_aof_rewrite_min_size,
+            incremental_fsync=config.aof_rewrite_incremental_fsync,
+            hold_syncs=config.no_appendfsync_on_rewrite,
         )

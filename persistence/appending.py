@@ -4,16 +4,19 @@
     everysec   commit: write                a thread: fdatasync at once, then at most once a second while there is need
     no         commit: write                the system syncs when it likes
 
-A write to a file that is being synced may have to wait until the sync is over.  The reactor must not, so that under
-`everysec` a second thread writes what is committed during a sync, and the commit waits for it for `PATIENCE_S`: what
-is written survives the end of the process.  When the system keeps even that thread waiting, commits return at once,
-for `BACKLOG_S` at most; from then on they wait as long as it takes.
+A write to a file that is being synced may have to wait until the sync is over.  The reactor must not, so that a second
+thread writes what is committed during a sync, unless under `always`, and the commit waits for it for `PATIENCE_S`:
+what is written survives the end of the process.  When the system keeps even that thread waiting, commits return at
+once, for `BACKLOG_S` at most; from then on they wait as long as it takes.
 
 So a power cut costs what was committed since the last sync began: about a second, when the disk keeps up.  A kill -9
 costs nothing, unless a write hangs at that moment.
 
-The first error is the last: what the system did with data that it could not write or sync is unknown, so that no
-commit succeeds after it.
+A compaction begins another file (`move`).  Nothing is written to that one before all of this one is on the disk, so
+that a power cut never leaves a gap; meanwhile commits wait as they do during a sync.
+
+    a write fails    what it left is cut off; all that was committed is kept, in order, and written by a later commit
+    a sync fails     what the system did with the data is unknown: no commit to this file succeeds any more
 
 Source: Redis and Disque, src/aof.c (flushAppendOnlyFile), which postpone the write itself for up to 2 s.
 """
@@ -24,30 +27,40 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from disqued.persistence.disk import Disk, write_all
+from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreFailed
+from disqued.persistence.segments import number_of
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
 NO: Final = "no"
 
-PERIOD_S = 1.0  #: pause between two syncs
+PERIOD_S = 1.0  #: pause between two syncs, and between two attempts of the thread to write
 PATIENCE_S = 0.02  #: how long a commit waits for a write beside a sync
 BACKLOG_S = 2.0  #: how long commits return although a write hangs
+#: Bytes that are kept while writes fail: acknowledgements of several hundred thousand jobs.
+KEPT_BYTES = 64 << 20
 
 
 class Appender:
     """A file open for appending; used on one thread, and shared with those that it starts."""
 
-    def __init__(self, disk: Disk, fd: int, size: int, fsync: str, reactor: IReactorTime) -> None:
-        """Take an open file with its size in bytes; it is closed by `close` or `abandon`."""
-        self.size: int = size  #: bytes in the file, as far as writes succeeded
+    def __init__(self, disk: Disk, fd: int, size: int, fsync: str, reactor: IReactorTime, *, first: int) -> None:
+        """Take an open file with its size in bytes and the number of the next record.
+
+        The file is closed by `close` or `abandon`.
+        """
+        self.size: int = size  #: bytes of the file in use, up to the last record that is whole
         self.failure: str | None = None  #: why nothing is written any more
+        self.trouble: str | None = None  #: why the last write failed, while what it should have written is kept
         self.late_syncs: int = 0  #: times that commits stopped waiting for a write beside a sync
+        #: Number of the first record that was or will be written since the last `move`.
+        self.first: int = first
         self._disk = disk
         self._fd = fd
         self._fsync = fsync
         self._reactor = reactor
+        self._following = first  #: number of the record after the last that was committed
         self._hanging_since: float | None = None  #: seconds of the reactor; None while writes do not hang
         self._threads: list[Thread] = []
         # What follows is shared with the threads, and guarded by the lock.
@@ -55,34 +68,93 @@ class Appender:
         self._to_sync = Condition(self._lock)  #: told to the syncing thread
         self._to_write = Condition(self._lock)  #: told to the writing thread
         self._settled = Condition(self._lock)  #: told by both when they are done
-        self._waiting: list[bytes] = []  #: committed, not written
+        self._waiting: list[bytes] = []  #: committed, not written; begins with a frame
+        self._kept_bytes = 0  #: committed since the trouble began
+        self._retry = False  #: the writing thread is to try again now
         self._unsynced = False
         self._writing = False  #: the writing thread is at it
-        self._syncing = False  #: the syncing thread is at it
-        self._sync_wanted = False  #: the syncing thread waits for something to sync
+        self._syncs = 0  #: threads that wait for a sync
+        self._next: tuple[int, int] | None = None  #: descriptor and size of the file to go on in
+        self._holds_syncs = False
         self._ending = False
 
     @property
     def is_syncing(self) -> bool:
-        """True while the thread waits for the disk."""
-        return self._syncing
+        """True while a thread waits for the disk."""
+        return self._syncs > 0
+
+    @property
+    def is_moving(self) -> bool:
+        """True until the file that `move` named is in use."""
+        return self._next is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes committed and not written."""
+        with self._lock:
+            return sum(map(len, self._waiting))
 
     def set_fsync(self, fsync: str) -> None:
         """Change the policy, from the next commit on."""
-        self._fsync = fsync
+        with self._lock:
+            self._fsync = fsync
+            self._to_sync.notify()
 
-    def commit(self, chunks: list[bytes]) -> None:
-        """Append the chunks, as durably as the policy says.  Raises StoreFailed."""
+    def hold_syncs(self, holds: bool) -> None:
+        """Let the file go unsynced for a while, or not any more; no promise of `always` is touched."""
+        with self._lock:
+            self._holds_syncs = holds
+            self._to_sync.notify()
+
+    def commit(self, chunks: list[bytes], following: int) -> None:
+        """Append the chunks, as durably as the policy says; `following` is the number of the record after them.
+
+        Raises StoreFailed: when it is not final, all is kept and the next commit tries again.
+        """
         with self._lock:
             self._check()
             self._waiting += chunks
-            if self._fsync == EVERYSEC:
-                self._commit_everysec()
+            self._following = following
+            if self.trouble is not None:
+                self._keep(chunks)
+            if self._fsync != ALWAYS:
+                self._commit_at_once()
                 return
             self._settle()
             self._write()
+            self._sync()
+
+    def sync_ahead(self) -> None:
+        """Sync what there is so far, on a thread of the caller's, so that `move` is quick.  Raises StoreFailed."""
+        with self._lock:
+            self._check()
+            if not self._unsynced:
+                return
+            self._unsynced = False
+            self._syncs += 1
+            fd = self._fd
+        error = _error_of(self._disk.fdatasync, fd)
+        with self._lock:
+            self._syncs -= 1
+            self._to_sync.notify()
+            self._settled.notify()
+            if error is not None:
+                raise self._fail(error)
+
+    def move(self, fd: int, size: int) -> None:
+        """Go on in another file, which is ours from now on.  Raises StoreFailed."""
+        with self._lock:
+            self._next = (fd, size)
+            self._check()
             if self._fsync == ALWAYS:
+                self._settled.wait_for(lambda: not self._writing and not self._syncs)
+                self._check()
                 self._sync()
+            if self._is_ready_to_move():
+                self._move()
+            else:
+                self._start_threads()
+                self._to_sync.notify()
 
     def close(self) -> None:
         """Write and sync what there is, and close the file.  Raises StoreFailed."""
@@ -90,52 +162,78 @@ class Appender:
         try:
             with self._lock:
                 self._check()
+                if self._next:
+                    self._sync()
+                    self._move()
                 self._write()
                 self._sync()
         finally:
-            self._disk.close(self._fd)
+            self._close()
 
     def abandon(self) -> None:
         """Close the file as it is: nobody will read it, or nobody may rely on it."""
         self._stop_threads()
+        self._close()
+
+    def _close(self) -> None:
         self._disk.close(self._fd)
+        if self._next:
+            self._disk.close(self._next[0])
+            self._next = None
 
     # With the lock held.
 
-    def _commit_everysec(self) -> None:
-        if not self._threads:
-            self._start(self._keep_written, "journal-write")
-            self._start(self._keep_synced, "journal-sync")
-        if self._syncing or self._writing:
+    def _keep(self, chunks: list[bytes]) -> None:
+        """Take the chunks for later, while there is room for them."""
+        self._kept_bytes += sum(map(len, chunks))
+        if self._kept_bytes > KEPT_BYTES:
+            self._waiting = []
+            self.failure = f"{self.trouble}, and more than {KEPT_BYTES >> 20} MiB could not be written meanwhile"
+            raise StoreFailed(self.failure)
+
+    def _commit_at_once(self) -> None:
+        if self._fsync == EVERYSEC:
+            self._start_threads()
+        if self._syncs or self._writing or self._next:
+            self._start_threads()
             self._write_beside()
         else:
             self._write()
-            if self._sync_wanted and self._unsynced:
+            if self._unsynced:
                 self._to_sync.notify()
 
     def _write_beside(self) -> None:
         """Have the writing thread write what waits, and wait for it as long as that is right."""
         if not self._waiting:
             return
+        trouble, self.trouble = self.trouble, None
+        self._retry = True
         self._to_write.notify()
         limit: float | None = PATIENCE_S
         if self._hanging_since is not None:
             limit = 0 if self._reactor.seconds() - self._hanging_since < BACKLOG_S else None
-        if self._settled.wait_for(self._is_written, limit):
+        if self._settled.wait_for(self._is_tried, limit):
             self._hanging_since = None
             self._check()
+            if self.trouble is not None:
+                raise StoreFailed(self.trouble, final=False)
+        elif trouble is not None:
+            self.trouble = trouble
+            raise StoreFailed(trouble, final=False)
         elif self._hanging_since is None:
             self._hanging_since = self._reactor.seconds()
             self.late_syncs += 1
 
-    def _is_written(self) -> bool:
-        return not self._writing and not self._waiting
+    def _is_tried(self) -> bool:
+        """Tell whether the writing thread has written what waits, or has failed to."""
+        return self.failure is not None or (not self._writing and (not self._waiting or self.trouble is not None))
 
     def _settle(self) -> None:
         """Wait until no thread is at the file: an error of a sync is told to one caller only, who may be the thread."""
-        if self._threads:
-            self._settled.wait_for(lambda: not self._writing and not self._syncing)
-            self._check()
+        self._settled.wait_for(
+            lambda: (not self._writing and not self._syncs and not self._next) or self.failure is not None
+        )
+        self._check()
 
     def _write(self) -> None:
         """Write all that waits."""
@@ -146,9 +244,24 @@ class Appender:
         try:
             write_all(self._disk, self._fd, data)
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._take_back(error, data) from error
+        self._note_written(data)
+
+    def _note_written(self, data: bytes) -> None:
         self.size += len(data)
+        self.trouble = None
+        self._kept_bytes = 0
         self._unsynced = True
+
+    def _take_back(self, error: OSError, data: bytes) -> StoreFailed:
+        """Cut off what a failed write left of the data, and keep them."""
+        try:
+            self._disk.cut(self._fd, self.size)
+        except OSError as worse:
+            return self._fail(worse)
+        self._waiting.insert(0, data)
+        self.trouble = reason(error)
+        return StoreFailed(self.trouble, final=False)
 
     def _sync(self) -> None:
         if not self._unsynced:
@@ -159,17 +272,37 @@ class Appender:
             raise self._fail(error) from error
         self._unsynced = False
 
+    def _is_ready_to_move(self) -> bool:
+        return not (self._unsynced or self._writing or self._syncs)
+
+    def _move(self) -> None:
+        assert self._next is not None
+        self._disk.close(self._fd)
+        self._fd, self.size = self._next
+        self._next = None
+        self.first = number_of(self._waiting[0]) if self._waiting else self._following
+        self._to_write.notify()
+        self._settled.notify()
+
     def _check(self) -> None:
         if self.failure is not None:
             raise StoreFailed(self.failure)
 
     def _fail(self, error: OSError) -> StoreFailed:
         if self.failure is None:
-            self.failure = error.strerror or str(error)
+            self.failure = reason(error)
         self._waiting = []
+        self._to_write.notify()
+        self._to_sync.notify()
+        self._settled.notify()
         return StoreFailed(self.failure)
 
     # The threads.
+
+    def _start_threads(self) -> None:
+        if not self._threads:
+            self._start(self._keep_written, "journal-write")
+            self._start(self._keep_synced, "journal-sync")
 
     def _start(self, run: Callable[[], None], name: str) -> None:
         thread = Thread(target=run, name=name, daemon=True)
@@ -191,46 +324,56 @@ class Appender:
             with self._lock:
                 self._writing = False
                 if error is not None:
-                    self._fail(error)
+                    self._take_back(error, data)
                 else:
-                    self.size += len(data)
-                    self._unsynced = True
-                    self._to_sync.notify()
+                    self._note_written(data)
+                self._to_sync.notify()
                 self._settled.notify()
 
     def _next_to_write(self) -> bytes:
         """Wait for something to write; nothing when there is nothing more to come."""
         with self._lock:
-            self._to_write.wait_for(lambda: self._waiting or self._ending)
-            if self._ending:
-                return b""
+            while not self._may_write():
+                if self._ending or self.failure is not None:
+                    return b""
+                # Nobody may come to ask for another attempt.
+                self._retry = not self._to_write.wait(PERIOD_S if self.trouble else None) or self._retry
+            self._retry = False
             data = b"".join(self._waiting)
             self._waiting = []
             self._writing = True
             return data
+
+    def _may_write(self) -> bool:
+        return bool(self._waiting) and not self._ending and self._next is None and (self.trouble is None or self._retry)
 
     def _keep_synced(self) -> None:
         """Sync whenever there is something unsynced, with a pause in between."""
         while self._begin_sync():
             error = _error_of(self._disk.fdatasync, self._fd)
             with self._lock:
-                self._syncing = False
+                self._syncs -= 1
                 if error is not None:
                     self._fail(error)
+                elif self._next is not None and self._is_ready_to_move():
+                    self._move()
                 self._settled.notify()
-                self._to_sync.wait_for(lambda: self._ending, PERIOD_S)
+                self._to_sync.wait_for(lambda: self._ending or self._next is not None, PERIOD_S)
 
     def _begin_sync(self) -> bool:
         """Wait until there is something to sync; False when there is nothing more to come."""
         with self._lock:
-            self._sync_wanted = True
-            self._to_sync.wait_for(lambda: self._unsynced or self._ending)
-            self._sync_wanted = False
+            self._to_sync.wait_for(lambda: self._ending or self.failure is not None or self._is_sync_due())
             if self._ending or self.failure is not None:
                 return False
             self._unsynced = False
-            self._syncing = True
+            self._syncs += 1
             return True
+
+    def _is_sync_due(self) -> bool:
+        if self._next is not None:
+            return not self._writing and not self._syncs
+        return self._unsynced and self._fsync == EVERYSEC and not self._holds_syncs
 
 
 def _error_of(call: Callable[..., None], *arguments: object) -> OSError | None:

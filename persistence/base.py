@@ -1,4 +1,4 @@
-"""Writing all that is known at one moment: the base of a journal, and the snapshot of a controlled restart.
+"""Writing all that is known at one moment: the snapshot of a controlled restart.
 
     file N.base written, synced --> manifest lists it alone, synced, renamed --> older segments removed
 
@@ -8,14 +8,15 @@ Until the manifest is renamed the old journal is whole, from then on the new one
 from collections.abc import Iterable
 from itertools import islice
 
+import attrs
 from twisted.logger import Logger
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
-from disqued.persistence.disk import write_all
+from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.manifest import Base, JournalFiles, Manifest
-from disqued.persistence.segments import framed, header
+from disqued.persistence.segments import framed
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_WRITE = 4_096
@@ -33,30 +34,28 @@ def replace_journal(files: JournalFiles, records: Iterable[Record], first: int, 
         manifest = Manifest(base=base, has_queues=True)
         files.write_manifest(manifest)
     except OSError as error:
-        raise StoreFailed(error.strerror or str(error)) from error
+        raise StoreFailed(reason(error), final=False) from error
     files.remove_leftovers(manifest)
     log.info("{count} records written to {path}", count=base.count, path=str(files.segment(base)))
     return manifest
 
 
 def _write_base(files: JournalFiles, records: Iterable[Record], first: int, clock: Clock) -> Base:
-    number = files.free_number()
-    path = files.segment(Base(number, first, 0))
-    fd = files.disk.create(path)
+    base = Base(files.free_number(), first, 0)
+    fd = files.begin(base)
     try:
         count = _write_records(files, fd, records, first, clock)
         files.disk.fdatasync(fd)
     except BaseException:
         files.disk.close(fd)
-        files.disk.remove(path)
+        files.remove(files.segment(base))
         raise
     files.disk.close(fd)
-    return Base(number, first, count)
+    return attrs.evolve(base, count=count)
 
 
 def _write_records(files: JournalFiles, fd: int, records: Iterable[Record], first: int, clock: Clock) -> int:
-    """Write a segment of records; return how many."""
-    write_all(files.disk, fd, header(first))
+    """Write records into a segment; return how many."""
     wall = clock.wall()
     offset = wall - clock.now()
     sequence = first

@@ -1,20 +1,25 @@
 """Which files make up a journal: a manifest, the segments that it lists, and a lock.
 
     disque.aof.manifest    text; replaced as a whole, so that a journal always is what it was or what it is to be
-    disque.aof.3.base      every job at one moment; absent until a journal is rewritten for the first time
+    disque.aof.5.base      all that was known once; absent until a journal is rewritten for the first time
     disque.aof.4.incr      what happened since; the last of them is appended to
     disque.aof.lock        locked by the process that uses the journal
 
-    disqued journal 1
-    base 3 1 200000        file number, number of its first record, how many records
-    incr 4 200001          file number, number of its first record
+    disqued journal 2
+    base 5 1 200000        file number, number of its first record, how many records
+    incr 4 731             file number, number of its first record
+    incr 6 0               the same; 0 = the one behind the last of the increment before
     queues                 only when the base says the truth about queues: after a controlled shutdown
     check 0a1b2c3d         CRC-32 of the lines above
+
+The numbers of increments follow each other; those of a base are its own.  In form 1, which is read as well, they went
+on from the base, and there was no 0.
 
 A file number is never used again, so a file that the manifest does not list is a leftover of a crash.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -22,17 +27,20 @@ from zlib import crc32
 import attrs
 from twisted.logger import Logger
 
-from disqued.persistence.disk import Disk, write_all
+from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked, StoreSettings
-from disqued.persistence.segments import HEADER_SIZE
+from disqued.persistence.segments import HEADER_SIZE, header
 
-TITLE: Final = "disqued journal 1"
-_LINE = re.compile(r"(?:base [1-9]\d{0,18} [1-9]\d{0,18} \d{1,18}|incr [1-9]\d{0,18} [1-9]\d{0,18}|queues)", re.ASCII)
+TITLE: Final = "disqued journal 2"
+TITLES: Final = ("disqued journal 1", TITLE)
+_LINE = re.compile(
+    r"(?:base [1-9]\d{0,18} [1-9]\d{0,18} \d{1,18}|incr [1-9]\d{0,18} (?:0|[1-9]\d{0,18})|queues)", re.ASCII
+)
 
 
 @attrs.frozen
 class Base:
-    """A segment that holds every job at one moment."""
+    """A segment that holds every job as it was when the segment was written."""
 
     number: int
     first: int  #: number of its first record
@@ -46,7 +54,7 @@ class Increment:
     """A segment that holds what happened since."""
 
     number: int
-    first: int  #: number of its first record
+    first: int  #: number of its first record; 0 = the one behind the last of the increment before
 
     suffix = "incr"
 
@@ -83,7 +91,7 @@ class Manifest:
         if start < 0 or data[start:] != b"check %08x\n" % crc32(data[:start]):
             raise ValueError("the checksum of the manifest is missing or wrong")
         title, *lines = data[:start].decode("ascii").splitlines()
-        if title != TITLE:
+        if title not in TITLES:
             raise ValueError(f"'{title}' is not known to this version, which knows '{TITLE}'")
         manifest = cls()
         for line in lines:
@@ -97,6 +105,8 @@ class Manifest:
                 manifest = attrs.evolve(manifest, increments=(*manifest.increments, Increment(*values)))
             else:
                 manifest = attrs.evolve(manifest, has_queues=True)
+        if manifest.increments and not manifest.increments[0].first:
+            raise ValueError("nothing tells the number of the first record")
         return manifest
 
 
@@ -188,6 +198,34 @@ class JournalFiles:
         self.disk.rename(aside, self.manifest_path)
         self.disk.sync_directory(self.path.parent)
 
+    def write_header(self, fd: int, first: int) -> None:
+        """Begin a segment.  Raises OSError."""
+        write_all(self.disk, fd, header(first))
+
+    def begin(self, segment: Base | Increment) -> int:
+        """Create a segment with nothing but its header, not durable yet; returns its descriptor.  Raises OSError."""
+        path = self.segment(segment)
+        fd = self.disk.create(path)
+        try:
+            self.write_header(fd, segment.first)
+        except BaseException:
+            self.disk.close(fd)
+            self.remove(path)
+            raise
+        return fd
+
+    def lists(self, manifest: Manifest) -> bool:
+        """Tell whether this is what the manifest says now, whatever a write of it was answered."""
+        try:
+            return self.read_manifest() == manifest
+        except StoreError:
+            return False
+
+    def size_of(self, segments: Iterable[Base | Increment]) -> int:
+        """Bytes in these segments, as far as they are there."""
+        paths = map(self.segment, segments)
+        return sum(path.stat().st_size for path in paths if path.exists())
+
     def free_number(self) -> int:
         """A file number that no segment here has or had since the manifest was written."""
         return max(self._found(), default=0) + 1
@@ -197,12 +235,14 @@ class JournalFiles:
         listed = {segment.number for segment in manifest.segments}
         for number, path in self._found().items():
             if number not in listed:
-                try:
-                    self.disk.remove(path)
-                except OSError as error:
-                    self.log.warn(
-                        "{path} is not needed but cannot be removed: {why}", path=str(path), why=error.strerror
-                    )
+                self.remove(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file that is not needed; a failure costs only room."""
+        try:
+            self.disk.remove(path)
+        except OSError as error:
+            self.log.warn("{path} is not needed but cannot be removed: {why}", path=str(path), why=reason(error))
 
     def _found(self) -> dict[int, Path]:
         pattern = re.compile(re.escape(self.path.name) + r"\.([1-9]\d{0,18})\.(?:base|incr)", re.ASCII)

@@ -1,13 +1,19 @@
-"""Reading a journal from its first record to its last."""
+"""Reading a journal from its first record to its last.
 
-from collections.abc import Iterator
+A torn end is accepted where a crash may leave one: in the last segment that holds records.  Increments without any may
+stand behind it: a compaction lists the one that it begins before the one that it ends is synced.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 from twisted.logger import Logger
 
 from disqued.core.outbox import Record
+from disqued.persistence.disk import reason
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 from disqued.persistence.manifest import Base, Increment, JournalFiles, Manifest
-from disqued.persistence.segments import SegmentReader
+from disqued.persistence.segments import HEADER_SIZE, SegmentReader
 
 
 class JournalReader:
@@ -15,17 +21,24 @@ class JournalReader:
 
     log = Logger()
 
-    def __init__(self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool) -> None:
-        """Take a journal; `cut_torn` lets it end within a record.  Raises StoreDamaged, StoreFailed."""
+    def __init__(self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool, sizes: bool = True) -> None:
+        """Take a journal; `cut_torn` lets it end within a record.  Raises StoreDamaged, StoreFailed.
+
+        Without `sizes` the files are not looked for, and `bytes_total` is 0.
+        """
         self.sequence: int = 1  #: number of the record after the last
+        self.torn: Increment | None = None  #: the segment that ends within a record
+        self.torn_why: str = ""  #: how
+        self.good_size: int = 0  #: bytes of that one that are good
         self.last_size: int = 0  #: bytes of the last segment that are good
-        self.torn: bool = False  #: whether the last segment has more bytes than that
         self._files = files
         self._cut_torn = cut_torn
         self._segments = manifest.segments
         self._bytes_before = 0
         self._reader: SegmentReader | None = None
-        self.bytes_total: int = sum(self._size(segment) for segment in self._segments)
+        self._is_numbered = False  #: the next segment goes on with the numbers of the last one
+        self._refusal: StoreDamaged | None = None  #: why no record may stand behind the torn one
+        self.bytes_total: int = sum(self._size(segment) for segment in self._segments) if sizes else 0
 
     @property
     def bytes_loaded(self) -> int:
@@ -34,14 +47,21 @@ class JournalReader:
 
     def __iter__(self) -> Iterator[Record]:
         """Yield the records.  Raises StoreDamaged, StoreFailed."""
-        if self._segments:
-            self.sequence = self._segments[0].first
+        return self.read(self._open_each())
+
+    def read(self, opened: Iterable[BinaryIO]) -> Iterator[Record]:
+        """Yield the records of these files, which are the segments in turn.  Raises StoreDamaged, StoreFailed."""
         try:
-            for segment in self._segments:
-                yield from self._read(segment)
+            for segment, file in zip(self._segments, opened, strict=True):
+                with file:
+                    yield from self._read(segment, file)
         except OSError as error:
-            raise StoreFailed(f"{self._files.path}: {error.strerror}") from error
+            raise StoreFailed(f"{self._files.path}: {reason(error)}") from error
         self.log.info("Journal read: {size} bytes from {path}", size=self.bytes_loaded, path=str(self._files.path))
+
+    def _open_each(self) -> Iterator[BinaryIO]:
+        for segment in self._segments:
+            yield self._files.segment(segment).open("rb")
 
     def _size(self, segment: Base | Increment) -> int:
         path = self._files.segment(segment)
@@ -50,14 +70,18 @@ class JournalReader:
         except FileNotFoundError:
             raise StoreDamaged(str(path), 0, 0, "the manifest lists this file, and it is missing") from None
         except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
+            raise StoreFailed(f"{path}: {reason(error)}") from error
 
-    def _read(self, segment: Base | Increment) -> Iterator[Record]:
-        if segment.first != self.sequence:
-            raise self._incomplete(segment, f"it begins with record {segment.first} where {self.sequence} is next")
-        reader = self._reader = SegmentReader(self._files.segment(segment), segment.first)
+    def _read(self, segment: Base | Increment, file: BinaryIO) -> Iterator[Record]:
+        sequence = segment.first or self.sequence
+        if self._is_numbered and sequence != self.sequence:
+            raise self._incomplete(segment, f"it begins with record {sequence} where {self.sequence} is next")
+        reader = self._reader = SegmentReader(self._files.segment(segment), file, segment.first, sequence)
+        if self._refusal is not None and reader.size > HEADER_SIZE:
+            raise self._refusal
         yield from reader
         self._check_end(segment, reader)
+        self._is_numbered = isinstance(segment, Increment)
         self.sequence = reader.sequence
         self.last_size = reader.good_size
         self._bytes_before += reader.good_size
@@ -72,16 +96,15 @@ class JournalReader:
             self._check_torn(segment, reader)
 
     def _check_torn(self, segment: Increment, reader: SegmentReader) -> None:
-        """Accept a torn end where a crash may leave one: in the last segment, when the operator allows it."""
-        if segment is not self._segments[-1]:
-            raise self._incomplete(segment, reader.torn)
+        """Accept a torn end when the operator allows it and nothing follows."""
+        if self._refusal is not None:
+            raise self._refusal
         if not self._cut_torn:
             raise self._incomplete(segment, f"{reader.torn}; `aof-load-truncated yes` starts without it")
-        self.torn = True
-        self.log.warn(
-            "{path}: {torn}; cut off at byte {offset}",
-            path=str(self._files.segment(segment)), torn=reader.torn, offset=reader.good_size,
-        )  # fmt: skip
+        self._refusal = self._incomplete(segment, reader.torn)
+        self.torn = segment
+        self.torn_why = reader.torn
+        self.good_size = reader.good_size
 
     def _incomplete(self, segment: Base | Increment, what: str) -> StoreDamaged:
         offset = self._reader.good_size if self._reader else 0

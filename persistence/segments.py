@@ -1,18 +1,20 @@
 """A segment: one file of the journal, and how a reader tells a torn end from damage.
 
-    header   24 bytes   "DISQUEDJ", version 4, number of the first record 8, CRC-32 of these 20 bytes 4
+    header   24 bytes   "DISQUEDJ", version 4, number of the first record 8 (0: the one behind the last
+                        of the segment before), CRC-32 of these 20 bytes 4
     frame    20 bytes   length 4, length with every bit turned 4, number of the record 8, CRC-32 4
              payload    a record (`wire.jobdump`)
     frame ...
 
-Integers are little-endian.  Records are numbered through all segments, from 1; the CRC is that of the payload, begun
-with the record's number.  The second length tells a frame whose length was damaged from one that was cut: only a
-sound frame can say how much is missing.
+Integers are little-endian.  The records of a base are numbered, and those of all increments are, through all of them;
+the CRC is that of the payload, begun with the record's number.  The second length tells a frame whose length was
+damaged from one that was cut: only a sound frame can say how much is missing.
 
 A torn end is what a crash leaves of a write: the last frame is shorter than it says, or the end of the file was
 reserved and never written, which reads as zeros.  Everything else that does not fit is damage.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -55,27 +57,36 @@ def framed(payloads: list[bytes], sequence: int) -> list[bytes]:
     return chunks
 
 
+def number_of(frame: bytes) -> int:
+    """The number of the record behind a frame."""
+    number: int = _unpack_frame(frame)[2]
+    return number
+
+
 class SegmentReader:
     """Reads one segment from its start to its end, once."""
 
-    __slots__ = ("_file", "_first", "_offset", "_path", "_size", "good_size", "sequence", "torn")
+    __slots__ = ("_file", "_first", "_path", "_start", "good_size", "sequence", "size", "torn")
 
-    def __init__(self, path: Path, first: int) -> None:
-        """Take a file and the number that its first record must have."""
+    def __init__(self, path: Path, file: BinaryIO, first: int, sequence: int, *, start: int = 0) -> None:
+        """Take an open file, the number that its header may tell and that of its first record.
+
+        With `start` it is read from that byte on, where a frame must begin.
+        """
         self._path = path
+        self._file = file
         self._first = first
-        self._file: BinaryIO
-        self._offset = 0
-        self._size: int = path.stat().st_size
-        self.good_size: int = 0  #: bytes up to the end of the last good record
-        self.sequence: int = first  #: number of the next record
+        self._start = start
+        self.size: int = os.fstat(file.fileno()).st_size  #: bytes in the file
+        self.good_size: int = start  #: bytes up to the end of the last good record, as of the last `CHUNK`
+        self.sequence: int = sequence  #: number of the next record; as of then, too
         self.torn: str = ""  #: how the file is torn behind `good_size`; empty when it is whole
 
     def __iter__(self) -> Iterator[Record]:
         """Yield the records; stop at a torn end and say so in `torn`.  Raises StoreDamaged."""
-        with self._path.open("rb") as self._file:
-            if self._read_header():
-                yield from self._read_records()
+        self._file.seek(self._start)
+        if self._start or self._read_header():
+            yield from self._read_records()
 
     def _read_header(self) -> bool:
         data = self._file.read(HEADER_SIZE)
@@ -92,7 +103,7 @@ class SegmentReader:
             raise self._damage("this is no journal of disqued")
         if version != VERSION:
             raise self._damage(f"version {version} of the format is not known to this version, which knows {VERSION}")
-        if first != self._first:
+        if first not in (0, self._first):
             raise self._damage(f"the first record has number {first}, expected is {self._first}")
         self.good_size = HEADER_SIZE
         return True
@@ -100,46 +111,56 @@ class SegmentReader:
     def _read_records(self) -> Iterator[Record]:
         # This loop runs once per record of a journal: what it needs is local.
         data, at, sequence = b"", 0, self.sequence
+        before = self.good_size  # bytes of the file before `data`
         while True:
-            while len(data) - at >= FRAME_SIZE:
+            size = len(data)
+            last = size - FRAME_SIZE
+            while at <= last:
                 length, turned, number, check = _unpack_frame(data, at)
                 start = at + FRAME_SIZE
                 end = start + length
                 if length ^ turned != _TURNED:
+                    self._stand(before + at, sequence)
                     if self._torn_by_zeros(FRAME_SIZE):
                         return
                     raise self._damage("the length is damaged")
-                if end > len(data):
+                if end > size:
                     break
                 payload = data[start:end]
                 if number != sequence or check != crc32(payload, sequence):
+                    self._stand(before + at, sequence)
                     if self._torn_by_zeros(FRAME_SIZE + length):
                         return
                     raise self._damage(
-                        "the checksum is wrong" if number == sequence else f"the record calls itself {number}"
+                        f"the record calls itself {number}" if number != sequence else "the checksum is wrong"
                     )
                 try:
                     record = decode_record(payload)
                 except BadRecord as error:
+                    self._stand(before + at, sequence)
                     raise self._damage(str(error)) from None
                 at = end
                 sequence += 1
-                self.good_size += FRAME_SIZE + length
-                self.sequence = sequence
                 yield record
+            self._stand(before + at, sequence)
             more = self._file.read(max(CHUNK, self._missing(data, at)))
             if not more:
-                if at < len(data):
+                if at < size:
                     self.torn = f"record {sequence} is cut off"
                 return
-            data, at = data[at:] + more, 0
+            data, before, at = data[at:] + more, before + at, 0
+
+    def _stand(self, good_size: int, sequence: int) -> None:
+        """Note how far we are."""
+        self.good_size = good_size
+        self.sequence = sequence
 
     def _missing(self, data: bytes, at: int) -> int:
         """Bytes to read until the frame at hand is whole: never more than the file has."""
         if len(data) - at < FRAME_SIZE:
             return 0
         length: int = _unpack_frame(data, at)[0]
-        return min(length, self._size - self.good_size)
+        return max(0, min(length, self.size - self.good_size))
 
     def _torn_by_zeros(self, length: int) -> bool:
         if self._never_written(self.good_size, length):
@@ -150,19 +171,18 @@ class SegmentReader:
     def _never_written(self, start: int, length: int) -> bool:
         """Tell whether the file ends in sectors never written, from within the `length` bytes at `start` on."""
         last = start - 1
-        with self._path.open("rb") as file:
-            file.seek(start)
-            offset = start
-            while chunk := file.read(CHUNK):
-                kept = len(chunk.rstrip(b"\0"))
-                if kept:
-                    last = offset + kept - 1
-                offset += len(chunk)
+        self._file.seek(start)
+        offset = start
+        while chunk := self._file.read(CHUNK):
+            kept = len(chunk.rstrip(b"\0"))
+            if kept:
+                last = offset + kept - 1
+            offset += len(chunk)
         zeros = last + 1
         if zeros <= start:
             return True
         sector = -(-zeros // SECTOR) * SECTOR
-        return sector < self._size and sector < start + length
+        return sector < self.size and sector < start + length
 
     def _damage(self, what: str) -> StoreDamaged:
         return StoreDamaged(str(self._path), self.good_size, self.sequence if self.good_size else 0, what)

@@ -1,0 +1,135 @@
+"""Compaction: whatever happens meanwhile, the journal says what is true, and a failure leaves it as it was."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock as Reactor
+
+from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.persistence import compaction
+from tests.journals import POLICIES, added, bodies, job_id, loaded, opened, put, replayed, settle
+
+
+def names(directory: Path) -> list[str]:
+    """The segments that there are, oldest first."""
+    return sorted(path.name.split(".", 2)[2] for path in directory.iterdir() if path.suffix in (".base", ".incr"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_compaction_leaves_what_is_true_and_goes_on_behind_it(tmp_path: Path, policy: str) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, fsync=policy, reactor=reactor)
+    for _ in range(10):
+        put(store, *(b"%d" % number for number in range(100)))
+    before = store.status()["aof_current_size"]
+    store.compact(iter([added(1, b"one"), added(2, b"two")]))
+    assert store.status()["aof_rewrite_in_progress"] == 1
+    settle(store, reactor)
+    status = store.status()
+    assert (status["aof_last_bgrewrite_status"], status["aof_last_rewrite_time_sec"]) == ("ok", 0)
+    assert status["aof_current_size"] == status["aof_base_size"] < before
+    put(store, b"later")
+    store.close()
+    assert names(tmp_path) == ["2.incr", "3.base"]
+    assert bodies(tmp_path) == [b"one", b"two", b"later"]
+    # And once more, with what the last one has left.
+    store, records = opened(tmp_path, fsync=policy, reactor=reactor)
+    assert store.status()["aof_current_size"] == sum(path.stat().st_size for path in tmp_path.glob("*.[bi]*[er]"))
+    store.compact(iter([added(3, b"three")]))
+    settle(store, reactor)
+    store.close()
+    assert names(tmp_path) == ["4.incr", "5.base"]
+    assert bodies(tmp_path) == [b"three"]
+    assert len(records) == 3
+
+
+class Node:
+    """Jobs and a pause in a dictionary, and the records of what happens to them."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[bytes, bytes] = {}
+        self.paused = 0
+        self.jobs_of_walk: list[bytes] = []
+
+    def change(self, word: str, *rest: Any) -> Record:
+        """Let something happen."""
+        if word == "add":
+            self.jobs[job_id(rest[0])] = rest[1]
+            return added(*rest)
+        if word == "done":
+            self.jobs.pop(job_id(rest[0]), None)
+            return (UNIT_DONE, job_id(rest[0]), b"")
+        if word == "pause":
+            self.paused = rest[0]
+            return (QUEUE_PAUSED, b"queue", rest[0])
+        self.jobs.clear()
+        self.paused = 0
+        return (FLUSHED,)
+
+    def walk(self) -> Iterator[Record]:
+        """As `recovery.walk` does it: what is met is true at that moment, in an order that nothing else follows."""
+        if self.paused:
+            yield (QUEUE_PAUSED, b"queue", self.paused)
+        for number in (3, 1, 4, 0, 5, 9, 2, 6, 8, 7):
+            body = self.jobs.get(job_id(number))
+            if body is not None:
+                yield added(number, body)
+
+
+def pause_after(records: list[Record]) -> int:
+    paused = 0
+    for record in records:
+        if record[0] == QUEUE_PAUSED:
+            paused = record[2]
+        elif record[0] == FLUSHED:
+            paused = 0
+    return paused
+
+
+changes = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 9), st.binary(max_size=20)),
+    st.tuples(st.just("done"), st.integers(0, 9)),
+    st.tuples(st.just("pause"), st.integers(0, 3)),
+    st.tuples(st.just("flush")),
+)
+
+
+@given(
+    st.sampled_from(["always", "everysec"]),
+    st.lists(st.one_of(changes, st.tuples(st.sampled_from(["commit", "turn", "turn", "compact", "restart"])))),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_changes_between_the_slices_of_a_compaction_are_never_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, steps: list[Any]
+) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    monkeypatch.setattr(compaction, "SLICE_RECORDS", 1)
+    monkeypatch.setattr(compaction, "RECORDS_PER_LOOK", 1)
+    reactor, node = Reactor(), Node()
+    store, _ = opened(tmp_path, reactor=reactor, fsync=policy)
+    for word, *rest in steps:
+        if word == "commit":
+            store.commit()
+        elif word == "turn":
+            reactor.advance(compaction.POLL_S)
+        elif word == "compact":
+            if not store.status()["aof_rewrite_in_progress"]:
+                store.compact(node.walk())
+        elif word == "restart":
+            store.close()
+            store, records = opened(tmp_path, reactor=reactor, fsync=policy)
+            assert (replayed(records), pause_after(records)) == (node.jobs, node.paused)
+        else:
+            store.append([node.change(word, *rest)])
+    store.commit()
+    settle(store, reactor)
+    assert store.status()["aof_last_bgrewrite_status"] == "ok"
+    store.close()
+    records = loaded(tmp_path)
+    assert (replayed(records), pause_after(records)) == (node.jobs, node.paused)
