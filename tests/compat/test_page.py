@@ -73,6 +73,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("JSCAN STATE queued COUNT 5 MAXIDLE 3600", r"\*2\r\n\$1\r\n0\r\n\*1\r\n\+\w{48}\r\n"),
         ("SCAN QUEUE 0 MAXIDLE 3600", r"\*2\r\n\$1\r\n0\r\n\*1\r\n\$1\r\nq\r\n"),
         ("QSCAN MAXIDLE 3600", r"\*2\r\n\$1\r\n0\r\n\*1\r\n\$1\r\nq\r\n"),
+        ("SCAN 0", r"-ERR SCAN takes JOB or QUEUE, then a cursor and options\r\n"),
     ],
     "QSTAT FULL adds four fields at the end": [
         ("ADDJOB q b 0", ADDED),

@@ -1,0 +1,77 @@
+"""The options of the command line: what --help and --version tell, and what a wrong option is answered."""
+
+import platform
+import re
+import sys
+
+import pytest
+from twisted.copyright import version as twisted_version
+
+from disqued import __version__
+from disqued.config import SETTINGS, Status
+from disqued.tap import Options
+
+
+def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """What the program writes before it ends successfully."""
+    with pytest.raises(SystemExit) as ended:
+        Options().parseOptions(options)
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def refusal(*options: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        Options().parseOptions(options)
+    return str(ended.value.code)
+
+
+def test_the_version_is_that_of_disqued_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "--version").splitlines() == [
+        f"disqued {__version__}",
+        f"Python {platform.python_version()}, Twisted {twisted_version}",
+    ]
+
+
+def test_help_tells_the_default_of_every_option_and_which_have_no_effect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    entries = dict(re.findall(r"^ +(?:-c, )?--([a-z-]+)=? +(.*)$", said(capsys, "--help"), re.MULTILINE))
+    assert entries.keys() - {"config", "help", "version"} == {
+        name for name, setting in SETTINGS.items() if setting.status is not Status.OBSOLETE
+    }
+    for name, setting in SETTINGS.items():
+        if setting.status is not Status.OBSOLETE:
+            assert entries[name].startswith(setting.summary)
+            assert ("No effect in this version" in entries[name]) == (setting.status is Status.PLANNED)
+            assert not setting.default_text or entries[name].endswith(f"[default: {setting.default_text}]")
+
+
+@pytest.mark.parametrize(
+    ("program", "usage"),
+    [
+        ("/usr/bin/disqued", "Usage: disqued [options]"),
+        ("/usr/bin/twistd", "Usage: twistd [options of twistd] disqued [options]"),
+    ],
+)
+def test_help_begins_with_the_program_that_was_asked(
+    program: str, usage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program])
+    assert said(capsys, "--help").splitlines()[0] == usage
+
+
+@pytest.mark.parametrize(
+    ("option", "answer"),
+    [
+        ("--prt", "disqued: option --prt not recognized; did you mean --port?"),
+        ("--zzzz", "disqued: option --zzzz not recognized; see disqued --help"),
+        # A name of Disque that means nothing here is accepted in a file, and is no option.
+        ("--hz", "disqued: option --hz not recognized; see disqued --help"),
+        ("--port", "disqued: option --port requires argument; see disqued --help"),
+        ("--port=x", "disqued: command line: --port x: allowed are whole numbers from 0 to 55535"),
+    ],
+)
+def test_a_wrong_option_is_answered_with_what_would_be_right(option: str, answer: str) -> None:
+    assert refusal(option) == answer
