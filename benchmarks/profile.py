@@ -95,7 +95,8 @@ class Bed:
         store = find_store("none").create(config, reactor, clock)
         store.open()
         node = Node(NODE_ID, clock, Random(SEED), maxmemory=2**40)
-        daemon = Daemon(config, node, Identity(folder / "nodes.conf", NODE_ID, 7711, -1), store, reactor)
+        identity = Identity(folder / "nodes.conf", NODE_ID, 7711, -1)
+        daemon = Daemon(config, node, identity, store, reactor, store_name="none", open_store={}.__getitem__)
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())  # type: ignore[no-untyped-call]

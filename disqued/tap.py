@@ -29,17 +29,21 @@ from twisted.python.failure import Failure
 from disqued import __version__
 from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
 from disqued.config import SETTINGS, Config, ConfigError, Setting, Status, UnknownDirective
+from disqued.core.clock import Clock
 from disqued.core.node import Node
 from disqued.net import logs
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.socketfile import UnixPort
+from disqued.net.switching import StoreWord
 from disqued.net.transport import EagerPort
-from disqued.persistence.interface import StoreError
+from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
 
 IDENTITY_FILE = "nodes.conf"
+
+log = Logger()
 
 
 def _described(setting: Setting) -> str:
@@ -136,6 +140,7 @@ class Listener(Service):
         except CannotListenError as error:
             self._refuse(str(error))
         _tune_collector()
+        self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
         self._daemon.start(self._stop)
 
     def _refuse(self, problem: str) -> NoReturn:
@@ -145,12 +150,14 @@ class Listener(Service):
         raise SystemExit(f"disqued: {problem}")
 
     def _stop(self) -> None:
-        """End the process, with the exit status that the daemon wants."""
-        status = self._daemon.exit_status
-        self._asked_by = "a start that failed" if status else "a command"
-        if status:
-            self._reactor.addSystemEventTrigger("after", "shutdown", os._exit, status)
+        """End the process."""
+        self._asked_by = "a start that failed" if self._daemon.exit_status else "a command"
         self._reactor.stop()
+
+    def _exit(self) -> None:
+        """End the process with the exit status that the daemon wants, if it is not that of success."""
+        if self._daemon.exit_status:
+            os._exit(self._daemon.exit_status)
 
     def _listen(self) -> None:
         config, daemon, reactor = self._config, self._daemon, self._reactor
@@ -208,9 +215,7 @@ def makeService(options: Options) -> MultiService:
     clock, rng = SystemClock(), SystemRandom()
     try:
         identity = Identity.load(config.dir / IDENTITY_FILE, config.port, rng)
-        factory = find_store(config.persistence)
-        store = factory.create(config, reactor, clock)
-        store.open()
+        name, store = _first_store(config, reactor, clock)
         log_file = logs.open_log(config)
     except (IdentityError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
@@ -218,12 +223,38 @@ def makeService(options: Options) -> MultiService:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
     observer = logs.observer(config, log_file)
     logs.follow_hangups(config, log_file, reactor)
-    config.subscribe("appendfsync", lambda _: store.configure(config))
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
-    Listener(Daemon(config, node, identity, store, reactor), config, reactor).setServiceParent(root)
+    daemon = Daemon(
+        config, node, identity, store, reactor, store_name=name,
+        open_store=lambda name: _open_store(name, config, reactor, clock),
+    )  # fmt: skip
+    Listener(daemon, config, reactor).setServiceParent(root)
     return root
+
+
+def _open_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:
+    """Make a store and open it.  Raises StoreError."""
+    store = find_store(name).create(config, reactor, clock)
+    store.open()
+    return store
+
+
+def _first_store(config: Config, reactor: Any, clock: Clock) -> tuple[str, IStore]:
+    """Open the store that holds the jobs of this folder: its name, and itself.  Raises StoreError.
+
+    That need not be the one that the configuration names by now: the daemon moves the jobs there once they are loaded.
+    """
+    name, held = config.persistence, StoreWord(config.dir).read()
+    store = find_store(name).create(config, reactor, clock)
+    if held is not None and held != name:
+        if store.records:
+            log.info("The jobs are in the store {held}; they will be moved to {name}", held=held, name=name)
+            return held, _open_store(held, config, reactor, clock)
+        log.warn("The jobs in the store {held} are not loaded: `persistence` is {name}", held=held, name=name)
+    store.open()
+    return name, store
 
 
 def _rename_commands(config: Config) -> None:

@@ -93,8 +93,12 @@ class Daemon:
     def pause_clients(self, span_ms: int) -> None:
         self.done.append(("pause", span_ms))
 
-    def shutdown(self, *, rewrite: bool) -> None:
+    def shutdown(self, client: "Client", *, rewrite: bool) -> bool:
         self.done.append(("shutdown", rewrite))
+        return not rewrite
+
+    def compact(self) -> None:
+        self.done.append(("compact", None))
 
     def save_identity(self) -> None:
         self.done.append(("save", None))

@@ -120,11 +120,15 @@ class Host(Protocol):
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""
 
-    def shutdown(self, *, rewrite: bool) -> None:
+    def shutdown(self, client: Session, *, rewrite: bool) -> bool:
         """End the daemon after this step; with `rewrite` a fresh journal is written first.
 
-        Raises CommandError when the journal cannot be written; the daemon then goes on.
+        Returns False when that takes its time: the client is blocked meanwhile, and hears of a failure, after which
+        the daemon goes on.  Raises CommandError when it is not possible.
         """
+
+    def compact(self) -> None:
+        """Begin to rewrite the journal in the background.  Raises CommandError."""
 
     def save_identity(self) -> None:
         """Write the file that holds the node's id.  Raises CommandError."""

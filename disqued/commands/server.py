@@ -16,7 +16,17 @@ from disqued import __version__
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
 from disqued.commands.shapes import OK, SILENCE, bulk, either, mapping, status, tuple_of
-from disqued.commands.table import NO_REPLY, Flag, command, container, every_command, flag, optional, positional
+from disqued.commands.table import (
+    BLOCKED,
+    NO_REPLY,
+    Flag,
+    command,
+    container,
+    every_command,
+    flag,
+    optional,
+    positional,
+)
 from disqued.commands.values import BYTES, Kind
 from disqued.core.memory import JOB_COST, QUEUE_COST
 from disqued.core.node import Node
@@ -339,8 +349,28 @@ class Shutdown:
 
     def run(self, node: Node, client: Session) -> Any:
         """End the daemon; there is no reply."""
-        client.host.shutdown(rewrite=self.rewrite)
-        return NO_REPLY
+        return NO_REPLY if client.host.shutdown(client, rewrite=self.rewrite) else BLOCKED
+
+
+@command(
+    "BGREWRITEAOF",
+    group="server",
+    flags=Flag.ADMIN | Flag.READ,
+    reply=status("Background append only file rewriting started"),
+    cost="O(N) in the jobs, in the background",
+    errors=("Background append only file rewriting already in progress",),
+)
+@attrs.define
+class RewriteJournal:
+    """Write the journal anew, without what is over, while the node goes on.
+
+    After a disk has failed this makes the journal sound again.
+    """
+
+    def run(self, node: Node, client: Session) -> Status:
+        """Begin."""
+        client.host.compact()
+        return Status(b"Background append only file rewriting started")
 
 
 # DEBUG.

@@ -69,6 +69,9 @@ class ClientConnection(Protocol):
         self._out: list[bytes] = []
         #: Ids of the jobs in replies that are not sent yet; they go back when the connection is lost first.
         self._handed: list[bytes] = []
+        #: Replies, and ids, that wait for a commit which is under way; `_out` waits for the next.
+        self._held: list[bytes] = []
+        self._held_ids: list[bytes] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
         self._blocked: Command | None = None
@@ -125,7 +128,7 @@ class ClientConnection(Protocol):
         """Bytes of replies that the socket has not taken."""
         transport = self.transport
         unsent: int = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
-        return sum(map(len, self._out)) + unsent
+        return sum(map(len, self._out)) + sum(map(len, self._held)) + unsent
 
     def close(self) -> None:
         """End the connection after the replies that are due."""
@@ -160,7 +163,9 @@ class ClientConnection(Protocol):
         self._blocked = None
         self._backlog.clear()
         self._out.clear()
-        handed, self._handed = self._handed, []
+        self._held.clear()
+        handed = self._held_ids + self._handed
+        self._handed, self._held_ids = [], []
         self._daemon.disconnected(self, handed)
 
     def restrict(self) -> None:
@@ -427,11 +432,35 @@ class ClientConnection(Protocol):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
-    def abort(self) -> None:
-        """End the connection without the replies that are due: what they promise is not so."""
-        self._out.clear()
-        if not self._lost:
-            self.transport.abortConnection()
+    def hold(self) -> None:
+        """Put the replies that are due apart: they wait for a commit that is under way."""
+        self._held += self._out
+        self._held_ids += self._handed
+        self._out, self._handed = [], []
+
+    def release(self) -> None:
+        """Send what was put apart; what came after it waits for the next commit."""
+        held, self._held = self._held, []
+        ids, self._held_ids = self._held_ids, []
+        if not held or self._lost:
+            return
+        data = b"".join(held)
+        self._daemon.bytes_out += len(data)
+        self.transport.write(data)
+        if self.transport.refused:
+            self._handed = ids + self._handed
+        if self._stalled:
+            self._check_output()
+
+    def take_back(self, added: set[bytes], error: bytes) -> list[bytes]:
+        """Put an error in the place of each reply that tells the id of one of these jobs; returns those ids."""
+        taken: list[bytes] = []
+        for replies in (self._held, self._out):
+            for at, reply in enumerate(replies):
+                if reply[:1] == b"+" and reply[1:-2] in added:
+                    taken.append(reply[1:-2])
+                    replies[at] = encode_error(error)
+        return taken
 
     def _must_wait(self) -> bool:
         """Send a large reply before the next command runs; say whether the client has to read it first."""

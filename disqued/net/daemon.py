@@ -1,46 +1,52 @@
 """The daemon: one node with its settings, its clients and its store; what INFO, CONFIG and CLIENT talk to.
 
     Daemon --- Driver --- Node          the queue
-       |         +------- IStore        its journal
+       |         +------- IStore        its journal; Loader reads it, Switch changes it for another
        +--- ClientConnection ...        one per client
        +--- Config, SlowLog, LatencyMonitor, counters
 
 Source: Disque, src/server.c, src/config.c.
 """
 
-import gc
 import hmac
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog, redacted
 from disqued.commands.table import Command, Flag, every_command
-from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
+from disqued.config import BadValue, Config, ConfigError, NoConfigFile, UnknownDirective
 from disqued.core.node import Node
-from disqued.core.outbox import Record
 from disqued.core.recovery import Recovery, snapshot
 from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory
 from disqued.net.clients import ClientConnection
 from disqued.net.crashes import CrashReports
 from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
+from disqued.net.loading import Loader
 from disqued.net.statistics import Statistics
+from disqued.net.switching import OpenStore, StoreWord, Switch
 from disqued.persistence.interface import IStore, StoreError
 from disqued.wire.requests import RequestParser
 
-LOADED_PER_SLICE = 2_000  #: records put into the node before clients get their turn
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
+
+#: Settings that stores follow while they run.
+STORE_SETTINGS = (
+    "appendfsync", "aof-rewrite-incremental-fsync", "auto-aof-rewrite-min-size", "auto-aof-rewrite-percentage",
+    "no-appendfsync-on-rewrite", "redis-backlog", "sqlite-history",
+)  # fmt: skip
 
 #: Commands that a client may run before it has authenticated.
 _FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT"})
@@ -52,7 +58,11 @@ class Daemon(Factory):
     log = Logger()
     noisy = False
 
-    def __init__(self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any) -> None:
+    def __init__(
+        self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any, *,
+        store_name: str, open_store: OpenStore,
+    ) -> None:  # fmt: skip
+        """Take an open store and its name, and what opens another one."""
         self.config = config
         self.identity = identity
         self.reactor = reactor
@@ -60,7 +70,11 @@ class Daemon(Factory):
         self.latency = LatencyMonitor(config.latency_monitor_threshold)
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
-        self.driver = Driver(node, store, reactor, self._journal_failed)
+        self.driver = Driver(node, store, reactor, self._find_guards)
+        self.switch = Switch(
+            self.driver, StoreWord(config.dir), store_name, opener=open_store, failed=self._store_stays
+        )
+        self._loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
         self.monitors: dict[ClientConnection, None] = {}
         #: The client whose command runs now.
@@ -96,60 +110,43 @@ class Daemon(Factory):
         self._stop = stop
         self._sampling.start(Statistics.SAMPLE_S, now=False)
         self._set_timeout(self.config.timeout)
-        store = self.driver.store
-        self._node.begin()
-        # Nothing that a load makes is garbage, so looking for it is only work.
-        gc.disable()
-        self._load(store.load(), Recovery(self._node.state, restores_queues=store.restores_queues))
+        self._loader.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Commit and let go of everything."""
         for check in (self._idle_check, self._sampling):
             if check.running:
                 check.stop()
+        self.switch.abandon()
+        try:
+            await self.driver.stop()
+        except StoreError as error:
+            self.log.critical("The journal could not be closed: {reason}", reason=str(error))
+            self.exit_status = 1
         for client in list(self.clients.values()):
             client.transport.loseConnection()
-        self.driver.stop()
         self.identity.release()
 
-    def _load(self, records: Iterator[Record], recovery: Recovery) -> None:
-        """Put the store's records into the node, a slice per turn of the loop."""
-        state = self._node.state
-        self._node.begin()
-        journaling, state.journaling = state.journaling, False
-        try:
-            for record in islice(records, LOADED_PER_SLICE):
-                recovery.apply(record)
-            more = next(records, None)
-            if more is not None:
-                recovery.apply(more)
-        except StoreError as error:
-            self.log.critical("Loading failed: {reason}", reason=str(error))
-            self.exit_status = 1
-            self._stop()
-            return
-        finally:
-            state.journaling = journaling
-        if more is None:
-            self._loaded(recovery)
-        else:
-            self.reactor.callLater(0, self._load, records, recovery)
-
     def _loaded(self, recovery: Recovery) -> None:
-        gc.freeze()
-        gc.enable()
+        try:
+            self.switch.note_loaded()
+        except StoreError as error:
+            self._not_loaded(str(error))
+            return
         self.loading = False
         self._find_guards()
         if self.config.aof_enqueue_jobs_once:
             self._forget_once()
-        self.log.info(
-            "Ready: {jobs} jobs, {expired} expired meanwhile",
-            jobs=len(self._node.state.jobs),
-            expired=len(recovery.expired),
-        )
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self.driver.run_due()
+        if self.config.persistence != self.switch.name:
+            self._begin_switch(self.config.persistence)
+
+    def _not_loaded(self, reason: str) -> None:
+        self.log.critical("The node does not start: {reason}", reason=reason)
+        self.exit_status = 1
+        self._stop()
 
     def _forget_once(self) -> None:
         """Turn aof-enqueue-jobs-once off: it was meant for this start alone."""
@@ -159,6 +156,44 @@ class Daemon(Factory):
                 self.config.rewrite()
             except OSError as error:
                 self.log.error("Cannot turn aof-enqueue-jobs-once off: {reason}", reason=error.strerror)
+
+    # The store.
+
+    def _change_store(self, name: str) -> None:
+        """Follow the setting `persistence`.  Raises BadValue."""
+        if name == self.switch.name and self.switch.target is None:
+            return
+        if self.loading or self.ending:
+            when = "the jobs are being loaded; change the store when that is over" if self.loading else "the node stops"
+            raise BadValue("persistence", name, problem=when)
+        try:
+            self.switch.begin(name)
+        except StoreError as error:
+            raise BadValue("persistence", name, problem=str(error)) from None
+
+    def _begin_switch(self, name: str) -> None:
+        """Move the jobs to the store that the configuration names, from the one that they were loaded from."""
+        try:
+            self.switch.begin(name)
+        except StoreError as error:
+            self.log.error("The store stays {old}, not {new}: {reason}", old=self.switch.name, new=name, reason=error)
+            self._store_stays(self.switch.name)
+
+    def _store_stays(self, name: str) -> None:
+        self.config.set("persistence", name)
+
+    def follow_store_settings(self) -> None:
+        """Let the stores hear of settings that changed."""
+        self.driver.store.configure(self.config)
+        if self.driver.successor is not None:
+            self.driver.successor.configure(self.config)
+
+    def compact(self) -> None:
+        """Begin to rewrite the journal in the background.  Raises CommandError."""
+        try:
+            self.driver.compact()
+        except StoreError as error:
+            raise CommandError(str(error)) from None
 
     # Settings.
 
@@ -173,6 +208,8 @@ class Daemon(Factory):
             "slowlog-log-slower-than": self._set_slow,
             "slowlog-max-len": self.slowlog.set_length,
             "latency-monitor-threshold": self._set_latency,
+            "persistence": self._change_store,
+            **dict.fromkeys(STORE_SETTINGS, lambda _: self.follow_store_settings()),
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
@@ -287,6 +324,8 @@ class Daemon(Factory):
         if client.monitors:
             self.monitors.pop(client, None)
             self._find_guards()
+        if self.ending:
+            return  # what was written of the jobs for the next start holds
         self._node.begin()
         self._node.gone(client, handed)
         self.driver.finish_step(None)
@@ -362,9 +401,6 @@ class Daemon(Factory):
         expected = self.config.requirepass.encode("utf-8", "surrogateescape")
         return hmac.compare_digest(password, expected) and user == b"default"
 
-    def _journal_failed(self, reason: str) -> None:
-        self._find_guards()
-
     # While and after a command runs.
 
     def crashed(self, client: ClientConnection, args: list[bytes]) -> None:
@@ -407,24 +443,49 @@ class Daemon(Factory):
         """Stop the whole daemon for a while, on purpose."""
         time.sleep(seconds)
 
-    def shutdown(self, *, rewrite: bool) -> None:
-        """End the daemon after this step.  Raises CommandError when a fresh journal cannot be written."""
-        if rewrite:
-            self._write_snapshot()
+    def shutdown(self, client: Session, *, rewrite: bool) -> bool:
+        """End the daemon after this step; say whether it is ending already, else the client waits for the outcome.
+
+        With `rewrite` a fresh journal is written first.  Raises CommandError when that is not possible.
+        """
+        if rewrite and self.loading:
+            raise CommandError("Errors trying to SHUTDOWN. Check logs.")
         # Whatever ran after the snapshot would be missing in it: nobody's commands and no deadline run any more.
         self.paused = self.ending = True
         self._find_guards()
         self.driver.halt()
-        self.reactor.callLater(0, self._stop)
+        if not rewrite:
+            self.reactor.callLater(0, self._stop)
+            return True
+        self.switch.abandon()
+        assert isinstance(client, ClientConnection)
+        self.reactor.callLater(0, self._shut_down, client)
+        return False
 
-    def _write_snapshot(self) -> None:
-        """Write a fresh journal with queues and all, whatever the store.  Raises CommandError."""
-        self.driver.commit_now()
-        try:
-            self.driver.store.rewrite(snapshot(self._node.state))
-        except StoreError as error:
-            self.log.error("Writing the journal failed: {reason}", reason=str(error))
-            raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None
+    def _shut_down(self, client: ClientConnection) -> None:
+        Deferred.fromCoroutine(self._write_snapshot()).addCallbacks(
+            lambda _: self._stop(), self._shutdown_failed, errbackArgs=(client,)
+        )
+
+    async def _write_snapshot(self) -> None:
+        """Write a fresh journal with queues and all, whatever the store.  Raises StoreError."""
+        await self.driver.settle()
+        result = self.driver.store.rewrite(snapshot(self._node.state))
+        if result is not None:
+            await result
+
+    def _shutdown_failed(self, failure: Failure, client: ClientConnection) -> None:
+        """Go on, and say so."""
+        if not isinstance(failure.value, StoreError):
+            self.log.failure("Internal error while writing the journal", failure=failure)
+        self.log.error("Writing the journal failed: {reason}", reason=str(failure.value))
+        self.ending = False
+        self._node.begin()
+        if client.is_blocked:
+            error = CommandError("Errors trying to SHUTDOWN. Check logs.")
+            self._node.outbox.replies.append((client, error, []))
+        self.driver.resume()
+        self._end_pause()
 
     def save_identity(self) -> None:
         """Write the file that holds the node's id.  Raises CommandError."""
@@ -436,6 +497,24 @@ class Daemon(Factory):
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know."""
         return self.statistics.facts(self)
+
+    def persistence_facts(self) -> dict[str, Any]:
+        """The section Persistence of INFO."""
+        facts: dict[str, Any] = {
+            "loading": int(self.loading),
+            "persistence": self.switch.name,
+            **self.driver.store.status(),
+        }
+        if self.switch.target is not None:
+            facts["persistence_changing_to"] = self.switch.target
+            if self.switch.target == "aof":
+                facts["aof_state"] = "wait-rewrite"
+        if self.driver.failure is not None:
+            facts["aof_last_write_status"] = "err"
+            facts["persistence_failure"] = self.driver.failure
+        if self.loading:
+            facts |= self._loader.facts()
+        return facts
 
     def _sample(self) -> None:
         self.statistics.sample(self)

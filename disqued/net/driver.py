@@ -8,23 +8,37 @@
 
 While no store wants the journal there is nothing to wait for, and a client is answered as soon as its commands have
 run.  Otherwise the replies of every step of one turn of the loop wait for the one commit at the end of that turn:
-under `appendfsync always` hundreds of clients share one sync.
+under `appendfsync always` hundreds of clients share one sync.  A store that commits elsewhere (a thread, a server)
+answers later; the turns that pass meanwhile share the commit after that one.
 
-When a commit fails nothing of that turn may be acknowledged: the connections whose replies were waiting are closed
-without them, and from then on the node refuses to add jobs (MISCONF) while it still serves and acknowledges those
-it has.
+When a commit fails nothing of it is acknowledged: the producers hear MISCONF with the store's reason in the place of
+their job's id, the jobs are forgotten, and additions are refused from then on.  Jobs that are there are still
+delivered and acknowledged.  The commit is tried again every second, so that additions resume when there is room
+again, when the server is back, or when the journal has been written anew.
 
-Source: Disque, src/server.c (beforeSleep); times are integer milliseconds.
+    store ----------------------------------> left
+         records of each step to both           ^  one commit of both, then the word that the new one counts
+    successor --- walk, in slices --- complete -+
+
+Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer milliseconds.
 """
 
 from collections.abc import Callable
+from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from disqued.core.node import Node
+from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, Record
+from disqued.core.recovery import walk
+from disqued.errors import JournalFailed
 from disqued.net.clients import ClientConnection
-from disqued.persistence.interface import IStore, StoreFailed
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
+
+RETRY_S = 1.0  #: pause between two attempts to commit, after one has failed
 
 
 class Driver:
@@ -32,22 +46,30 @@ class Driver:
 
     log = Logger()
 
-    def __init__(self, node: Node, store: IStore, reactor: IReactorTime, on_failure: Callable[[str], None]) -> None:
-        """Take a node and the store of its journal; `on_failure` is told why the store failed."""
+    def __init__(self, node: Node, store: IStore, reactor: IReactorTime, on_failure: Callable[[], None]) -> None:
+        """Take a node and the store of its journal; `on_failure` is called when `failure` changes."""
         self.node = node
         self.store = store
         self.reactor = reactor
-        self.failure: str | None = None  #: why the store takes no records any more
+        self.failure: str | None = None  #: why the store takes no jobs now
+        #: Takes the same records, and will take the store's place.
+        self.successor: IStore | None = None
         self._on_failure = on_failure
         self._outbox = node.outbox
         self._state = node.state
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
         self._halted = False
-        self._waiting: list[ClientConnection] = []
-        self._appended = False  #: records wait for the commit
+        self._waiting: list[ClientConnection] = []  #: their replies wait for the next commit
+        self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._commit_call: IDelayedCall | None = None
-        node.state.journaling = bool(store.records)
+        self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
+        self._retry_call: IDelayedCall | None = None
+        self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
+        self._find_journaling()
+
+    def _find_journaling(self) -> None:
+        self._state.journaling = bool(self.store.records) or self.successor is not None
 
     # Steps.
 
@@ -55,7 +77,7 @@ class Driver:
         """Carry out the effects of the step that has just run, on behalf of a client or of the timer."""
         outbox = self._outbox
         if outbox.replies:
-            self._hand_over()
+            self._hand_over_replies()
         if self._state.journaling:
             self._hold(client)
         elif client is not None:
@@ -64,7 +86,7 @@ class Driver:
         if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
             self._set_timer(at)
 
-    def _hand_over(self) -> None:
+    def _hand_over_replies(self) -> None:
         """Put the replies of clients that were blocked where their other replies wait."""
         outbox, node = self._outbox, self.node
         while outbox.replies:
@@ -84,43 +106,220 @@ class Driver:
 
     def _hold(self, client: ClientConnection | None) -> None:
         """Let the step's replies wait for the commit at the end of this turn."""
+        self._append()
+        if client is not None:
+            self._waiting.append(client)
+        waits = self._under_way is not None and self.failure is None
+        if self._commit_call is None and not waits and (self._waiting or self._batch):
+            self._commit_call = self.reactor.callLater(0, self._commit)
+
+    def _append(self) -> None:
         outbox = self._outbox
         if outbox.journal:
             records, outbox.journal = outbox.journal, []
-            if self.failure is None:
-                self.store.append(records)
-                self._appended = True
-        if client is not None:
-            self._waiting.append(client)
-        if self._commit_call is None and (self._waiting or self._appended):
-            self._commit_call = self.reactor.callLater(0, self._commit)
+            self.store.append(records)
+            if self.successor is not None:
+                self.successor.append(records)
+            self._batch.append(records)
+
+    # The end of a turn.
 
     def _commit(self) -> None:
         """End a turn: make its records durable, then answer."""
         self._commit_call = None
-        self._appended = False
         clients, self._waiting = self._waiting, []
-        if self.failure is None:
-            try:
-                self.store.commit()
-            except StoreFailed as error:
-                self._fail(str(error))
-                for client in clients:
-                    client.abort()
-                return
+        batch, self._batch = self._batch, []
+        if self.failure is not None:
+            # Nothing was added, and what else was done the next good commit makes durable.
+            self._flush(clients)
+            self._go_on()
+            return
+        try:
+            result = self.store.commit()
+        except StoreFailed as error:
+            self._fail(error, clients, batch)
+            return
+        if result is None:
+            self._flush(clients)
+            self._go_on()
+            return
+        for client in dict.fromkeys(clients):
+            client.hold()
+        self._under_way = result
+        result.addCallbacks(self._answer, self._failed, callbackArgs=(clients,), errbackArgs=(clients, batch))
+        result.addErrback(self._report)
+
+    @staticmethod
+    def _flush(clients: list[ClientConnection]) -> None:
         for client in clients:
             client.flush()
 
-    def _fail(self, reason: str) -> None:
-        self.failure = reason
-        self.log.critical("Journal failed, no more jobs are taken: {reason}", reason=reason)
-        self._on_failure(reason)
+    def _answer(self, _: None, clients: list[ClientConnection]) -> None:
+        """Say what a commit that took its time has made durable."""
+        self._under_way = None
+        for client in clients:
+            client.release()
+        self._go_on()
 
-    def commit_now(self) -> None:
-        """Commit what is pending, outside the turns: at shutdown."""
-        if self._commit_call is not None:
-            self._commit_call.cancel()
-            self._commit()
+    def _failed(self, failure: Failure, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+        self._under_way = None
+        waiting, self._waiting = self._waiting, []
+        later, self._batch = self._batch, []
+        self._fail(self._reason(failure), clients + waiting, batch + later)
+
+    def _reason(self, failure: Failure) -> StoreFailed:
+        error = failure.value
+        if isinstance(error, StoreFailed):
+            return error
+        self._report(failure)
+        return StoreFailed(f"internal error: {error}")
+
+    def _report(self, failure: Failure) -> None:
+        self.log.failure("Internal error in the store", failure=failure)
+
+    def _go_on(self) -> None:
+        """Do what was put off while a commit was under way."""
+        if self._when_handed_over is not None:
+            if self._under_way is None:
+                self._commit_successor()
+        elif self.store.wants_compaction:
+            self._compact_by_itself()
+        self._hold(None)
+
+    # Failure and return.
+
+    def _fail(self, error: StoreFailed, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+        """Take no more jobs, and take those back whose producers have not been answered."""
+        self._set_failure(str(error))
+        self.log.critical("The journal takes no jobs now: {reason}", reason=self.failure)
+        self._take_back(clients, batch)
+        for client in clients:
+            client.release()
+            client.flush()
+        self._retry_later()
+
+    def _take_back(self, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+        """Answer MISCONF in the place of each id that was about to be told, and forget the job."""
+        added = {record[1].id for records in batch for record in records if record[0] == JOB_ADDED}
+        line = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}").line
+        for client in dict.fromkeys(clients if added else ()):
+            for job_id in client.take_back(added, line):
+                job = self._state.jobs.get(job_id)
+                if job is not None:
+                    self._state.forget(job, GONE_REFUSED)
+        self._append()
+        self._batch = []
+
+    def _set_failure(self, reason: str | None) -> None:
+        self.failure = reason
+        self._on_failure()
+
+    def _retry_later(self) -> None:
+        if self._retry_call is None and not self._halted:
+            self._retry_call = self.reactor.callLater(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        """Commit once more what could not be committed."""
+        self._retry_call = None
+        if self._under_way is not None:
+            self._retry_later()
+            return
+        if self.store.wants_compaction:
+            self._compact_by_itself()
+        try:
+            result = self.store.commit()
+        except StoreFailed as error:
+            self._fail_again(error)
+            return
+        if result is None:
+            self._recover()
+            return
+        self._under_way = result
+        result.addCallbacks(
+            lambda _: self._recover(), lambda failure: self._fail_again(self._reason(failure))
+        ).addErrback(self._report)
+
+    def _fail_again(self, error: StoreFailed) -> None:
+        self._under_way = None
+        if str(error) != self.failure:
+            self._set_failure(str(error))
+            self.log.error("The journal still takes no jobs: {reason}", reason=self.failure)
+        self._retry_later()
+        self._go_on()
+
+    def _recover(self) -> None:
+        self._under_way = None
+        self._set_failure(None)
+        self.log.info("The journal takes jobs again")
+        self._go_on()
+
+    # Compaction.
+
+    def compact(self) -> None:
+        """Begin to make what is stored smaller, in the background.  Raises StoreError."""
+        self.store.compact(walk(self._state))
+
+    def _compact_by_itself(self) -> None:
+        try:
+            self.compact()
+        except StoreError as error:
+            self.log.warn("The journal is not rewritten: {reason}", reason=str(error))
+
+    # Another store.
+
+    def follow(self, successor: IStore) -> None:
+        """Give a store that is open and empty the records of each step from now on, beside the one that counts."""
+        self._append()
+        self.successor = successor
+        self._find_journaling()
+
+    def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
+        """Let the successor, which was given everything by now, take over.
+
+        `done` is told the error, or is called at a moment when the successor holds all that was ever acknowledged
+        and nothing is acknowledged meanwhile; it is to call `succeed` then.
+        """
+        self._when_handed_over = done
+        if self._commit_call is None and self._under_way is None:
+            self._commit_call = self.reactor.callLater(0, self._commit)
+
+    def _commit_successor(self) -> None:
+        done, self._when_handed_over = self._when_handed_over, None
+        assert done is not None
+        assert self.successor is not None
+        try:
+            result = self.successor.commit()
+        except StoreFailed as error:
+            done(error)
+            return
+        if result is None:
+            done(None)
+            return
+        self._under_way = result
+        result.addCallbacks(
+            lambda _: self._handed_over(done, None), lambda failure: self._handed_over(done, self._reason(failure))
+        ).addErrback(self._report)
+
+    def _handed_over(self, done: Callable[[StoreFailed | None], None], error: StoreFailed | None) -> None:
+        self._under_way = None
+        done(error)
+        self._go_on()
+
+    def succeed(self) -> IStore:
+        """Make the successor the store; returns the one that is left, which is to be closed."""
+        assert self.successor is not None
+        left, self.store = self.store, self.successor
+        self.drop_successor()
+        if self.failure is not None:
+            self._cancel_retry()
+            self._set_failure(None)
+        return left
+
+    def drop_successor(self) -> None:
+        """Give records to the store alone."""
+        self.successor = None
+        self._when_handed_over = None
+        self._find_journaling()
 
     # The timer.
 
@@ -145,15 +344,43 @@ class Driver:
             self._timer.cancel()
         self._tick()
 
+    # The end.
+
     def halt(self) -> None:
         """Do nothing more by itself from now on: the node stays as it is."""
         self._halted = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._cancel_retry()
 
-    def stop(self) -> None:
-        """Commit, close the store and set no timer again."""
+    def _cancel_retry(self) -> None:
+        if self._retry_call is not None:
+            self._retry_call.cancel()
+            self._retry_call = None
+
+    def resume(self) -> None:
+        """Go on after all."""
+        self._halted = False
+        if self.failure is not None:
+            self._retry_later()
+        self.run_due()
+
+    async def settle(self) -> None:
+        """Commit what is pending and answer, outside the turns."""
+        while self._under_way is not None or self._commit_call is not None:
+            if self._under_way is not None:
+                waiter: Deferred[Any] = Deferred()
+                self._under_way.addBoth(waiter.callback)
+                await waiter
+            elif self._commit_call is not None:
+                self._commit_call.cancel()
+                self._commit()
+
+    async def stop(self) -> None:
+        """Commit, close the store and set no timer again.  Raises StoreFailed."""
         self.halt()
-        self.commit_now()
-        self.store.close()
+        await self.settle()
+        result = self.store.close()
+        if result is not None:
+            await result

@@ -59,8 +59,10 @@ class Identity:
             raise IdentityError(f"error saving the cluster node config: {error.strerror}") from error
 
     def release(self) -> None:
-        """Let another process use the same data."""
-        os.close(self.lock)
+        """Let another process use the same data; harmless when repeated."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 def sync_folder(folder: Path) -> None:

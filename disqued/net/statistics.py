@@ -94,7 +94,7 @@ class Statistics:
             "Server": self._server(daemon),
             "Clients": self._clients(daemon),
             "Memory": {"used_memory_rss": resident_bytes(), "mem_allocator": "pymalloc"},
-            "Persistence": {"loading": int(daemon.loading), **daemon.driver.store.status()},
+            "Persistence": daemon.persistence_facts(),
             "Stats": self._stats(daemon),
             "CPU": _cpu(),
         }

@@ -11,11 +11,11 @@ from tests.adapters.inprocess import Running, start
 
 @pytest_twisted.async_yield_fixture
 async def launch(tmp_path: Path) -> AsyncIterator[Callable[..., Running]]:
-    """Start daemons: `launch(settings, store)`."""
+    """Start daemons: `launch(...)` takes what `start` takes."""
     running: list[Running] = []
 
-    def begin(settings: str = "", store: Any = None) -> Running:
-        running.append(start(tmp_path, settings, store))
+    def begin(*arguments: Any, **options: Any) -> Running:
+        running.append(start(tmp_path, *arguments, **options))
         return running[-1]
 
     yield begin

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import hiredis
 from twisted.internet import defer, reactor, task
+from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Protocol
 
@@ -97,17 +98,25 @@ def pack(*args: bytes | str | int) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
-@attrs.define
+@attrs.define(slots=False)
 class RecordingStore:
     """A store in memory that counts its commits and can be told to fail."""
 
     records: bool = True
     restores_queues: bool = False
+    wants_compaction: bool = False
+    bytes_total: int = 0
+    bytes_loaded: int = 0
+    compacted: list[Record] = attrs.field(factory=list)
     stored: list[Record] = attrs.field(factory=list)
     appended: list[Record] = attrs.field(factory=list)
     committed: list[Record] = attrs.field(factory=list)
     commits: int = 0
+    answering: list[Record] = attrs.field(factory=list)
     fails: bool = False
+    later: bool = False  #: commits answer a Deferred, which `answer` fires
+    under_way: "Deferred[None] | None" = None
+    closed: bool = False
     before_commit: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -121,25 +130,62 @@ class RecordingStore:
         """Keep records."""
         self.appended += records
 
-    def commit(self) -> None:
+    def commit(self) -> "Deferred[None] | None":
         """Count."""
         self.before_commit()
+        if self.later:
+            assert self.under_way is None
+            self.under_way = Deferred()
+            self.answering, self.appended = self.appended, []
+            return self.under_way
         if self.fails:
-            raise StoreFailed("No space left on device")
+            raise StoreFailed("No space left on device", final=False)
         self.commits += 1
         self.committed += self.appended
         self.appended = []
+        return None
 
-    def rewrite(self, jobs: Any, *, with_queues: bool) -> None:
-        """Take jobs as the new content."""
-        self.committed = [(0, job) for job in jobs]
+    def answer(self, error: StoreFailed | None = None) -> None:
+        """End the commit that is under way."""
+        under_way, self.under_way = self.under_way, None
+        assert under_way is not None
+        if error is None:
+            self.commits += 1
+            self.committed += self.answering
+            under_way.callback(None)
+        else:
+            self.appended = self.answering + self.appended
+            under_way.errback(error)
+
+    def answer_at_once(self) -> None:
+        """Let nothing wait any more."""
+        self.later = False
+        if self.under_way is not None:
+            self.answer()
+
+    def renew(self) -> None:
+        """Forget what was stored."""
+        self.committed = []
+
+    def configure(self, config: Any) -> None:
+        """Nothing to follow."""
+
+    def compact(self, records: Any) -> None:
+        """Draw everything at once."""
+        self.wants_compaction = False
+        self.compacted = list(records)
+
+    def rewrite(self, records: Any) -> None:
+        """Take records as the new content."""
+        self.committed = list(records)
 
     def status(self) -> dict[str, int | str]:
         """Nothing to tell."""
         return {}
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Note it."""
+        self.closed = True
 
 
 @attrs.define
@@ -163,8 +209,11 @@ class Running:
         for client in self.clients:
             if not client.lost:
                 client.transport.abortConnection()
-        await self.port.stopListening()
-        self.daemon.stop()
+        await defer.maybeDeferred(self.port.stopListening)
+        for store in (self.daemon.driver.store, self.daemon.driver.successor):
+            if isinstance(store, RecordingStore):
+                store.answer_at_once()
+        await self.daemon.stop()
         await wait_until(lambda: not self.daemon.clients)
         for call in reactor.getDelayedCalls():
             if getattr(call.func, "__self__", None) in (self.daemon, self.daemon.driver):
@@ -179,7 +228,9 @@ async def wait_until(condition: Callable[[], bool]) -> None:
         await task.deferLater(reactor, 0.001)
 
 
-def start(folder: Path, settings: str = "", store: Any = None) -> Running:
+def start(
+    folder: Path, settings: str = "", store: Any = None, stores: dict[str, Any] | None = None, store_name: str = ""
+) -> Running:
     """Start a daemon whose data lie in `folder`."""
     config = Config.from_text(f"dir {folder}\n{settings}")
     rng = Random(7)
@@ -189,7 +240,10 @@ def start(folder: Path, settings: str = "", store: Any = None) -> Running:
         store = NullFactory().create(config, reactor, clock)
         store.open()
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory)
-    daemon = Daemon(config, node, identity, store, reactor)
+    daemon = Daemon(
+        config, node, identity, store, reactor, store_name=store_name or config.persistence,
+        open_store=(stores or {}).__getitem__,
+    )  # fmt: skip
     port = EagerPort(0, daemon, 50, "127.0.0.1", reactor)
     port.startListening()
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest_twisted
 from twisted.internet import reactor
+from twisted.internet.defer import Deferred
 
 from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.persistence.interface import StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
 
@@ -56,18 +58,153 @@ async def test_a_pipeline_costs_one_commit(launch: Launch) -> None:
 async def test_a_failed_commit_acknowledges_nothing_and_only_additions_stop(launch: Launch) -> None:
     store = RecordingStore()
     running = launch(store=store)
-    consumer = await running.connect()
+    consumer, producer = await running.connect(), await running.connect()
     kept = await consumer.call("ADDJOB", "q", "kept", 0)
     store.fails = True
-    producer = await running.connect()
-    producer.send("ADDJOB", "q", "lost", 0)
-    await producer.closed()
-    assert producer.received == b""
-    assert str(await consumer.call("ADDJOB", "q", "refused", 0)).startswith(
-        "MISCONF Errors writing to the AOF file: No sp"
-    )
-    assert (await consumer.call("GETJOB", "FROM", "q"))[0][1] == kept
+    producer.transport.write(pack("ADDJOB", "q", "lost", 0) + pack("QLEN", "q") + pack("ADDJOB", "q", "lost", 0))
+    refused, length, again = await producer.replies(3)
+    assert str(refused) == str(again) == "MISCONF Errors writing to the AOF file: No space left on device"
+    assert length == 2
+    assert str(await consumer.call("ADDJOB", "q", "refused", 0)) == str(refused)
+    assert str(await consumer.call("PING")) == str(refused)
+    assert [job[1] for job in await consumer.call("GETJOB", "COUNT", 9, "FROM", "q")] == [kept]
     assert await consumer.call("ACKJOB", kept) == 1
+    assert b"aof_last_write_status:err" in await consumer.call("INFO", "persistence")
+
+
+@async_test
+async def test_additions_resume_by_themselves_and_nothing_that_happened_meanwhile_is_missing(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    client = await running.connect()
+    kept = await client.call("ADDJOB", "q", "kept", 0)
+    store.fails = True
+    assert str(await client.call("ADDJOB", "q", "refused", 0)).startswith("MISCONF")
+    assert await client.call("ACKJOB", kept) == 1
+    store.fails = False
+    await wait_until(lambda: running.daemon.driver.failure is None)
+    new = await client.call("ADDJOB", "q", "new", 0)
+    kinds = [(record[0], getattr(record[1], "id", record[1])) for record in store.committed]
+    refused = kinds[1][1]
+    assert kinds == [
+        (JOB_ADDED, kept), (JOB_ADDED, refused), (JOB_GONE, refused), (UNIT_DONE, kept), (JOB_ADDED, new),
+    ]  # fmt: skip
+    assert store.committed[2][2] == GONE_REFUSED
+
+
+@async_test
+async def test_a_store_that_commits_elsewhere_is_waited_for_and_later_turns_share_the_next_commit(
+    launch: Launch,
+) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    first, second = await running.connect(), await running.connect()
+    first.send("ADDJOB", "q", "one", 0)
+    await wait_until(lambda: store.under_way is not None)
+    for number in range(5):
+        second.send("ADDJOB", "q", str(number), 0)
+        first.send("QLEN", "q")
+        await wait_until(lambda number=number: len(running.daemon.node.state.jobs) == number + 2)
+    assert first.unread_replies == second.unread_replies == 0
+    store.answer()
+    one = (await first.replies(1))[0]
+    assert [record[1].id for record in store.committed] == [one]
+    assert not second.unread_replies
+    await wait_until(lambda: store.under_way is not None)
+    store.answer()
+    assert len(await second.replies(5)) == 5
+    assert await first.replies(5) == [2, 3, 4, 5, 6]
+    assert store.commits == 2
+
+
+@async_test
+async def test_a_commit_that_fails_later_takes_back_what_nobody_was_told(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    first, second = await running.connect(), await running.connect()
+    first.send("ADDJOB", "q", "one", 0)
+    await wait_until(lambda: store.under_way is not None)
+    second.send("ADDJOB", "q", "two", 0)
+    await wait_until(lambda: len(running.daemon.node.state.jobs) == 2)
+    store.answer(StoreFailed("the server is away", final=False))
+    for client in (first, second):
+        assert str((await client.replies(1))[0]) == "MISCONF Errors writing to the AOF file: the server is away"
+    assert not len(running.daemon.node.state.jobs)
+    # Whoever adds nothing is served, although the next attempt to commit takes its time.
+    await wait_until(lambda: store.under_way is not None)
+    assert await first.call("QLEN", "q") == 0
+    store.answer()
+    await wait_until(lambda: running.daemon.driver.failure is None)
+    second.send("ADDJOB", "q", "three", 0)
+    await wait_until(lambda: store.under_way is not None)
+    store.answer()
+    assert (await second.replies(1))[0].startswith(b"DI")
+
+
+@async_test
+async def test_jobs_in_a_reply_that_waits_for_a_commit_go_back_when_the_client_leaves(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    producer, consumer = await running.connect(), await running.connect()
+    once = await producer.call("ADDJOB", "q", "once", 0, "RETRY", 0)
+    store.later = True
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: store.under_way is not None)
+    consumer.transport.abortConnection()
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    store.answer()
+    await wait_until(lambda: store.under_way is not None)
+    store.answer()
+    store.later = False
+    assert (await producer.call("GETJOB", "NOHANG", "FROM", "q"))[0][1] == once
+
+
+@async_test
+async def test_a_store_that_has_grown_is_compacted_after_a_commit(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    client = await running.connect()
+    kept = await client.call("ADDJOB", "q", "kept", 0)
+    store.wants_compaction = True
+    await client.call("ADDJOB", "q", "more", 0)
+    await wait_until(lambda: len(store.compacted) == 2)
+    assert kept in {record[1].id for record in store.compacted}
+
+
+@async_test
+async def test_a_daemon_that_ends_answers_what_it_commits(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    client = await running.connect()
+    client.send("ADDJOB", "q", "one", 0)
+    await wait_until(lambda: store.under_way is not None)
+    ending = Deferred.fromCoroutine(running.daemon.stop())
+    store.answer()
+    await ending
+    assert (await client.replies(1))[0].startswith(b"DI")
+    assert store.closed
+
+
+@async_test
+async def test_a_shutdown_whose_journal_cannot_be_written_is_refused_and_the_node_goes_on(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    client, other = await running.connect(), await running.connect()
+    await client.call("ADDJOB", "q", "body", 0)
+
+    writing: Deferred[None] = Deferred()
+    store.rewrite = lambda records: writing  # type: ignore[method-assign]
+    client.send("SHUTDOWN", "REWRITE-AOF")
+    await wait_until(lambda: running.daemon.ending)
+    received = running.daemon.bytes_in
+    other.send("QLEN", "q")
+    await wait_until(lambda: running.daemon.bytes_in > received)
+    assert not other.unread_replies
+    writing.errback(StoreFailed("No space left on device"))
+    assert str((await client.replies(1))[0]) == "ERR Errors trying to SHUTDOWN. Check logs."
+    assert await other.replies(1) == [1]
+    assert not running.stopped
+    await client.call("ADDJOB", "q", "body", 0)
 
 
 @async_test

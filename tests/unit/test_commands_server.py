@@ -6,6 +6,7 @@ from disqued import __version__
 from disqued.commands import table
 from disqued.commands.server import INFO_FIELDS, human_size
 from disqued.commands.shapes import NO_REPLY
+from disqued.commands.table import BLOCKED
 from disqued.wire.replies import Status
 from tests.fakes import Client, Daemon
 
@@ -208,8 +209,14 @@ def test_errors_of_config(client, words, line):
 
 def test_shutdown_has_no_reply(daemon, client):
     assert client.says("SHUTDOWN") is NO_REPLY
-    assert client.says("shutdown", "rewrite-aof") is NO_REPLY
+    assert client.says("shutdown", "rewrite-aof") is BLOCKED
     assert daemon.done == [("shutdown", False), ("shutdown", True)]
+
+
+def test_bgrewriteaof_begins_to_rewrite_the_journal(daemon, client):
+    assert client.says("BGREWRITEAOF") == b"Background append only file rewriting started"
+    assert daemon.done == [("compact", None)]
+    assert client.is_refused("BGREWRITEAOF", "NOW").startswith(b"ERR wrong number of arguments")
 
 
 @pytest.mark.parametrize("word", ["NOSAVE", "SAVE", "NOW"])

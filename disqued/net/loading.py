@@ -1,0 +1,145 @@
+"""Loading: the store's records put into the node, a slice per turn of the loop.
+
+    IStore.load --> records --> Recovery --> node            clients hear -LOADING meanwhile
+                    a Deferred: wait for it, then go on      the log tells every few seconds how far it is
+
+Source: Disque, src/aof.c (loadAppendOnlyFile), whose fields of INFO these are.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from disqued.core.node import Node
+from disqued.core.outbox import Record
+from disqued.core.recovery import Recovery
+from disqued.persistence.interface import IStore, StoreError
+
+RECORDS_PER_SLICE = 2_000  #: records put into the node before clients get their turn
+TOLD_EVERY_S = 2.0  #: how often the log tells how far it is
+
+
+class Loader:
+    """One load, from the start of the daemon until it serves."""
+
+    log = Logger()
+
+    def __init__(
+        self, node: Node, store: IStore, reactor: IReactorTime, *,
+        done: Callable[[Recovery], None], failed: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """Take an open store; `done` is called at the end, or `failed` with the reason."""
+        self._node = node
+        self._store = store
+        self._reactor = reactor
+        self._done = done
+        self._failed = failed
+        self._records: Iterator[Record | Deferred[None]] = iter(())
+        self._recovery: Recovery | None = None
+        self._started_s = 0.0
+        self._told_s = 0.0
+        self._started_unix = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._started_s = self._told_s = self._reactor.seconds()
+        self._started_unix = int(time.time())
+        # Nothing that a load makes is garbage, so looking for it is only work.
+        gc.disable()
+        self._records = self._store.load()
+        self._slice()
+
+    def facts(self) -> dict[str, int]:
+        """The fields of INFO that tell how far it is."""
+        total, loaded = self._store.bytes_total, self._store.bytes_loaded
+        spent_s = self._reactor.seconds() - self._started_s
+        left_s = spent_s * (total - loaded) / loaded if loaded else 1
+        return {
+            "loading_start_time": self._started_unix,
+            "loading_total_bytes": total,
+            "loading_loaded_bytes": loaded,
+            "loading_loaded_perc": loaded * 100 // total if total else 0,
+            "loading_eta_seconds": round(left_s),
+        }
+
+    def _slice(self) -> None:
+        """Load some records; journaling is off, for what is loaded is stored."""
+        state = self._node.state
+        self._node.begin()
+        journaling, state.journaling = state.journaling, False
+        try:
+            waiter = self._apply_some()
+        except StoreError as error:
+            self._end_in_failure(str(error))
+            return
+        finally:
+            state.journaling = journaling
+        if waiter is not None:
+            waiter.addCallbacks(lambda _: self._slice(), self._wait_failed)
+        elif self._records is _AT_END:
+            self._end()
+        else:
+            self._tell()
+            self._reactor.callLater(0, self._slice)
+
+    def _apply_some(self) -> "Deferred[None] | None":
+        """Apply a slice of records; returns what has to be waited for."""
+        recovery = self._recovery
+        left = RECORDS_PER_SLICE
+        for record in self._records:
+            if isinstance(record, Deferred):
+                return record
+            if recovery is None:
+                recovery = self._begin()
+            recovery.apply(record)
+            left -= 1
+            if not left:
+                return None
+        self._records = _AT_END
+        return None
+
+    def _begin(self) -> Recovery:
+        # What the store says of queues is valid from its first record on.
+        self._recovery = Recovery(self._node.state, restores_queues=self._store.restores_queues)
+        return self._recovery
+
+    def _tell(self) -> None:
+        now_s = self._reactor.seconds()
+        if now_s - self._told_s >= TOLD_EVERY_S:
+            self._told_s = now_s
+            facts = self.facts()
+            self.log.info(
+                "Loading: {percent} %, {jobs} jobs so far, about {left} s to go",
+                percent=facts["loading_loaded_perc"], jobs=len(self._node.state.jobs),
+                left=facts["loading_eta_seconds"],
+            )  # fmt: skip
+
+    def _wait_failed(self, failure: Failure) -> None:
+        if not isinstance(failure.value, StoreError):
+            self.log.failure("Internal error while loading", failure=failure)
+        self._end_in_failure(str(failure.value))
+
+    def _end_in_failure(self, reason: str) -> None:
+        self.log.critical("Loading failed: {reason}", reason=reason)
+        gc.enable()
+        self._failed(reason)
+
+    def _end(self) -> None:
+        recovery = self._recovery or self._begin()
+        gc.freeze()
+        gc.enable()
+        seconds = self._reactor.seconds() - self._started_s
+        self.log.info(
+            "Ready: {jobs} jobs, loaded in {seconds} s", jobs=len(self._node.state.jobs), seconds=f"{seconds:.1f}"
+        )
+        if recovery.expired:
+            self.log.info("{count} jobs were left out: their TTL ended meanwhile", count=len(recovery.expired))
+        self._done(recovery)
+
+
+_AT_END: Iterator[Record] = iter(())

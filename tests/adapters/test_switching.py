@@ -1,0 +1,196 @@
+"""Another store while the node runs: at every moment one of the two holds all that was acknowledged."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+
+from disqued.core.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.net import switching
+from disqued.net.switching import StoreWord
+from disqued.persistence.interface import StoreError, StoreFailed
+from disqued.wire.jobdump import decode_record, encode_job
+from tests.adapters.inprocess import RecordingStore, Running, wait_until
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+
+
+def held(records: list[Record]) -> set[bytes]:
+    """The ids that a store holds after these records."""
+    ids: set[bytes] = set()
+    for record in records:
+        if record[0] == JOB_ADDED:
+            ids.add(record[1].id)
+        elif record[0] in (UNIT_DONE, JOB_GONE):
+            ids.discard(record[1])
+    return ids
+
+
+def word(running: Running) -> str | None:
+    return StoreWord(running.daemon.config.dir).read()
+
+
+@async_test
+async def test_the_new_store_is_complete_before_the_old_one_is_left(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "RECORDS_PER_SLICE", 7)
+    old, new = RecordingStore(), RecordingStore()
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    jobs = [await client.call("ADDJOB", "q", str(number), 0) for number in range(60)]
+    await client.call("PAUSE", "other", "in")
+    assert word(running) == "aof"
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    assert running.daemon.switch.target == "sqlite"
+    info = await client.call("INFO", "persistence")
+    assert b"persistence:aof\r\n" in info
+    assert b"persistence_changing_to:sqlite" in info
+    turns = 0
+    while running.daemon.switch.target is not None:
+        await client.call("ACKJOB", jobs.pop())
+        jobs.insert(0, await client.call("ADDJOB", "q", "more", 0))
+        turns += 1
+        assert held(old.committed) == set(jobs) or running.daemon.switch.target is None
+    assert turns > 3
+    assert held(new.committed) == set(jobs)
+    assert (QUEUE_PAUSED, b"other", 1) in new.committed
+    assert word(running) == "sqlite"
+    assert old.closed
+    assert not new.closed
+    counted = len(old.committed)
+    await client.call("ADDJOB", "q", "last", 0)
+    assert len(old.committed) == counted
+    assert await client.call("CONFIG", "GET", "persistence") == [b"persistence", b"sqlite"]
+    assert await client.call("CONFIG", "GET", "appendonly") == [b"appendonly", b"no"]
+
+
+@async_test
+async def test_nothing_is_acknowledged_while_the_new_store_takes_over(launch: Launch) -> None:
+    old, new = RecordingStore(), RecordingStore()
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    new.later = True
+    await wait_until(lambda: new.under_way is not None)
+    while running.daemon.driver._when_handed_over is None and running.daemon.driver._under_way is None:
+        new.answer()
+        await wait_until(lambda: new.under_way is not None)
+    client.send("ADDJOB", "q", "late", 0)
+    await wait_until(lambda: len(running.daemon.node.state.jobs) == 2)
+    assert not client.unread_replies
+    assert word(running) == "aof"
+    new.later = False
+    new.answer()
+    job_id = (await client.replies(1))[0]
+    assert word(running) == "sqlite"
+    assert job_id in held(new.committed)
+
+
+@async_test
+@pytest.mark.parametrize("moment", ["open", "renew", "copy", "hand over"])
+async def test_a_new_store_that_fails_changes_nothing(launch: Launch, moment: str) -> None:
+    old, new = RecordingStore(), RecordingStore()
+    stores: dict[str, Any] = {"sqlite": new}
+    running = launch("persistence aof", old, stores)
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    if moment == "open":
+
+        def refuse(name: str) -> Any:
+            raise StoreError(f"no store is called '{name}'")
+
+        running.daemon.switch._open = refuse
+        answer = str(await client.call("CONFIG", "SET", "persistence", "sqlite"))
+        assert answer == "ERR Invalid argument 'sqlite' for CONFIG SET 'persistence'"
+    else:
+        if moment == "renew":
+
+            def fail() -> None:
+                raise StoreFailed("disk I/O error")
+
+            new.renew = fail  # type: ignore[method-assign]
+        elif moment == "copy":
+            new.fails = True
+        else:
+            new.before_commit = lambda: setattr(
+                new, "fails", running.daemon.driver._under_way is None and bool(new.commits)
+            )
+        assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+        await wait_until(lambda: running.daemon.switch.target is None)
+        assert new.closed
+    assert running.daemon.driver.store is old
+    assert not old.closed
+    assert word(running) == "aof"
+    assert await client.call("CONFIG", "GET", "persistence") == [b"persistence", b"aof"]
+    assert await client.call("CONFIG", "GET", "appendonly") == [b"appendonly", b"yes"]
+    more = await client.call("ADDJOB", "q", "body", 0)
+    assert held(old.committed) == {job_id, more}
+
+
+@async_test
+async def test_a_node_whose_store_has_failed_can_be_moved_to_a_good_one(launch: Launch) -> None:
+    old, new = RecordingStore(), RecordingStore()
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    old.fails = True
+    assert str(await client.call("ADDJOB", "q", "body", 0)).startswith("MISCONF")
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    await wait_until(lambda: running.daemon.driver.failure is None)
+    more = await client.call("ADDJOB", "q", "body", 0)
+    assert held(new.committed) == {job_id, more}
+
+
+@async_test
+async def test_a_second_change_waits_until_the_first_is_over(launch: Launch) -> None:
+    new = RecordingStore(later=True)
+    running = launch("persistence aof", RecordingStore(), {"sqlite": new, "redis": RecordingStore()})
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    assert str(await client.call("CONFIG", "SET", "persistence", "redis")).startswith("ERR Invalid argument 'redis'")
+    assert await client.call("CONFIG", "GET", "persistence") == [b"persistence", b"sqlite"]
+
+
+@async_test
+async def test_a_store_that_keeps_nothing_needs_no_copy(launch: Launch) -> None:
+    old, none = RecordingStore(), RecordingStore(records=False)
+    running = launch("persistence aof", old, {"none": none})
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "appendonly", "no") == b"OK"
+    await wait_until(lambda: running.daemon.switch.target is None)
+    assert not running.daemon.node.state.journaling
+    assert none.committed == []
+    assert await client.call("QLEN", "q") == 1
+    # The word says which journal was the last, should the node be asked for it again.
+    assert word(running) == "aof"
+
+
+@async_test
+async def test_a_node_moves_to_the_store_that_the_configuration_names_by_now(launch: Launch, tmp_path: Path) -> None:
+    StoreWord(tmp_path).write("aof")
+    first = launch("persistence aof", RecordingStore())
+    client = await first.connect()
+    await client.call("ADDJOB", "q", "body", 0)
+    job = next(iter(first.daemon.node.state.jobs))
+    offset = first.daemon.node.clock.wall() - first.daemon.node.clock.now()
+    stored = [decode_record(encode_job(job, offset))]
+    await first.stop()
+    old, new = RecordingStore(stored=stored), RecordingStore()
+    second = launch("persistence sqlite", old, {"sqlite": new}, store_name="aof")
+    await wait_until(lambda: second.daemon.switch.name == "sqlite")
+    assert held(new.committed) == {job.id}
+    assert word(second) == "sqlite"
+
+
+@pytest.mark.parametrize("text", ["", "persistence", "store aof", "persistence aof sqlite", "persistence \xff"])
+def test_a_word_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "store.conf").write_text(text, "latin-1")
+    with pytest.raises(StoreError, match=r"store\.conf"):
+        StoreWord(tmp_path).read()
