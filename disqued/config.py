@@ -10,9 +10,9 @@ A line of the file is a directive and its value; what is given later wins, and t
 directive that this version does not act on is accepted, so that Disque's files load, and never in silence: each one
 that is given adds a text to `Config.warnings`.
 
-Beside this module: config_table (every setting, with its unit), config_values (kinds of values, errors), config_words
-(quoting), config_reader (from text to what it gives), config_rewrite (the new text of a file), config_texts (the
-generated pages).
+Beside this module: config_table (every setting, with its unit), config_setting (what a setting is, errors),
+config_values (kinds of values), config_words (quoting), config_reader (from text to what it gives), config_rewrite (the
+new text of a file), config_texts (the generated pages).
 
 Source: Disque 1.0-rc1, its CONFIG command; the table says where this daemon differs.
 """
@@ -28,8 +28,9 @@ import attrs
 
 from disqued import config_rewrite, config_texts
 from disqued.config_reader import Given, Stated, read_file, read_text
+from disqued.config_setting import BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
-from disqued.config_values import BadValue, ConfigError, OutputLimit, Renames, Setting, Status
+from disqued.config_values import OutputLimit, Renames
 from disqued.config_words import as_bytes, as_text
 from disqued.core import glob
 

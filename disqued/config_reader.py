@@ -17,8 +17,8 @@ from typing import Any
 
 import attrs
 
+from disqued.config_setting import BadValue, ConfigError, Setting
 from disqued.config_table import SETTINGS, setting_called
-from disqued.config_values import BadValue, ConfigError, Setting
 from disqued.config_words import as_text, split_words
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import attrs
 
+from disqued.config_setting import ConfigError, Setting, Status
 from disqued.config_values import (
     Addresses,
     Choice,
-    ConfigError,
     FileName,
     FilePath,
     Folder,
@@ -27,9 +27,7 @@ from disqued.config_values import (
     Prefix,
     RedisUrl,
     Renames,
-    Setting,
     Size,
-    Status,
     StoreName,
     Text,
     WholeNumber,

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from disqued.config_values import Setting, Status
+from disqued.config_setting import Setting, Status
 
 _CONF_HEAD: Final = """\
 # Configuration of disqued. Written from disqued/config_table.py by
