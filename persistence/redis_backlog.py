@@ -1,0 +1,187 @@
+"""Records on their way to the server: in batches, numbered, kept until the server has said that it applied them.
+
+    append --> open batch --seal--> waiting --send--> on the way --answered--> gone
+                                       ^                  |
+                                       +-----rewind-------+   the connection was lost
+
+A batch is applied whole or not at all, and its number with it.  So after a loss the server's number tells which batch
+is next: nothing is lost and nothing is applied twice.
+
+A batch in the form of the script that applies it: A n (id job)*n | D id scope time | G id reason time | F time |
+P queue pause | U queue.  Jobs that are added one after the other share one A.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.wire.jobdump import encode_event, encode_job
+
+RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
+BYTES_PER_BATCH: Final = 256 << 10
+RECORD_COST: Final = 100  #: bytes that a record takes beside its own
+
+
+class BatchBuilder:
+    """The arguments of a script, grown record by record."""
+
+    __slots__ = ("_adding", "args", "count", "size")
+
+    def __init__(self) -> None:
+        self.args: list[bytes] = []
+        self.count: int = 0  #: records
+        self.size: int = 0  #: bytes
+        self._adding = -1  #: where the number of jobs stands that are being added; -1 = none is
+
+    def add_job(self, job_id: bytes, data: bytes) -> None:
+        """A job as it is now."""
+        args = self.args
+        if self._adding < 0:
+            args += (b"A", b"0")
+            self._adding = len(args) - 1
+        args += (job_id, data)
+        self.count += 1
+        self.size += len(data) + RECORD_COST
+
+    def add_event(self, record: Record, wall: int) -> None:
+        """What happened to a job, to all of them or to a queue."""
+        self.seal()
+        kind = record[0]
+        if kind == FLUSHED:
+            event = [b"F", b"%d" % wall]
+        elif kind == QUEUE_PAUSED:
+            queue, pause = record[1:3]
+            event = [b"P", queue, encode_event(record, wall)] if pause else [b"U", queue]
+        else:
+            event = [b"D" if kind == UNIT_DONE else b"G", record[1], record[2], b"%d" % wall]
+        self.args += event
+        self.count += 1
+        self.size += sum(map(len, event)) + RECORD_COST
+
+    def seal(self) -> None:
+        """Write down how many jobs are added; what follows begins anew."""
+        adding = self._adding
+        if adding >= 0:
+            self.args[adding] = b"%d" % ((len(self.args) - adding - 1) // 2)
+            self._adding = -1
+
+    @property
+    def is_full(self) -> bool:
+        """True when the next record belongs to another batch."""
+        return self.count >= RECORDS_PER_BATCH or self.size >= BYTES_PER_BATCH
+
+
+def build(records: Iterable[Record], wall: int, now: int, *, with_state: bool) -> BatchBuilder:
+    """Encode records as one batch; `with_state` keeps the word where each job is."""
+    builder = BatchBuilder()
+    offset = wall - now
+    for record in records:
+        if record[0] == JOB_ADDED:
+            job = record[1]
+            data = encode_job(job, offset, job.state) if with_state else encode_job(job, offset)
+            builder.add_job(job.id, data)
+        else:
+            builder.add_event(record, wall)
+    builder.seal()
+    return builder
+
+
+@attrs.frozen
+class Batch:
+    """What one script applies."""
+
+    number: int
+    args: list[bytes]
+    count: int  #: records
+    size: int  #: bytes
+
+
+class Backlog:
+    """The batches of one store."""
+
+    def __init__(self) -> None:
+        self.last: int = 0  #: number of the last batch that was sealed
+        self.size: int = 0  #: bytes that the server has not applied, as far as is known
+        self.count: int = 0  #: records, likewise
+        self._open = BatchBuilder()
+        self._batches: deque[Batch] = deque()
+        self._sent = 0  #: how many of them are on their way
+        self._sent_size = 0
+
+    def begin(self, applied: int) -> None:
+        """Go on behind a batch that the server has applied; nothing else is kept."""
+        self.last = applied
+        self.size = self.count = self._sent = self._sent_size = 0
+        self._open = BatchBuilder()
+        self._batches.clear()
+
+    @property
+    def applied(self) -> int:
+        """The number of the last batch of which the server said that it applied it."""
+        return self._batches[0].number - 1 if self._batches else self.last
+
+    @property
+    def sent_size(self) -> int:
+        """Bytes that are on their way."""
+        return self._sent_size
+
+    def append(self, records: list[Record], wall: int, now: int) -> None:
+        """Take records as they are now."""
+        offset = wall - now
+        builder = self._open
+        size = self.size - builder.size
+        for record in records:
+            if record[0] == JOB_ADDED:
+                job = record[1]
+                builder.add_job(job.id, encode_job(job, offset))
+            else:
+                builder.add_event(record, wall)
+            if builder.is_full:
+                size += builder.size
+                self.seal()
+                builder = self._open
+        self.size = size + builder.size
+        self.count += len(records)
+
+    def seal(self) -> None:
+        """Make a batch of what was appended, if anything was."""
+        builder = self._open
+        if builder.count:
+            builder.seal()
+            self.last += 1
+            self._batches.append(Batch(self.last, builder.args, builder.count, builder.size))
+            self._open = BatchBuilder()
+
+    def next_to_send(self) -> Batch | None:
+        """The next batch, which is on its way from now on; None when there is none."""
+        if self._sent == len(self._batches):
+            return None
+        batch = self._batches[self._sent]
+        self._sent += 1
+        self._sent_size += batch.size
+        return batch
+
+    def answered(self) -> None:
+        """Forget the first batch: it was applied."""
+        batch = self._batches.popleft()
+        self._sent -= 1
+        self._sent_size -= batch.size
+        self.size -= batch.size
+        self.count -= batch.count
+
+    def rewind(self) -> None:
+        """The connection is lost: of what was on its way nothing is known."""
+        self._sent = self._sent_size = 0
+
+    def resume(self, applied: int) -> bool:
+        """Go on behind the batch that the server applied last; say whether it can be one of ours."""
+        if not self.applied <= applied <= self.last:
+            return False
+        while self.applied < applied:
+            batch = self._batches.popleft()
+            self.size -= batch.size
+            self.count -= batch.count
+        return True

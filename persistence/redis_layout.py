@@ -1,0 +1,304 @@
+"""What stands where in the Redis server, and the scripts that change it.
+
+    {prefix}:jobs        hash    id -> the job, as `wire.jobdump` writes it
+    {prefix}:pauses      hash    queue -> its pause, as `wire.jobdump` writes it
+    {prefix}:done        stream  id, queue, added, time [, scope]: units that were acknowledged; the newest ones
+    {prefix}:evictions   stream  id, queue, added, time, reason: jobs that ended otherwise; the newest ones
+    {prefix}:order       list    ids in the order of a snapshot with queues
+    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, queues
+    {prefix}:owner       string  the run that writes now; ends with its lease
+    {prefix}:new:...             the same, while it is being written anew
+
+The braces are part of the names: a cluster keeps such keys in one slot, so that a script may use all of them.
+
+    birth     random, made with the keys: tells our data from those of somebody else
+    epoch     counted up by each run that takes possession: tells our data from an older state of them
+    writer    the run that took possession last
+    sequence  number of the last batch of records that was applied
+    jobs      how many there are: tells when something else has removed some
+    queues    there while what the jobs say of their place in a queue is true
+
+A script runs as one step that nothing else interrupts, and Redis journals and replicates what it did as one
+transaction.  Each begins by looking whether the data are still what this run left, and writes the lease first, so that
+a server that takes no writes (out of memory, a replica, its disk full) refuses the whole of it.  A script answers a
+list that begins with a word: ``ok``, or what is in the way.
+
+Times are integer milliseconds of the wall clock.
+"""
+
+from typing import Final
+
+import attrs
+
+FORMAT: Final = 1  #: of the keys as a whole; a greater number is refused
+HISTORY: Final = 100_000  #: entries that each stream keeps, about
+
+KINDS: Final = {
+    "jobs": "hash", "pauses": "hash", "done": "stream", "evictions": "stream", "order": "list", "meta": "hash",
+    "owner": "string", "new:jobs": "hash", "new:pauses": "hash", "new:order": "list", "new:meta": "hash",
+}  # fmt: skip
+
+
+@attrs.frozen
+class Keys:
+    """The names of the keys of one node."""
+
+    prefix: str
+
+    def name(self, part: str) -> bytes:
+        """The key for a part: one of `KINDS`."""
+        return b"{%b}:%b" % (self.prefix.encode(), part.encode())
+
+    def all(self) -> list[bytes]:
+        """Every key, in the order in which the scripts take them."""
+        return [self.name(part) for part in KINDS]
+
+
+#: What every script begins with.  KEYS are those of `KINDS`; ARGV 1 to 4 are writer, birth, epoch and lease.
+_START = """
+if redis.replicate_commands then redis.replicate_commands() end
+local KINDS = {%(kinds)s}
+local K = {%(names)s}
+local WRITER, BIRTH, EPOCH, LEASE = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local function misplaced()
+    for i, kind in ipairs(KINDS) do
+        local found = redis.call('TYPE', KEYS[i]).ok
+        if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found, kind} end
+    end
+end
+
+local function hold()
+    redis.call('SET', K.owner, WRITER, 'PX', LEASE)
+end
+
+local function read_meta()
+    local names = {'format', 'birth', 'epoch', 'writer', 'sequence', 'jobs', 'queues'}
+    local values = redis.call('HMGET', K.meta, unpack(names))
+    local meta = {}
+    for i, name in ipairs(names) do meta[name] = values[i] end
+    return meta
+end
+
+local function newer(meta)
+    if meta.format and tonumber(meta.format) ~= %(format)d then return {'format', meta.format} end
+end
+
+local function missing(meta)
+    local count = redis.call('HLEN', K.jobs)
+    if tostring(count) ~= meta.jobs then return {'missing', count, meta.jobs or '0'} end
+end
+
+-- Whether the data are what this run left.
+local function changed(meta)
+    if not meta.format then return {'lost', 'is empty'} end
+    if newer(meta) then return newer(meta) end
+    if meta.birth ~= BIRTH then return {'taken', meta.writer or '?'} end
+    if tonumber(meta.epoch) < tonumber(EPOCH) then return {'lost', 'is as it was before this node started'} end
+    if meta.writer ~= WRITER then return {'taken', meta.writer or '?'} end
+    local gap = missing(meta)
+    if gap then return {'lost', 'has ' .. gap[2] .. ' jobs where ' .. gap[3] .. ' were written'} end
+end
+"""
+
+
+def _script(body: str) -> bytes:
+    start = _START % {
+        "kinds": ", ".join(f"'{kind}'" for kind in KINDS.values()),
+        "names": ", ".join(f"['{part}'] = KEYS[{number}]" for number, part in enumerate(KINDS, 1)),
+        "format": FORMAT,
+    }
+    return (start + body).encode()
+
+
+#: Take possession.  Answers ok, birth, epoch, sequence, queues, jobs, pauses; or held, by whom, ms left.
+CLAIM: Final = _script(
+    """
+local wrong = misplaced()
+if wrong then return wrong end
+local owner = redis.call('GET', K.owner)
+if owner and owner ~= WRITER then return {'held', owner, redis.call('PTTL', K.owner)} end
+local meta = read_meta()
+if newer(meta) then return newer(meta) end
+if not meta.format then
+    for _, part in ipairs({'jobs', 'pauses', 'order', 'done', 'evictions'}) do
+        if redis.call('EXISTS', K[part]) == 1 then return {'foreign', K[part], K.meta} end
+    end
+    meta = {birth = BIRTH, epoch = '0', sequence = '0', jobs = '0'}
+end
+local gap = missing(meta)
+if gap then return {'missing', gap[2], gap[3]} end
+hold()
+local epoch = string.format('%.0f', tonumber(meta.epoch) + 1)
+redis.call('HSET', K.meta, 'format', FORMAT, 'birth', meta.birth, 'epoch', epoch, 'writer', WRITER,
+    'sequence', meta.sequence, 'jobs', meta.jobs)
+redis.call('UNLINK', K['new:jobs'], K['new:pauses'], K['new:order'], K['new:meta'])
+return {'ok', meta.birth, epoch, meta.sequence, meta.queues or '', meta.jobs, redis.call('HLEN', K.pauses)}
+""".replace("FORMAT", str(FORMAT))
+)
+
+#: Renew the lease.  Answers ok, sequence; or lost, and then holds the lease all the same, or what else is wrong.
+SYNC: Final = _script("""
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+local why = changed(meta)
+if why and why[1] ~= 'lost' then return why end
+if why and not meta.format then
+    local owner = redis.call('GET', K.owner)
+    if owner and owner ~= WRITER then return {'taken', owner} end
+end
+hold()
+return why or {'ok', meta.sequence}
+""")
+
+#: Apply a batch.  ARGV 5 to 7: the sequence before, the sequence after, entries of a stream; then the records:
+#: A n (id job)*n | D id scope time | G id reason time | F time | P queue pause | U queue.
+APPLY: Final = _script("""
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+wrong = changed(meta)
+if wrong then return wrong end
+local before, after, history = ARGV[5], ARGV[6], ARGV[7]
+if meta.sequence ~= before then return {'sequence', meta.sequence} end
+hold()
+
+-- What a history tells of a job: its queue, and when it was added.
+local function told(job)
+    local length, _, ctime = struct.unpack('<I4I4i8', job, 10)
+    local start = 82 + string.byte(job, 5)
+    -- A double rounds the stamp by 128 ns at most.
+    return string.sub(job, start, start + length - 1), string.format('%.0f', math.floor((ctime + 256) / 1000000))
+end
+
+local function note(stream, id, job, time, word, value)
+    local queue, added = '', ''
+    if job then queue, added = told(job) end
+    local entry = {'id', id, 'queue', queue, 'added', added, 'time', time}
+    if value ~= '' then entry[9], entry[10] = word, value end
+    redis.call('XADD', stream, 'MAXLEN', '~', history, '*', unpack(entry))
+end
+
+local function gone(stream, id, time, word, value)
+    local job = redis.call('HGET', K.jobs, id)
+    if job then
+        note(stream, id, job, time, word, value)
+        redis.call('HDEL', K.jobs, id)
+    end
+end
+
+local i, last = 8, #ARGV
+while i <= last do
+    local kind = ARGV[i]
+    if kind == 'A' then
+        local n = tonumber(ARGV[i + 1])
+        redis.call('HSET', K.jobs, unpack(ARGV, i + 2, i + 1 + 2 * n))
+        i = i + 2 + 2 * n
+    elseif kind == 'D' then
+        local id, scope, time = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+        if scope == '' then
+            gone(K.done, id, time, 'scope', scope)
+        else
+            note(K.done, id, redis.call('HGET', K.jobs, id), time, 'scope', scope)
+        end
+        i = i + 4
+    elseif kind == 'G' then
+        gone(K.evictions, ARGV[i + 1], ARGV[i + 3], 'reason', ARGV[i + 2])
+        i = i + 4
+    elseif kind == 'F' then
+        note(K.evictions, '', nil, ARGV[i + 1], 'reason', 'flushed')
+        redis.call('UNLINK', K.jobs, K.pauses)
+        i = i + 2
+    elseif kind == 'P' then
+        redis.call('HSET', K.pauses, ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    elseif kind == 'U' then
+        redis.call('HDEL', K.pauses, ARGV[i + 1])
+        i = i + 2
+    else
+        return redis.error_reply('ERR a batch with a record of kind ' .. tostring(kind))
+    end
+end
+if meta.queues then
+    redis.call('HDEL', K.meta, 'queues')
+    redis.call('UNLINK', K.order)
+end
+redis.call('HSET', K.meta, 'sequence', after, 'jobs', redis.call('HLEN', K.jobs))
+return {'ok', after}
+""")
+
+#: Begin anew: everything goes, history too.
+RENEW: Final = _script("""
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+wrong = changed(meta)
+if wrong then return wrong end
+hold()
+redis.call('UNLINK', K.jobs, K.pauses, K.order, K.done, K.evictions)
+redis.call('HSET', K.meta, 'jobs', 0)
+redis.call('HDEL', K.meta, 'queues')
+return {'ok'}
+""")
+
+#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch, A and P alone.
+STAGE: Final = _script("""
+local wrong = misplaced()
+if wrong then return wrong end
+if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
+hold()
+local number = tonumber(ARGV[5])
+if number == 0 then redis.call('UNLINK', K['new:jobs'], K['new:pauses'], K['new:order'], K['new:meta']) end
+if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= number then return {'parts'} end
+local i, last = 7, #ARGV
+while i <= last do
+    if ARGV[i] == 'A' then
+        local n = tonumber(ARGV[i + 1])
+        redis.call('HSET', K['new:jobs'], unpack(ARGV, i + 2, i + 1 + 2 * n))
+        if ARGV[6] == '1' then
+            local ids = {}
+            for j = 1, n do ids[j] = ARGV[i + 2 * j] end
+            redis.call('RPUSH', K['new:order'], unpack(ids))
+        end
+        i = i + 2 + 2 * n
+    elseif ARGV[i] == 'P' then
+        redis.call('HSET', K['new:pauses'], ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    else
+        return redis.error_reply('ERR a snapshot with a record of kind ' .. tostring(ARGV[i]))
+    end
+end
+redis.call('HSET', K['new:meta'], 'parts', number + 1)
+return {'ok'}
+""")
+
+#: Put what was written aside into its place.  ARGV 5: how many parts; 6: 1 when it has queues; 7: the sequence.
+SWAP: Final = _script(
+    """
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+wrong = changed(meta)
+if wrong and wrong[1] ~= 'lost' then return wrong end
+if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
+if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= tonumber(ARGV[5]) then return {'parts'} end
+hold()
+redis.call('UNLINK', K.jobs, K.pauses, K.order, K['new:meta'])
+for _, part in ipairs({'jobs', 'pauses', 'order'}) do
+    if redis.call('EXISTS', K['new:' .. part]) == 1 then redis.call('RENAME', K['new:' .. part], K[part]) end
+end
+redis.call('HSET', K.meta, 'format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER,
+    'sequence', ARGV[7], 'jobs', redis.call('HLEN', K.jobs))
+if ARGV[6] == '1' then redis.call('HSET', K.meta, 'queues', '1') else redis.call('HDEL', K.meta, 'queues') end
+return {'ok'}
+""".replace("FORMAT", str(FORMAT))
+)
+
+#: Let go: the lease ends now.
+RELEASE: Final = _script("""
+if redis.call('GET', K.owner) == WRITER then redis.call('DEL', K.owner) end
+return {'ok'}
+""")
+
+SCRIPTS: Final = (CLAIM, SYNC, APPLY, RENEW, STAGE, SWAP, RELEASE)

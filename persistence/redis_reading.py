@@ -1,0 +1,167 @@
+"""Reading what the server holds, page by page.
+
+    after a crash         pauses, then the jobs as HSCAN finds them       any order will do
+    a controlled restart  pauses, then the jobs in the order of the list  queues are restored
+    beside a node         history, pauses, jobs, and the history since    nothing is missed between two of them
+
+The next page is asked for before the records of this one are given out, so that the server works while we do.
+
+A cursor of HSCAN means nothing to a server that was started again.  So when the connection was lost the scan begins
+anew; a job that is met twice is the same job.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+
+from disqued.core.outbox import FLUSHED, JOB_GONE, UNIT_DONE, Record
+from disqued.persistence.interface import StoreError
+from disqued.persistence.redis_layout import Keys
+from disqued.wire.jobdump import BadRecord, decode_record
+
+PAGE: Final = 1_000  #: jobs, or entries of a stream, that are asked for at a time
+
+#: Sends a command.  Answers None when the connection was lost meanwhile, and is there again.
+Ask = Callable[..., "Deferred[Any]"]
+#: What is read, and the Deferreds that have to be waited for.
+Records = Iterator["Record | Deferred[None]"]
+Reply = Generator["Deferred[None]", None, Any]
+
+
+class JobReader:
+    """Reads the jobs and the pauses, once."""
+
+    def __init__(self, keys: Keys, ask: Ask) -> None:
+        self.bytes_loaded: int = 0
+        self.expected: int = 0  #: jobs that there are
+        self._keys = keys
+        self._ask = ask
+        self._read = 0
+
+    @property
+    def bytes_total(self) -> int:
+        """What there is to read: reckoned from what was read, until all is."""
+        if not self._read:
+            return self.bytes_loaded + self.expected
+        return self.bytes_loaded + self.bytes_loaded * max(0, self.expected - self._read) // self._read
+
+    def records(self, expected: int, *, in_order: bool) -> Records:
+        """Yield everything; `expected` is how many jobs there are.  Raises StoreError."""
+        self.expected = expected
+        yield from self._pauses()
+        yield from self._snapshot() if in_order else self._scan()
+        if self._read < expected:
+            raise StoreError(
+                f"{self._keys.name('jobs').decode()} gave {self._read} jobs where {expected} were written; something"
+                " else has removed the others"
+            )
+        self.expected = self._read
+
+    def _pauses(self) -> Records:
+        pauses = yield from self._again("HGETALL", self._keys.name("pauses"))
+        for data in pauses[1::2]:
+            yield self._decode("pauses", data)
+
+    def _scan(self) -> Records:
+        """The jobs, in any order."""
+        jobs = self._keys.name("jobs")
+        cursor = b"0"
+        asked = self._ask("HSCAN", jobs, cursor, "COUNT", PAGE)
+        while True:
+            page = yield from reply(asked)
+            if page is None:
+                self._read = self.bytes_loaded = 0
+                cursor = b"0"
+            else:
+                cursor = page[0]
+            if page is None or cursor != b"0":
+                asked = self._ask("HSCAN", jobs, cursor, "COUNT", PAGE)
+            if page is not None:
+                yield from self._jobs(page[1][1::2])
+                if cursor == b"0":
+                    return
+
+    def _snapshot(self) -> Records:
+        """The jobs in the order in which they were written."""
+        order, jobs = self._keys.name("order"), self._keys.name("jobs")
+        at = 0
+        while ids := (yield from self._again("LRANGE", order, at, at + PAGE - 1)):
+            found = yield from self._again("HMGET", jobs, *ids)
+            yield from self._jobs([data for data in found if data is not None])
+            at += len(ids)
+
+    def _jobs(self, page: list[bytes]) -> Iterator[Record]:
+        for data in page:
+            self._read += 1
+            self.bytes_loaded += len(data)
+            yield self._decode("jobs", data)
+
+    def _decode(self, part: str, data: bytes) -> Record:
+        try:
+            return decode_record(data)
+        except BadRecord as error:
+            raise StoreError(f"{self._keys.name(part).decode()} holds what is no record: {error}") from None
+
+    def _again(self, *command: Any) -> Reply:
+        """Send a command until it is answered."""
+        while True:
+            answer = yield from reply(self._ask(*command))
+            if answer is not None:
+                return answer
+
+
+class HistoryReader:
+    """Reads the streams of what is over, merged by time; a later call goes on where the last one ended."""
+
+    def __init__(self, keys: Keys, ask: Ask) -> None:
+        self._ask = ask
+        self._streams = {keys.name("done"): UNIT_DONE, keys.name("evictions"): JOB_GONE}
+        self._next = dict.fromkeys(self._streams, (0, 0))  #: the first id that was not read
+
+    def records(self) -> Records:
+        """Yield what there is now."""
+        pages: dict[bytes, list[Any]] = {stream: [] for stream in self._streams}
+        unread = set(self._streams)
+        while True:
+            for stream in self._streams:
+                if not pages[stream] and stream in unread:
+                    pages[stream] = yield from self._page(stream)
+                    if not pages[stream]:
+                        unread.remove(stream)
+            heads = [(_id_of(page[0]), stream) for stream, page in pages.items() if page]
+            if not heads:
+                return
+            (stamp, serial), stream = min(heads)
+            self._next[stream] = (stamp, serial + 1)
+            yield _past(self._streams[stream], pages[stream].pop(0)[1])
+
+    def _page(self, stream: bytes) -> Reply:
+        stamp, serial = self._next[stream]
+        page = yield from reply(self._ask("XRANGE", stream, f"{stamp}-{serial}", "+", "COUNT", PAGE))
+        return page or []
+
+
+def reply(asked: "Deferred[Any]") -> Reply:
+    """Wait for an answer the way `IStore.load` does, by yielding a Deferred."""
+    answers: list[Any] = []
+    done: Deferred[None] = asked.addCallback(answers.append)
+    if not answers:
+        yield done
+    return answers[0]
+
+
+def _id_of(entry: Any) -> tuple[int, int]:
+    stamp, _, serial = entry[0].partition(b"-")
+    return int(stamp), int(serial)
+
+
+def _past(kind: int, values: list[bytes]) -> Record:
+    """An entry of a stream as a record."""
+    entry = dict(zip(values[::2], values[1::2], strict=True))
+    when = int(entry[b"time"])
+    if kind == UNIT_DONE:
+        return (UNIT_DONE, entry[b"id"], entry.get(b"scope", b""), when)
+    if not entry[b"id"]:
+        return (FLUSHED, when)
+    return (JOB_GONE, entry[b"id"], entry[b"reason"], when)

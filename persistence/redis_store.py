@@ -1,0 +1,411 @@
+"""The store: what a node appends, on its way to the server and back.
+
+    append --> backlog --batches, one script each--> server <--pages-- load
+    commit      always: answered when the server has answered for the batch
+                everysec, no: at once, while the backlog has room
+
+    good --- the server is away ------------> records wait, in order ---------------> good again
+     |  +--- it has lost its data ----------> all is written anew (compact, rewrite) --> good again
+     +------ another run writes there ------> final
+
+The server is *away* when it cannot be reached, does not answer or takes no writes.  It has *lost its data* when it is
+empty or older than what it had acknowledged: from then on nothing is acknowledged, until what the node knows has been
+written aside, put into place in one step, and followed by what was appended meanwhile.
+
+Times are seconds where the name ends in `_S`, else integer milliseconds.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from disqued.config_values import RedisAddress
+from disqued.core.clock import Clock
+from disqued.core.outbox import Record
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.redis_backlog import Backlog, build
+from disqued.persistence.redis_layout import APPLY, HISTORY, RENEW, STAGE, SWAP, Keys
+from disqued.persistence.redis_link import RedisConnection, RedisError, reason_of
+from disqued.persistence.redis_reading import JobReader, Records, reply
+from disqued.persistence.redis_server import Server, explain
+
+if TYPE_CHECKING:
+    from disqued.persistence.redis import RedisSettings
+
+WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
+LAST_WAIT_S: Final = 5.0  #: how long the end of the store waits for the server
+RECORDS_PER_SLICE: Final = 500  #: written at a time when all is written anew
+REST: Final = 3.0  #: while the node goes on the loop rests for this many times what a slice took
+
+
+@implementer(IStore)
+class RedisStore:
+    """The records of one node in a Redis server."""
+
+    log = Logger()
+    records = True
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        keys: Keys,
+        *,
+        clock: Clock,
+        reactor: IReactorTime,
+        fsync: str,
+        backlog_limit: int,
+        enqueue_once: bool,
+    ) -> None:
+        """Take a server, and the settings redis-prefix, appendfsync, redis-backlog and aof-enqueue-jobs-once."""
+        self.restores_queues: bool = False
+        self._clock = clock
+        self._reactor = reactor
+        self._fsync = fsync
+        self._limit = backlog_limit
+        self._enqueue_once = enqueue_once
+        self._server = Server(address, keys, reactor, synced=self._synced, up=self._pump, down=self._is_down)
+        self._reader = JobReader(keys, self._server.ask)
+        self._backlog = Backlog()
+        self._is_loaded = False
+        self._is_closed = False
+        self._is_crowded = False  #: more waits than may, or did and has not gone yet
+        self._applied: list[tuple[int, Deferred[None]]] = []  #: who waits for the batch with a number
+        self._rewriting: Deferred[None] | None = None
+        self._rewrite_began = 0
+        self._rewrite_s = -1
+        self._last_rewrite = "ok"
+
+    def open(self) -> None:
+        """Begin to connect; `load` and `renew` wait for the rest."""
+        self._server.start()
+
+    def configure(self, config: StoreSettings) -> None:
+        settings = cast("RedisSettings", config)
+        self._fsync = settings.appendfsync
+        self._limit = settings.redis_backlog
+
+    # Coming back.
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes to load: an estimate, until all are loaded."""
+        return self._reader.bytes_total
+
+    @property
+    def bytes_loaded(self) -> int:
+        """Bytes loaded so far."""
+        return self._reader.bytes_loaded
+
+    def load(self) -> Records:
+        if self._is_loaded:
+            raise StoreError("a store is loaded once, after it is opened")
+        yield self._server.when_ready()
+        found = self._server.possession
+        assert found is not None
+        self.restores_queues = self._enqueue_once and found.has_queues
+        if self._enqueue_once and not found.has_queues:
+            self.log.warn(
+                "aof-enqueue-jobs-once: {where} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
+                where=self._server.where,
+            )
+        yield from self._warn_of_eviction()
+        yield from self._reader.records(found.jobs, in_order=self.restores_queues)
+        if found.has_queues:
+            # Taken back before anybody hears of what was loaded.
+            yield Deferred.fromCoroutine(self._settle(found.sequence))
+        self._begin(found.sequence)
+
+    def _warn_of_eviction(self) -> Records:
+        """Tell an operator whose server may throw jobs away."""
+        facts = yield from reply(self._server.ask("INFO", "memory"))
+        for line in (facts or b"").decode(errors="replace").splitlines():
+            name, _, policy = line.partition(":")
+            if name == "maxmemory_policy" and policy.startswith("allkeys"):
+                self.log.warn(
+                    "{where}: maxmemory-policy is {policy}: a server that is short of memory throws all jobs away at"
+                    " once; noeviction does not",
+                    where=self._server.where, policy=policy,
+                )  # fmt: skip
+
+    async def _settle(self, sequence: int) -> None:
+        """Take the word about queues back: a batch without records does."""
+        while True:
+            await self._server.when_ready()
+            try:
+                await self._server.run(APPLY, sequence, sequence, HISTORY)
+            except StoreFailed as error:
+                self.log.warn("{reason}", reason=str(error))
+            else:
+                return
+
+    def renew(self) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._renew())
+
+    async def _renew(self) -> None:
+        server = self._server
+        server.is_impatient = True
+        await server.when_ready()
+        await server.run(RENEW)
+        assert server.possession is not None
+        self._begin(server.possession.sequence)
+
+    def _begin(self, sequence: int) -> None:
+        self._backlog.begin(sequence)
+        self._is_loaded = True
+
+    # Going on.
+
+    def append(self, records: list[Record]) -> None:
+        if self._server.refusal is None:
+            self._backlog.append(records, self._clock.wall(), self._clock.now())
+
+    def commit(self) -> "Deferred[None] | None":
+        final = self._final()
+        if final is not None:
+            raise StoreFailed(final)
+        self._backlog.seal()
+        self._pump()
+        if self._fsync != "always":
+            self._check_room()
+            return None
+        if not self._backlog.count:
+            return None
+        if self._server.away is not None and not self._server.is_hopeful:
+            raise self._failed()
+        return self._when_applied(self._backlog.last)
+
+    def _final(self) -> str | None:
+        """Why nothing that is appended now can be acknowledged, until somebody does something about it."""
+        return str(self._server.refusal) if self._server.refusal is not None else self._server.loss
+
+    def _failed(self) -> StoreFailed:
+        """Make the error of records that wait."""
+        return self._server.failed(f"{self._server.away or 'it is slow'}; {self._backlog.count} records wait")
+
+    def _check_room(self) -> None:
+        """Refuse while too much waits, until half of it has gone.  Raises StoreFailed."""
+        size = self._backlog.size
+        self._is_crowded = size > (self._limit // 2 if self._is_crowded else self._limit)
+        if self._is_crowded:
+            raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {self._limit})", final=False)
+
+    def _pump(self) -> None:
+        """Send what may be sent."""
+        server = self._server
+        connection = server.connection
+        if connection is None or not self._is_loaded or server.loss is not None:
+            return
+        while self._backlog.sent_size < WINDOW and (batch := self._backlog.next_to_send()):
+            answer = server.send(APPLY, batch.number - 1, batch.number, HISTORY, *batch.args)
+            answer.addCallbacks(self._answered, self._refused, callbackArgs=(connection,), errbackArgs=(connection,))
+            answer.addErrback(self._report)
+
+    def _answered(self, answer: list[Any], connection: RedisConnection) -> None:
+        if connection is not self._server.connection:
+            return
+        if answer[0] != b"ok":
+            # What that means, a new connection finds out.
+            self._server.drop(connection, explain(answer), hopeful=True)
+            return
+        self._backlog.answered()
+        self._server.confirm()
+        self._pump()
+        self._tell_applied()
+
+    def _refused(self, failure: Failure, connection: RedisConnection) -> None:
+        if not isinstance(failure.value, RedisError):
+            self._report(failure)
+        assert failure.value is not None
+        self._server.drop(connection, reason_of(failure.value))
+
+    def _report(self, failure: Failure) -> None:
+        self.log.failure("Internal error in the Redis store", failure=failure)
+
+    # The server comes and goes.
+
+    def _synced(self, answer: list[Any]) -> None:
+        """Compare what a server that is back says with what was sent.  Raises StoreError."""
+        server = self._server
+        assert server.possession is not None
+        if not self._is_loaded:
+            if answer[0] != b"ok" or int(answer[1]) != server.possession.sequence:
+                raise StoreError(f"{server.where}: its data have changed while they were being loaded")
+        elif answer[0] != b"ok":
+            self._has_lost(answer[1].decode())
+        elif self._backlog.resume(int(answer[1])):
+            server.loss = None
+            self._tell_applied()
+        else:
+            self._has_lost(f"is at batch {int(answer[1])}, and had acknowledged {self._backlog.applied}")
+
+    def _has_lost(self, how: str) -> None:
+        server = self._server
+        if server.loss is None:
+            server.loss = f"{server.where}: it has lost its data (it {how}); all jobs are to be written anew"
+            self.log.error("{reason}", reason=server.loss)
+        self._fail_waiting()
+
+    def _is_down(self, hopeful: bool) -> None:
+        self._backlog.rewind()
+        if self._server.refusal is not None and self._is_loaded:
+            self.log.critical("{reason}", reason=str(self._server.refusal))
+        if not hopeful:
+            self._fail_waiting()
+
+    def _when_applied(self, number: int) -> "Deferred[None]":
+        """Fires when the server has answered for a batch; fails with StoreFailed."""
+        waiter: Deferred[None] = Deferred()
+        self._applied.append((number, waiter))
+        return waiter
+
+    def _tell_applied(self) -> None:
+        applied = self._backlog.applied
+        while self._applied and self._applied[0][0] <= applied:
+            self._applied.pop(0)[1].callback(None)
+
+    def _fail_waiting(self) -> None:
+        """Tell those who wait that they wait in vain."""
+        waiting, self._applied = self._applied, []
+        final = self._final()
+        for _, waiter in waiting:
+            waiter.errback(self._failed() if final is None else StoreFailed(final))
+
+    # All written anew.
+
+    @property
+    def wants_compaction(self) -> bool:
+        """True when the server has lost its data and is there to be given all of it again."""
+        server = self._server
+        return server.loss is not None and server.connection is not None and self._rewriting is None
+
+    def compact(self, records: Iterator[Record]) -> None:
+        server = self._server
+        if self._rewriting is not None:
+            raise StoreError(f"{server.where}: all jobs are being written anew already")
+        if server.loss is None:
+            raise StoreError(
+                "there is no journal to rewrite: the Redis server keeps the jobs as they are, and its own BGREWRITEAOF"
+                " makes its files smaller"
+            )
+        if server.connection is None:
+            raise StoreError(f"{server.where}: {server.away}")
+        self._rewriting = Deferred()
+        Deferred.fromCoroutine(self._restore(records)).addErrback(self._report)
+
+    async def _restore(self, records: Iterator[Record]) -> None:
+        """Give the server back what it has lost."""
+        began = self._rewrite_began = self._clock.now()
+        try:
+            count = await self._write_anew(records, with_queues=False)
+        except StoreFailed as error:
+            self._last_rewrite = "err"
+            self.log.error("The jobs are not written anew: {reason}", reason=str(error))
+        else:
+            self._server.loss = None
+            self._last_rewrite = "ok"
+            self._rewrite_s = (self._clock.now() - began) // 1_000
+            self.log.info("{where}: {count} records were written anew", where=self._server.where, count=count)
+        finally:
+            over, self._rewriting = self._rewriting, None
+            assert over is not None
+            over.callback(None)
+        self._pump()
+
+    def rewrite(self, records: Iterable[Record]) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._rewrite(iter(records)))
+
+    async def _rewrite(self, records: Iterator[Record]) -> None:
+        server = self._server
+        if not self._is_loaded:
+            raise StoreError("a store is rewritten after it is loaded, not before")
+        if self._rewriting is not None:
+            await self._rewriting
+        if server.refusal is not None:
+            raise StoreFailed(str(server.refusal))
+        if server.loss is None:
+            await self._drain()
+        self._backlog.seal()
+        count = await self._write_anew(records, with_queues=True)
+        server.loss = None
+        self._backlog.begin(self._backlog.last)
+        self.log.info("{where}: {count} records were written", where=server.where, count=count)
+
+    async def _write_anew(self, records: Iterator[Record], *, with_queues: bool) -> int:
+        """Write records aside and put them into place; returns how many.  Raises StoreFailed."""
+        count = parts = 0
+        while True:
+            began_s = self._reactor.seconds()
+            some = list(islice(records, RECORDS_PER_SLICE))
+            if not some and parts:
+                break
+            part = build(some, self._clock.wall(), self._clock.now(), with_state=with_queues)
+            rest_s = 0 if with_queues else (self._reactor.seconds() - began_s) * REST
+            await self._server.run(STAGE, parts, int(with_queues), *part.args)
+            await deferLater(self._reactor, rest_s)
+            count += len(some)
+            parts += 1
+        # A snapshot is the last word; behind what a node that goes on knew there is what it has appended since.
+        sequence = self._backlog.last if with_queues else self._backlog.applied
+        await self._server.run(SWAP, parts, int(with_queues), sequence)
+        return count
+
+    # INFO, and the end.
+
+    def status(self) -> dict[str, int | str]:
+        server = self._server
+        is_rewriting = self._rewriting is not None
+        return {
+            "aof_enabled": 1,
+            "aof_state": "on",
+            "aof_rewrite_in_progress": int(is_rewriting),
+            "aof_rewrite_scheduled": 0,
+            "aof_last_rewrite_time_sec": self._rewrite_s,
+            "aof_current_rewrite_time_sec": (self._clock.now() - self._rewrite_began) // 1_000 if is_rewriting else -1,
+            "aof_last_bgrewrite_status": self._last_rewrite,
+            "aof_last_write_status": "err" if server.away or self._final() else "ok",
+            "redis_server": server.name,
+            "redis_connected": int(server.connection is not None),
+            "redis_backlog_records": self._backlog.count,
+            "redis_backlog_bytes": self._backlog.size,
+            "redis_backlog_limit": self._limit,
+            "redis_last_error": server.last_error or "none",
+        }
+
+    def close(self) -> "Deferred[None] | None":
+        if self._is_closed:
+            return None
+        self._is_closed = True
+        return Deferred.fromCoroutine(self._close())
+
+    async def _close(self) -> None:
+        try:
+            if self._rewriting is not None:
+                await self._rewriting
+            if self._is_loaded and self._final() is None:
+                await self._drain()
+        finally:
+            await self._server.stop()
+
+    async def _drain(self) -> None:
+        """Wait until everything that was appended has been applied; not for ever.  Raises StoreFailed."""
+        self._backlog.seal()
+        self._pump()
+        if not self._backlog.count:
+            return
+        drained: Deferred[None] = self._when_applied(self._backlog.last)
+        limit = self._reactor.callLater(LAST_WAIT_S, drained.cancel)
+        try:
+            await drained
+        except CancelledError:
+            self._applied = [entry for entry in self._applied if entry[1] is not drained]
+            raise self._failed() from None
+        finally:
+            if limit.active():
+                limit.cancel()
