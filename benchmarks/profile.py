@@ -96,7 +96,7 @@ class Bed:
         store.open()
         node = Node(NODE_ID, clock, Random(SEED), maxmemory=2**40)
         identity = Identity(folder / "nodes.conf", NODE_ID, 7711, -1)
-        daemon = Daemon(config, node, identity, store, reactor, store_name="none", open_store={}.__getitem__)
+        daemon = Daemon(config, node, identity, store, reactor, store_name="none", open_store=lambda _: store)
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())  # type: ignore[no-untyped-call]

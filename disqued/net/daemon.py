@@ -94,8 +94,6 @@ class Daemon(Factory):
         self._stop: Callable[[], None] = lambda: None
         self._idle_check = LoopingCall(self._close_idle)
         self._idle_check.clock = reactor
-        self._sampling = LoopingCall(self._sample)
-        self._sampling.clock = reactor
         self._follow_settings()
 
     @property
@@ -108,15 +106,15 @@ class Daemon(Factory):
     def start(self, stop: Callable[[], None]) -> None:
         """Begin to load and to count; `stop` ends the process."""
         self._stop = stop
-        self._sampling.start(Statistics.SAMPLE_S, now=False)
+        self.statistics.watch(self, self._find_guards)
         self._set_timeout(self.config.timeout)
         self._loader.start()
 
     async def stop(self) -> None:
         """Commit and let go of everything."""
-        for check in (self._idle_check, self._sampling):
-            if check.running:
-                check.stop()
+        if self._idle_check.running:
+            self._idle_check.stop()
+        self.statistics.stop()
         self.switch.abandon()
         try:
             await self.driver.stop()
@@ -239,8 +237,10 @@ class Daemon(Factory):
         self._find_slow()
 
     def _find_guards(self) -> None:
-        self.guarded = bool(self.config.requirepass or self.loading or self.monitors or self.paused) or (
-            self.driver.failure is not None
+        self.guarded = (
+            bool(self.config.requirepass or self.loading or self.monitors or self.paused)
+            or self.driver.failure is not None
+            or self.statistics.resting
         )
 
     def _find_slow(self) -> None:
@@ -267,6 +267,8 @@ class Daemon(Factory):
             raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
         except ConfigError as error:
             self.log.warn("CONFIG SET refused: {reason}", reason=str(error))
+            if error.directive == "persistence" and error.problem:
+                raise CommandError(f"The store stays as it is: {error.problem}") from None
             if error.value is None:
                 raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
             raise CommandError(f"Invalid argument '{value_text}' for CONFIG SET '{name_text}'") from None
@@ -378,6 +380,7 @@ class Daemon(Factory):
 
     def admit(self, client: ClientConnection, entry: Command) -> None:
         """Refuse a command that may not run now.  Raises CommandError."""
+        self.statistics.wake()
         if not client.authenticated and self.config.requirepass and entry.name not in _FOR_STRANGERS:
             raise NotAuthenticated
         if entry.flags & Flag.DENY_OOM:
@@ -515,9 +518,6 @@ class Daemon(Factory):
         if self.loading:
             facts |= self._loader.facts()
         return facts
-
-    def _sample(self) -> None:
-        self.statistics.sample(self)
 
 
 #: How a byte reads in a line of MONITOR.

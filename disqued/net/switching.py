@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -102,30 +101,26 @@ class Switch:
         if self.target is not None:
             raise StoreError(f"the jobs are being copied to `{self.target}`; change the store when that is over")
         successor = self._open(name)
+        try:
+            renewing = successor.renew()
+        except StoreError:
+            self._close(successor)
+            raise
         self.log.info("Changing the store: {old} to {new}", old=self.name, new=name)
         self.target = name
         self._driver.follow(successor)
         self._copied = 0
         # Nobody reads a journal of a store that keeps none.
         self._records = walk(self._driver.node.state) if successor.records else iter(())
-        self._wait_for(successor.renew, lambda: self._copy(successor))
+        if renewing is None:
+            self._copy_later(0, successor)
+        else:
+            renewing.addCallbacks(lambda _: self._copy_later(0, successor), self._ask_failed)
 
     def abandon(self) -> None:
         """Stop a switch that is under way: the daemon ends."""
         if self.target is not None:
             self._give_up("the node stops")
-
-    def _wait_for(self, ask: "Callable[[], Deferred[None] | None]", then: Callable[[], None]) -> None:
-        """Ask the successor for something, and go on when it is done."""
-        try:
-            result = ask()
-        except StoreError as error:
-            self._give_up(str(error))
-            return
-        if result is None:
-            then()
-        else:
-            result.addCallbacks(lambda _: then(), self._ask_failed)
 
     def _ask_failed(self, failure: Failure) -> None:
         if not isinstance(failure.value, StoreError):
@@ -144,7 +139,15 @@ class Switch:
         self._copied += len(records)
         successor.append(records)
         rest_s = (self._reactor.seconds() - began) * REST
-        self._wait_for(successor.commit, lambda: self._copy_later(rest_s, successor))
+        try:
+            committing = successor.commit()
+        except StoreError as error:
+            self._give_up(str(error))
+            return
+        if committing is None:
+            self._copy_later(rest_s, successor)
+        else:
+            committing.addCallbacks(lambda _: self._copy_later(rest_s, successor), self._ask_failed)
 
     def _copy_later(self, rest_s: float, successor: IStore) -> None:
         self._reactor.callLater(rest_s, self._copy, successor)

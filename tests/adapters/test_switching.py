@@ -99,22 +99,20 @@ async def test_a_new_store_that_fails_changes_nothing(launch: Launch, moment: st
     running = launch("persistence aof", old, stores)
     client = await running.connect()
     job_id = await client.call("ADDJOB", "q", "body", 0)
-    if moment == "open":
 
-        def refuse(name: str) -> Any:
-            raise StoreError(f"no store is called '{name}'")
+    def fail(*_: Any) -> Any:
+        raise StoreFailed("disk I/O error")
 
-        running.daemon.switch._open = refuse
-        answer = str(await client.call("CONFIG", "SET", "persistence", "sqlite"))
-        assert answer == "ERR Invalid argument 'sqlite' for CONFIG SET 'persistence'"
-    else:
-        if moment == "renew":
-
-            def fail() -> None:
-                raise StoreFailed("disk I/O error")
-
+    if moment in ("open", "renew"):
+        if moment == "open":
+            running.daemon.switch._open = fail
+        else:
             new.renew = fail  # type: ignore[method-assign]
-        elif moment == "copy":
+        answer = str(await client.call("CONFIG", "SET", "persistence", "sqlite"))
+        assert answer == "ERR The store stays as it is: disk I/O error"
+        assert new.closed is (moment == "renew")
+    else:
+        if moment == "copy":
             new.fails = True
         else:
             new.before_commit = lambda: setattr(
@@ -153,7 +151,8 @@ async def test_a_second_change_waits_until_the_first_is_over(launch: Launch) -> 
     client = await running.connect()
     await client.call("ADDJOB", "q", "body", 0)
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
-    assert str(await client.call("CONFIG", "SET", "persistence", "redis")).startswith("ERR Invalid argument 'redis'")
+    answer = str(await client.call("CONFIG", "SET", "persistence", "redis"))
+    assert answer.startswith("ERR The store stays as it is: the jobs are being copied to `sqlite`")
     assert await client.call("CONFIG", "GET", "persistence") == [b"persistence", b"sqlite"]
 
 

@@ -77,15 +77,6 @@ def _with_rows(*rows: tuple[bytes, int, bytes]) -> Change:
     return change
 
 
-def _without_row(name: bytes) -> Change:
-    def change(reply: Reply) -> Reply:
-        if reply.kind == ":":
-            return _number(int(reply.text or b"") - 1)
-        return array(*(row for row in reply.items if row.items[0].text != name))
-
-    return change
-
-
 def _other_row(name: bytes, arity: int, flags: bytes) -> Change:
     def change(reply: Reply) -> Reply:
         rows = (_row(name, arity, flags) if row.items[0].text == name else row for row in reply.items)
@@ -170,12 +161,6 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        "bgrewriteaof",
-        "The journal is not compacted in the background yet, and a command that does nothing would mislead.",
-        _COMMANDS,
-        _without_row(b"bgrewriteaof"),
-    ),
-    Difference(
         "auth-user",
         "Redis clients send AUTH with a user and a password; the one user is `default`.",
         _TABLE,
@@ -249,12 +234,13 @@ DIFFERENCES = (
     ),
     Difference(
         "info-more-fields",
-        "Which program this is, what memory is measured against, and how many bugs it met.",
+        "Which program this is, where its jobs are kept, what memory is measured against, and how many bugs it met.",
         (("INFO",),),
         _with_fields(
             {
                 b"disque_version": (b"disqued_version:" + VARIES,),
                 b"config_file": (b"python_version:" + VARIES,),
+                b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"latest_fork_usec": (b"internal_errors:0",),
             }

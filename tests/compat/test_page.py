@@ -170,8 +170,10 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("CLUSTER RESET HARD", r"-ERR RESET HARD draws a new node id.*\r\n"),
         ("CLUSTER RESET", r"\+OK\r\n"),
     ],
+    "what there is not cannot be rewritten": [
+        ("BGREWRITEAOF", r"-ERR there is no journal to rewrite: `persistence` is none\r\n"),
+    ],
     "what could end the process is not there": [
-        ("BGREWRITEAOF", r"-ERR unknown command 'BGREWRITEAOF'\r\n"),
         *[
             (f"DEBUG {name}", rf"-ERR Unknown DEBUG subcommand or wrong number of arguments for '{name}'\r\n")
             for name in ("LOADAOF", "RESTART", "CRASH-AND-RECOVER", "SEGFAULT", "OOM", "ASSERT")
