@@ -2,6 +2,8 @@
 
 from disqued.persistence.aof import AofFactory
 from disqued.persistence.null import NullFactory
+from disqued.persistence.redis import RedisStoreFactory
 
 none = NullFactory()
 aof = AofFactory()
+redis = RedisStoreFactory()
