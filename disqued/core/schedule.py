@@ -11,17 +11,24 @@ says itself when it is due (`awake_at`); an entry that no longer agrees with its
 is met.  A bucket of which more than half is stale is written anew, and one with nothing else is emptied at once: what
 is cancelled is not kept in memory until its time, which may be days away.
 
+However much becomes due at once, a call does a bounded part of it, and `next_at` says that there is more.  Buckets
+whose time has begun wait for those before them.  One bucket with very many deadlines is put in order piece by piece;
+until the last piece is in, what is due is handed out in order within the pieces that are.
+
 Times are integer milliseconds of the monotonic clock, all of them above 0.  Deadlines are handed out by (awake_at,
 order of arrival); an item that is moved within its bucket keeps its place in that order.
 """
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 WIDTH_BITS = 6
 WIDTH_MS = 1 << WIDTH_BITS  #: span of a bucket
 STALE_MIN = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
 SWEEP_MIN = 1_024  #: with fewer buckets than this, empty ones are left alone
 FEW = 8  #: entries are put in order one by one when the front has this many times more of them
+BEGUN_AT_ONCE = 8_192  #: entries put in order per call, some milliseconds' work
 
 
 class Timed:
@@ -43,10 +50,22 @@ class _Bucket:
         self.stale = 0
 
 
+class _Rest(Timed):
+    """What of a very long bucket is not in the front yet; itself in the front, so that it is not forgotten."""
+
+    __slots__ = ("items", "number")
+
+    def __init__(self, number: int, items: list[Timed]) -> None:
+        self.awake_at = 0
+        self.number = number
+        #: Last come first: pieces are taken off the end.
+        self.items = items[::-1]
+
+
 class Schedule:
     """Deadlines in order; see the module's text."""
 
-    __slots__ = ("_arrivals", "_buckets", "_front", "_horizon", "_numbers", "_sweep_above")
+    __slots__ = ("_arrivals", "_buckets", "_front", "_horizon", "_numbers", "_rest", "_sweep_above")
 
     def __init__(self) -> None:
         self._buckets: dict[int, _Bucket] = {}
@@ -58,11 +77,13 @@ class Schedule:
         self._horizon = 1
         self._arrivals = 0
         self._sweep_above = SWEEP_MIN
+        self._rest: _Rest | None = None
 
     @property
     def entries(self) -> int:
         """Entries that are kept, stale ones included."""
-        return len(self._front) + sum(len(bucket.items) for bucket in self._buckets.values())
+        rest = 0 if self._rest is None else len(self._rest.items)
+        return len(self._front) + rest + sum(len(bucket.items) for bucket in self._buckets.values())
 
     def add(self, item: Timed, at: int) -> None:
         """Schedule an item that is not scheduled."""
@@ -98,15 +119,31 @@ class Schedule:
 
     def pop_due(self, now: int, limit: int) -> list[Timed]:
         """Take off and return the items that are due, earliest first, at most `limit` of them."""
-        self._advance(now)
         due: list[Timed] = []
-        front = self._front
-        while front and front[0][0] <= now and len(due) < limit:
-            at, _, item = heappop(front)
-            if item.awake_at == at:
-                item.awake_at = 0
-                due.append(item)
+        front, rest = self._front, self._rest
+        current = now >> WIDTH_BITS
+        while True:
+            while front and front[0][0] <= now and len(due) < limit:
+                at, _, item = heappop(front)
+                if item.awake_at == at:
+                    item.awake_at = 0
+                    if item is not rest:
+                        due.append(item)
+            if len(due) == limit or self._horizon > current or rest is not None:
+                break
+            self._advance(current)
+            rest = self._rest
+        if rest is not None and not rest.awake_at:
+            self._enter_piece(rest)
         return due
+
+    def release(self) -> Iterator[int]:
+        """Let go of everything, bit by bit; yields how many entries each bit was.  The schedule is not used again."""
+        yield from _emptied(self._front)
+        if self._rest is not None:
+            yield from _emptied(self._rest.items)
+        while self._buckets:
+            yield from _emptied(self._buckets.popitem()[1].items)
 
     def next_at(self) -> int | None:
         """Say when to look again: never after the next deadline, and up to `WIDTH_MS` before it."""
@@ -150,22 +187,54 @@ class Schedule:
         self._numbers = sorted(self._buckets)
         self._sweep_above = max(SWEEP_MIN, 2 * len(self._numbers))
 
-    def _advance(self, now: int) -> None:
-        """Put every bucket whose time has begun in order."""
-        current = now >> WIDTH_BITS
+    def _advance(self, current: int) -> None:
+        """Put the next buckets in order whose time has begun."""
         numbers = self._numbers
         begun: list[tuple[int, int, Timed]] = []
+        horizon = current + 1
         while numbers and numbers[0] <= current:
+            if len(begun) >= BEGUN_AT_ONCE:
+                horizon = numbers[0]
+                break
             number = heappop(numbers)
-            for item in self._buckets.pop(number).items:
-                if item.awake_at >> WIDTH_BITS == number:
-                    self._arrivals += 1
-                    begun.append((item.awake_at, self._arrivals, item))
+            items = self._buckets.pop(number).items
+            if len(items) > BEGUN_AT_ONCE:
+                self._rest = rest = _Rest(number, items)
+                self._push_rest(rest)
+                horizon = number + 1
+                break
+            self._begin(number, items, begun)
         if begun:
             self._enter(begun)
-            self._drop_empty_heads()
-        if current >= self._horizon:
-            self._horizon = current + 1
+        self._drop_empty_heads()
+        self._horizon = horizon
+
+    def _begin(self, number: int, items: list[Timed], begun: list[tuple[int, int, Timed]]) -> None:
+        """Make entries of the front of those of a bucket that are not stale."""
+        for item in items:
+            if item.awake_at >> WIDTH_BITS == number:
+                self._arrivals += 1
+                begun.append((item.awake_at, self._arrivals, item))
+
+    def _enter_piece(self, rest: _Rest) -> None:
+        """Put the next piece of a very long bucket in order."""
+        items = rest.items
+        piece = items[: -BEGUN_AT_ONCE - 1 : -1]
+        del items[-BEGUN_AT_ONCE:]
+        begun: list[tuple[int, int, Timed]] = []
+        self._begin(rest.number, piece, begun)
+        self._enter(begun)
+        if items:
+            self._push_rest(rest)
+        else:
+            self._rest = None
+
+    def _push_rest(self, rest: _Rest) -> None:
+        """Be called again for the next piece, whatever else is due."""
+        self._arrivals += 1
+        # The first millisecond is 1: at 0 nothing is scheduled.
+        rest.awake_at = max(1, rest.number << WIDTH_BITS)
+        heappush(self._front, (rest.awake_at, self._arrivals, rest))
 
     def _enter(self, begun: list[tuple[int, int, Timed]]) -> None:
         """Put entries into the front: a few among many one by one, else all at once."""
@@ -176,3 +245,11 @@ class Schedule:
         else:
             front += begun
             heapify(front)
+
+
+def _emptied(entries: list[Any]) -> Iterator[int]:
+    """Empty a list bit by bit; yields how many entries each bit was."""
+    while entries:
+        before = len(entries)
+        del entries[-BEGUN_AT_ONCE // 8 :]
+        yield before - len(entries)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.schedule import FEW, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
+from disqued.core.schedule import BEGUN_AT_ONCE, FEW, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
 
 FAR = 1_000 * WIDTH_MS
 
@@ -182,3 +182,93 @@ def test_waking_after_a_long_sleep_puts_the_backlog_in_order_once(schedule: Sche
         popped += due
     assert popped == items
     assert max(item.looks for item in items) <= 5
+
+
+# Very many deadlines at once.
+
+LIMIT = 4_000
+
+
+def work(items: list[Item]) -> int:
+    """How often the items were looked at since this was last asked."""
+    looks = sum(item.looks for item in items)
+    for item in items:
+        item.looks = 0
+    return looks
+
+
+def test_waking_after_a_long_sleep_looks_at_a_bounded_number_a_call_and_keeps_the_order(schedule: Schedule) -> None:
+    items = [item for number in range(1_000) for item in filled(schedule, 50, FAR + number * WIDTH_MS)]
+    work(items)
+    popped: list[Timed] = []
+    while due := schedule.pop_due(10**9, LIMIT):
+        popped += due
+        assert len(due) == LIMIT
+        assert work(items) <= 3 * (BEGUN_AT_ONCE + LIMIT)
+        assert len(popped) == len(items) or schedule.next_at() <= 10**9  # type: ignore[operator]
+    assert popped == items
+
+
+@pytest.mark.parametrize("now", [FAR + WIDTH_MS - 1, FAR + WIDTH_MS // 2, 10**9])
+def test_one_span_with_very_many_deadlines_is_worked_off_piece_by_piece(schedule: Schedule, now: int) -> None:
+    count = 3 * BEGUN_AT_ONCE + 7
+    items = [filled(schedule, 1, FAR + WIDTH_MS - 1 - number % WIDTH_MS)[0] for number in range(count)]
+    later = filled(schedule, 3, FAR + WIDTH_MS)
+    due_by_now = {item for item in items if item.awake_at <= now}
+    work(items)
+    popped: list[Timed] = []
+    while (at := schedule.next_at()) is not None and at <= now:
+        due = schedule.pop_due(now, LIMIT)
+        assert work(items) <= 3 * (BEGUN_AT_ONCE + LIMIT)
+        assert len(due) <= LIMIT
+        popped += due
+    early = later if now > FAR + WIDTH_MS else []
+    assert set(popped) == due_by_now | set(early)
+    assert len(popped) == len(set(popped))
+    assert popped[len(popped) - len(early) :] == early
+    rest = []
+    while (at := schedule.next_at()) is not None:
+        rest += schedule.pop_due(at, LIMIT)
+    assert len(popped) + len(rest) == count + len(later)
+    assert schedule.entries == 0
+
+
+def test_what_is_cancelled_or_moved_while_its_span_is_worked_off_is_handed_out_once_or_never(
+    schedule: Schedule,
+) -> None:
+    items = filled(schedule, 3 * BEGUN_AT_ONCE)
+    now = FAR
+    first = schedule.pop_due(now, LIMIT)
+    cancelled, moved, put_off = items[-1], items[-2], items[-3]
+    schedule.cancel(cancelled)
+    schedule.move(moved, FAR + 1)
+    schedule.move(put_off, 2 * FAR)
+    popped = list(first)
+    while (at := schedule.next_at()) is not None and at <= FAR + 1:
+        now = max(now, at)
+        popped += schedule.pop_due(now, LIMIT)
+    assert sorted(map(id, popped)) == sorted(map(id, [*items[:-3], moved]))
+    assert schedule.pop_due(2 * FAR, LIMIT) == [put_off]
+
+
+def test_equal_deadlines_of_a_very_long_span_keep_their_order(schedule: Schedule) -> None:
+    items = filled(schedule, 2 * BEGUN_AT_ONCE + 1)
+    popped: list[Timed] = []
+    while (at := schedule.next_at()) is not None:
+        popped += schedule.pop_due(at + WIDTH_MS, LIMIT)
+    assert popped == items
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_schedule_lets_go_of_everything_bit_by_bit(schedule: Schedule, begun: bool) -> None:
+    for number in range(100):
+        filled(schedule, 10, FAR + number * WIDTH_MS)
+    filled(schedule, 3 * BEGUN_AT_ONCE, FAR)
+    if begun:
+        schedule.pop_due(FAR, 1)
+        schedule.pop_due(FAR, 1)
+    total = schedule.entries
+    sizes = list(schedule.release())
+    assert sum(sizes) == total
+    assert max(sizes) <= BEGUN_AT_ONCE // 8
+    assert schedule.entries == 0
