@@ -22,6 +22,10 @@ class CommandError(Exception):
         return f"{self.code} {self.text}".encode("utf-8", "surrogateescape")
 
 
+class InternalError(CommandError):
+    """internal error"""
+
+
 class SyntaxFault(CommandError):
     """syntax error"""
 
@@ -31,6 +35,13 @@ class WrongArity(CommandError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"wrong number of arguments for '{name}' command")
+
+
+class TooManyWords(WrongArity):
+    """A command was called with more words than it could have a use for."""
+
+    def __init__(self, name: str, most: int) -> None:
+        CommandError.__init__(self, f"wrong number of arguments for '{name}' command: {most} words at most")
 
 
 class UnknownCommand(CommandError):

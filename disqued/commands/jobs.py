@@ -10,17 +10,31 @@ import attrs
 
 from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, JOB_ID, QUEUE, TIMEOUT, seconds
+from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import requeue_within, row
 from disqued.core.job import STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
-from disqued.core.queues import Client
+from disqued.core.queues import Client, Queue
 from disqued.core.state import OPTIONS_KEPT
-from disqued.errors import CommandError, NodeLeaving, NotReplicated, QueuePaused, QueueTooLong, TooLate, UnknownJob
+from disqued.core.unfinished import Parts
+from disqued.errors import (
+    CommandError,
+    NodeLeaving,
+    NotReplicated,
+    OutOfMemory,
+    QueuePaused,
+    QueueTooLong,
+    TooLate,
+    UnknownJob,
+)
 
 DEFAULT_TTL_S = 86_400
 RETRY_CAP_S = 300  #: default retry period at most
+JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
+# Of a command on very many jobs; a part takes some milliseconds.
+CHECKED_PER_PART = 10_000  #: ids whose form is checked
+CHANGED_PER_PART = 500  #: jobs that are changed
 
 _ONCE = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
 _DELAY = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
@@ -29,8 +43,20 @@ TTL = seconds("TTL", 1, "TTL must be a number > 0")
 RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
 DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
 REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535", "1 to 65535")
-MAXLEN = integer_kind(1, 2**63 - 1, "MAXLEN must be a positive number", "1 or more")
-GET_COUNT = integer_kind(1, 2**63 - 1, "COUNT must be a number greater than zero", "1 or more")
+MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
+
+_BAD_COUNT = "COUNT must be a number greater than zero"
+_read_any_count = bounded(1, INT64_MAX, _BAD_COUNT)
+
+
+def _read_count(text: bytes) -> int:
+    """Read how many jobs are wanted; more than a reply holds are as many as it holds."""
+    return min(_read_any_count(text), JOBS_AT_ONCE)
+
+
+GET_COUNT = attrs.evolve(
+    integer_kind(1, INT64_MAX, _BAD_COUNT, f"1 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}"), read=_read_count
+)
 
 
 @command(
@@ -94,7 +120,7 @@ class AddJob:
     reply=JOBS,
     cost="O(1) per job",
     arity=-2,
-    errors=(NodeLeaving,),
+    errors=(NodeLeaving, OutOfMemory),
 )
 @attrs.define
 class GetJob:
@@ -102,41 +128,109 @@ class GetJob:
 
     Queues are asked from left to right, one job each, and round again until COUNT jobs are taken.  A client that had
     to wait gets one job.  Consumers that wait for a queue are served in the order in which they came.
+
+    One call takes 2000 jobs at most, and no more once their names and bodies are a mebibyte together.  When memory is
+    full no queue is made for a consumer: one that would have to wait for a queue that is not there is refused.
     """
 
     nohang: bool = flag("NOHANG", "Do not wait: null when there is no job.")
     with_counters: bool = flag("WITHCOUNTERS", "Answer how often each job was given back and queued again, too.")
     timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
-    count: int = option("COUNT", "Jobs to take at most.", GET_COUNT, 1)
+    count: int = option("COUNT", "Jobs to take at most; one call may take fewer.", GET_COUNT, 1)
     queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
 
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
         state, delivery = node.state, node.delivery
         by_name = state.queues.by_name
-        queues = [by_name.get(name) or state.queue(name) for name in self.queues]
+        try:
+            queues = [by_name[name] for name in self.queues]
+        except KeyError:
+            queues = self._with_new_queues(node)
         units = delivery.fetch(queues, self.count)
         if units:
             if self.with_counters:
                 return [row(unit, with_counters=True) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
-        if self.nohang:
+        if self.nohang and not (state.behind and delivery.is_behind(queues)):
             return None
-        if state.leaving:
+        if state.leaving and not self.nohang:
             raise NodeLeaving
-        delivery.wait(client, queues, self.timeout, with_counters=self.with_counters)
+        if len(queues) < len(self.queues) and not self.nohang:
+            raise OutOfMemory
+        delivery.wait(client, queues, self.timeout, with_counters=self.with_counters, nohang=self.nohang)
         return BLOCKED
 
+    def _with_new_queues(self, node: Node) -> list[Queue]:
+        """Make the queues that are not there; without them when memory is full."""
+        state = node.state
+        by_name = state.queues.by_name
+        if node.has_room_for_queues():
+            return [by_name.get(name) or state.queue(name) for name in self.queues]
+        return [by_name[name] for name in self.queues if name in by_name]
 
-def _count(job_ids: list[bytes], change: Callable[[bytes], bool]) -> int:
-    """Apply a change to each id; returns how many it applied to."""
-    return sum(map(change, job_ids))
+
+@attrs.define
+class _InParts:
+    """A command on so many jobs that it is run in parts; each id is a change of its own."""
+
+    command: "type[_OnEachJob]"
+    words: list[bytes]  #: as they came, with the name; taken apart
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Begin; the reply comes with the last part."""
+        node.in_parts(client, self._parts(node))
+        return BLOCKED
+
+    def _parts(self, node: Node) -> Parts:
+        """Check every id, then change job by job; returns how many were changed.  Raises BadJobId (BADID)."""
+        words = self.words
+        for at in range(1, len(words), CHECKED_PER_PART):
+            for word in words[at : at + CHECKED_PER_PART]:
+                read_job_id(word)
+            yield
+        # They are taken off the end, so that they are freed in parts, too.
+        words.reverse()
+        words.pop()
+        changed = 0
+        while words:
+            changed += sum(map(self.command.change(node), words[: -CHANGED_PER_PART - 1 : -1]))
+            del words[-CHANGED_PER_PART:]
+            yield
+        return changed
 
 
-def _count_jobs(node: Node, job_ids: list[bytes], change: Callable[[Job], bool]) -> int:
-    """Apply a change to each job that is known; returns how many it applied to."""
-    jobs = map(node.state.jobs.get, job_ids)
-    return sum(change(job) for job in jobs if job is not None)
+class _OnEachJob:
+    """What the commands share that take any number of job ids and answer to how many they applied."""
+
+    __slots__ = ()
+
+    ids: list[bytes]
+
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """What is done with one id; says whether it applied.  To be asked for anew in each step."""
+        raise NotImplementedError
+
+    @classmethod
+    def in_parts(cls, words: list[bytes]) -> _InParts:
+        """Make the command of words that are too many to be dealt with at once."""
+        return _InParts(cls, words)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Apply it to each id; returns how many it applied to."""
+        return sum(map(self.change(node), self.ids))
+
+
+def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bool]:
+    """Make a change of jobs one of ids; it does not apply to unknown ones."""
+    get = node.state.jobs.get
+
+    def change_known(job_id: bytes) -> bool:
+        job = get(job_id)
+        return job is not None and change(job)
+
+    return change_known
 
 
 @command(
@@ -148,14 +242,19 @@ def _count_jobs(node: Node, job_ids: list[bytes], change: Callable[[Job], bool])
     arity=-1,
 )
 @attrs.define
-class AckJob:
-    """Acknowledge jobs: they are done and are never delivered again."""
+class AckJob(_OnEachJob):
+    """Acknowledge jobs: they are done and are never delivered again.
 
-    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0)
+    Each id is a change of its own, and any number may be named.  More than 499 are dealt with bit by bit, so that
+    other clients have their turn in between; so are those of the other commands that take many ids.
+    """
 
-    def run(self, node: Node, client: Client) -> int:
-        """Acknowledge; returns the number of jobs that were known and not done."""
-        return _count(self.ids, node.acks.acknowledge)
+    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
+
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Acknowledge a job; True when it was known and not done."""
+        return node.acks.acknowledge
 
 
 @command(
@@ -167,14 +266,15 @@ class AckJob:
     arity=-1,
 )
 @attrs.define
-class FastAck:
+class FastAck(_OnEachJob):
     """Acknowledge jobs without making sure that every holder hears of it."""
 
-    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Drop the jobs everywhere, as far as nodes can be reached."""
-        return _count(self.ids, node.acks.acknowledge)
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Drop a job everywhere, as far as nodes can be reached."""
+        return node.acks.acknowledge
 
 
 @command(
@@ -186,14 +286,15 @@ class FastAck:
     arity=-1,
 )
 @attrs.define
-class DelJob:
+class DelJob(_OnEachJob):
     """Drop jobs from this node alone, whatever their state."""
 
-    ids: list[bytes] = rest("Jobs to drop.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs to drop.", JOB_ID, minimum=0, long=True)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Drop the jobs from this node."""
-        return _count(self.ids, node.acks.delete)
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Drop a job from this node."""
+        return node.acks.delete
 
 
 @command(
@@ -205,15 +306,16 @@ class DelJob:
     arity=-1,
 )
 @attrs.define
-class Nack:
+class Nack(_OnEachJob):
     """Give jobs back: queue them again now, and count that they were given back."""
 
-    ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0, long=True)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Queue the jobs that are active."""
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Queue a job that is active."""
         enqueue = node.delivery.enqueue
-        return _count_jobs(node, self.ids, lambda job: enqueue(job, nack=True))
+        return _on_known(node, lambda job: enqueue(job, nack=True))
 
 
 @command(
@@ -225,17 +327,18 @@ class Nack:
     arity=-1,
 )
 @attrs.define
-class Enqueue:
+class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
 
     A job with RETRY 0 is queued only if it never was.  A PAUSE of the queue does not stop this.
     """
 
-    ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0, long=True)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Queue the jobs that are active."""
-        return _count_jobs(node, self.ids, node.delivery.enqueue)
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Queue a job that is active."""
+        return _on_known(node, node.delivery.enqueue)
 
 
 @command(
@@ -247,14 +350,15 @@ class Enqueue:
     arity=-1,
 )
 @attrs.define
-class Dequeue:
+class Dequeue(_OnEachJob):
     """Take jobs out of their queue without delivering them; their retry timer goes on."""
 
-    ids: list[bytes] = rest("Jobs to take out.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs to take out.", JOB_ID, minimum=0, long=True)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Make the jobs active that are queued."""
-        return _count_jobs(node, self.ids, node.delivery.dequeue)
+    @staticmethod
+    def change(node: Node) -> Callable[[bytes], bool]:
+        """Make a job active that is queued."""
+        return _on_known(node, node.delivery.dequeue)
 
 
 @command(

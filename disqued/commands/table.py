@@ -31,7 +31,10 @@ from disqued.commands import shapes
 from disqued.commands.shapes import JOBS, Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
-from disqued.errors import CommandError, SyntaxFault, UnknownCommand, WrongArity
+from disqued.errors import CommandError, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
+
+WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
+LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
@@ -72,6 +75,7 @@ class Arg:
     repeats: bool = False  #: an option that may be given several times; the value is the tuple of all
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     minimum: int = 0  #: of a rest
+    long: bool = False  #: a rest that may have any length; see `rest`
 
     @property
     def width(self) -> int:
@@ -107,10 +111,14 @@ def flag(word: str, doc: str) -> Any:
     return attrs.field(default=False, metadata={"arg": Arg("flag", doc, BYTES, word.encode())})
 
 
-def rest(doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1) -> Any:
-    """All the remaining values; with a word, those after the word, which must be there."""
+def rest(doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1, long: bool = False) -> Any:
+    """All the remaining values; with a word, those after the word, which must be there.
+
+    One that is `long` may have any length.  A command of more than `LONG` words is not read at once: the parser
+    returns what the class method `in_parts` makes of the words.
+    """
     keyword = None if word is None else word.encode()
-    return attrs.field(default=(), metadata={"arg": Arg("rest", doc, kind, keyword, minimum=minimum)})
+    return attrs.field(default=(), metadata={"arg": Arg("rest", doc, kind, keyword, minimum=minimum, long=long)})
 
 
 @attrs.frozen
@@ -343,7 +351,10 @@ def _generate(
     name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int
 ) -> Callable[[list[bytes]], Call]:
     """Write and compile the parser of a command."""
-    space: dict[str, Any] = {"make": cls, "WrongArity": WrongArity, "SyntaxFault": SyntaxFault}
+    space: dict[str, Any] = {
+        "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
+        "in_parts": getattr(cls, "in_parts", None),
+    }  # fmt: skip
     source = _source(name, fields, bounds, words, space)
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -356,16 +367,12 @@ def _source(
     name: str, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int, space: dict[str, Any]
 ) -> str:
     """The text of a parser: check the arity, read the options from left to right, then the values in their places."""
-    arity, most = bounds
     refuse = f"raise WrongArity({name.lower()!r})"
-    lines = ["def parse(args):", "    n = len(args)"]
-    lines.append(f"    if n {'<' if arity < 0 else '!='} {abs(arity)}: {refuse}")
-    if most is not None:
-        lines.append(f"    if n > {most}: {refuse}")
-    values: list[str] = []
-    place = words
     loose = [field for field in fields if field.arg.style in ("option", "flag", "optional")]
     tail = next((field for field in fields if field.arg.style == "rest"), None)
+    lines = ["def parse(args):", "    n = len(args)", *_counted(name, bounds, words, tail)]
+    values: list[str] = []
+    place = words
     for field in fields:
         arg = field.arg
         read = _reader(field, space)
@@ -378,7 +385,8 @@ def _source(
             lines.append(f"    v_{field.name} = {'[]' if arg.repeats else f'd_{field.name}'}")
     if tail is not None and tail.arg.keyword is None:
         assert not loose, f"{name}: a rest without a word leaves no place for options"
-        lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
+        if place + tail.arg.minimum > max(words, -bounds[0]):
+            lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
         lines.append(_assign_rest(tail, f"args[{place}:]", space, 4))
     elif loose or tail is not None:
         lines += _options(loose, tail, place, space)
@@ -387,6 +395,24 @@ def _source(
             lines.append(f"    v_{field.name} = tuple(v_{field.name})")
     lines.append(f"    return make({', '.join(values)})")
     return "\n".join(lines) + "\n"
+
+
+def _counted(name: str, bounds: tuple[int, int | None], words: int, tail: Field | None) -> list[str]:
+    """The lines of a parser that look at the number of words, and nothing more than they must: they are always run."""
+    arity, most = bounds
+    refuse = f"raise WrongArity({name.lower()!r})"
+    lines: list[str] = []
+    if arity >= 0:
+        lines.append(f"    if n != {arity}: {refuse}")
+    elif -arity > words:  # those of the name are there
+        lines.append(f"    if n < {-arity}: {refuse}")
+    if most is not None:
+        lines.append(f"    if n > {most}: {refuse}")
+    elif tail is not None and tail.arg.long:
+        lines.append(f"    if n > {LONG}: return in_parts(args)")
+    elif arity < 0:
+        lines.append(f"    if n > {WORDS_MAX}: raise TooManyWords({name.lower()!r}, {WORDS_MAX})")
+    return lines
 
 
 def _reader(field: Field, space: dict[str, Any]) -> str:

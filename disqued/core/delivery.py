@@ -13,6 +13,11 @@ timer rests until it leaves the queue: a long queue wakes the node once for each
 A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
 nothing queues it a second time.
 
+A job whose time is over is never handed out.  Those at the front of a queue are dropped when they are met, a bounded
+number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  Until that is done it
+is not known whether there is a job to give, so that whoever asks waits for it, NOHANG or not: some milliseconds later
+comes the job, or the word that there is none.
+
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
@@ -20,7 +25,12 @@ from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED,
 from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Queue, Waiter
 from disqued.core.state import State
+from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
+
+OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
+OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
+FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
 
@@ -52,10 +62,12 @@ def requeue_within(unit: Unit, now: int) -> int:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_over", "_over_at", "_state")
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._over_at = 0
+        self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
 
     # Into the queue.
 
@@ -139,8 +151,9 @@ class Delivery:
     # Out of the queue.
 
     def fetch(self, queues: list[Queue], count: int) -> list[Unit]:
-        """Take up to `count` jobs, one from each queue in turn, and round again."""
+        """Take up to `count` jobs, one from each queue in turn, and round again; fewer of large ones."""
         taken: list[Unit] = []
+        size = 0
         while queues:
             giving: list[Queue] = []
             for queue in queues:
@@ -148,6 +161,9 @@ class Delivery:
                 if unit is not None:
                     taken.append(unit)
                     if len(taken) == count:
+                        return taken
+                    size += len(unit.queue) + len(unit.body)
+                    if size >= FETCHED_BYTES:
                         return taken
                     giving.append(queue)
             # One that is empty now has nothing to give in the next round either.
@@ -166,6 +182,8 @@ class Delivery:
             job = unit.job
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
+                if self._is_enough(queue):
+                    return None
                 continue
             unit.flags |= FLAG_DELIVERED
             retry_ms = unit.options.retry_ms
@@ -179,6 +197,59 @@ class Delivery:
             queue.accessed_at = state.now
             return unit
         return None
+
+    def _is_enough(self, queue: Queue) -> bool:
+        """Count a job that was dropped because its time is over; say whether the others have to wait."""
+        state = self._state
+        if self._over_at != state.now:
+            self._over_at, self._over = state.now, 0
+        self._over += 1
+        if self._over < OVER_AT_ONCE:
+            return False
+        if len(queue.units):
+            if not state.behind:
+                state.work(self._catch_up())
+            state.behind[queue] = None
+        return True
+
+    def _catch_up(self) -> Parts:
+        """Drop the jobs whose time is over in front of the queues that are behind, and serve those who wait."""
+        state = self._state
+        # A flush puts another dict in the place of this one.
+        while state.behind:
+            queue = next(iter(state.behind))
+            if self._drop_over(queue):
+                self._serve_behind(queue)
+            yield
+
+    def _drop_over(self, queue: Queue) -> bool:
+        """Drop jobs whose time is over from the front of a queue; say whether none is left there."""
+        for _ in range(OVER_PER_PART):
+            if not self._begins_with_over(queue):
+                return True
+            unit = queue.units.pop_first()
+            unit.state = ACTIVE
+            self._state.forget(unit.job, GONE_EXPIRED)
+        return False
+
+    def _begins_with_over(self, queue: Queue) -> bool:
+        return len(queue.units) > 0 and queue.units.first.job.expires_at <= self._state.now
+
+    def _serve_behind(self, queue: Queue) -> None:
+        """Serve those who wait for a queue whose first job is good; who would not wait hears if there is no more."""
+        state = self._state
+        state.ready[queue] = None
+        self.serve()
+        if self._begins_with_over(queue):
+            return
+        del state.behind[queue]
+        for waiter in list(queue.waiters):
+            if waiter.nohang and not self.is_behind(waiter.queues):
+                self.timed_out(waiter)
+
+    def is_behind(self, queues: list[Queue]) -> bool:
+        """Tell whether one of these queues may have a job that nobody could look at yet."""
+        return not self._state.behind.keys().isdisjoint(queues)
 
     def _delivered_once(self, job: Job) -> None:
         """Make sure that an at-most-once job is never handed out again, whatever happens from here on."""
@@ -206,10 +277,15 @@ class Delivery:
 
     # Consumers that wait.
 
-    def wait(self, client: Client, queues: list[Queue], timeout_ms: int, *, with_counters: bool) -> None:
-        """Block a consumer until one of the queues has a job, or for `timeout_ms`; 0 = for ever."""
+    def wait(
+        self, client: Client, queues: list[Queue], timeout_ms: int, *, with_counters: bool, nohang: bool = False
+    ) -> None:
+        """Block a consumer until one of the queues has a job, or for `timeout_ms`; 0 = for ever.
+
+        With `nohang` only until none of them is behind.
+        """
         state = self._state
-        waiter = Waiter(client, list(dict.fromkeys(queues)), with_counters=with_counters)
+        waiter = Waiter(client, list(dict.fromkeys(queues)), with_counters=with_counters, nohang=nohang)
         state.blocked[client] = waiter
         for queue in waiter.queues:
             queue.waiters[waiter] = None

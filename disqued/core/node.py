@@ -26,8 +26,9 @@ from disqued.core.queues import Client, Queue, Waiter
 from disqued.core.replication import Replication
 from disqued.core.schedule import Timed
 from disqued.core.state import QUEUE_IDLE_MS, State
+from disqued.core.unfinished import Parts
 
-DUE_PER_TICK = 2_000  #: deadlines handled before clients get their turn again
+DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work
 EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
 QUEUES_PER_TICK = 20  #: queues looked at per tick while memory is low
 
@@ -73,9 +74,15 @@ class Node:
             self.delivery.serve()
         return value
 
+    def in_parts(self, client: Client, parts: Parts) -> None:
+        """Carry out a command that is too long for one step; the client is blocked and hears when it is done."""
+        self.state.work(parts, client)
+
     def gone(self, client: Client, handed: list[bytes] | None = None) -> None:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
         self.delivery.stop_waiting(client)
+        if len(self.state.unfinished):
+            self.state.unfinished.forsake(client)
         if handed:
             jobs = map(self.state.jobs.get, handed)
             self.delivery.give_back([job for job in jobs if job is not None])
@@ -83,12 +90,25 @@ class Node:
 
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
-        for item in self.state.schedule.pop_due(self.state.now, DUE_PER_TICK):
+        state = self.state
+        for item in state.schedule.pop_due(state.now, DUE_PER_TICK):
             self._due(item)
-        if self.state.memory.is_low:
+        if state.memory.is_low:
             self._collect_queues(QUEUES_PER_TICK)
-        if self.state.ready:
+        if state.ready:
             self.delivery.serve()
+        if len(state.unfinished) and not state.unfinished.awake_at:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do a part of the work that was begun and not finished."""
+        state = self.state
+        try:
+            state.unfinished.go_on(self.outbox)
+        finally:
+            state.keep_going()
+            if state.ready:
+                self.delivery.serve()
 
     def deadline(self) -> int | None:
         """When the next tick is due, at the latest; None = not until something else happens."""
@@ -115,6 +135,10 @@ class Node:
         """Journal that jobs which this node never took in are gone: their time was over."""
         if self.state.journaling:
             self.outbox.journal += [(JOB_GONE, job_id, GONE_EXPIRED) for job_id in job_ids]
+
+    def has_room_for_queues(self) -> bool:
+        """Tell whether a queue may be made for a command that puts nothing into it; makes room where it can."""
+        return self.state.memory.level < 3 or self.make_room()
 
     def make_room(self) -> bool:
         """Evict what the guarantees allow while memory is over 95 %; say whether a job may be added.

@@ -77,6 +77,16 @@ class OrderedUnits:
         self._length -= 1
         return unit
 
+    @property
+    def first(self) -> Unit:
+        """The oldest unit; the queue must not be empty."""
+        return self._blocks[0][0]
+
+    def release(self) -> Iterator[int]:
+        """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
+        while self._blocks:
+            yield len(self._blocks.pop())
+
     def remove(self, unit: Unit) -> None:
         """Take out a unit.  Raises KeyError when it is not in here."""
         if not self._blocks:
@@ -110,13 +120,14 @@ class OrderedUnits:
 class Waiter(Timed):
     """A consumer blocked in GETJOB."""
 
-    __slots__ = ("client", "queues", "with_counters")
+    __slots__ = ("client", "nohang", "queues", "with_counters")
 
-    def __init__(self, client: Client, queues: "list[Queue]", *, with_counters: bool) -> None:
+    def __init__(self, client: Client, queues: "list[Queue]", *, with_counters: bool, nohang: bool = False) -> None:
         self.awake_at = 0
         self.client: Client = client
         self.queues: list[Queue] = queues  #: each once, in the order named
         self.with_counters: bool = with_counters
+        self.nohang: bool = nohang  #: waits only until it is known that there is no job
 
 
 class ImportRate:
@@ -200,6 +211,14 @@ class Queues:
         """Forget a queue."""
         del self.by_name[queue.name]
         del self._order[bisect_left(self._order, queue.serial, key=_serial)]
+
+    def release(self) -> Iterator[int]:
+        """Let go of all queues and their units, bit by bit; yields how many each bit was.  Not to be used again."""
+        while self._order:
+            queue = self._order.pop()
+            del self.by_name[queue.name]
+            yield 1
+            yield from queue.units.release()
 
     def from_serial(self, serial: int, count: int) -> list[Queue]:
         """The first `count` queues whose serial is not below the given one, in the order of their creation."""

@@ -3,6 +3,9 @@
 Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
 """
 
+from collections.abc import Iterator
+from itertools import chain
+
 from disqued.core.ids import JobIds
 from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
@@ -10,18 +13,21 @@ from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
+from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
+FREED_AT_ONCE = 4_000  #: entries of tables that a flush lets go of at a time, some milliseconds' work
+_DONE = object()
 
 
 class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_ctime", "_options", "blocked", "evictable", "ids", "jobs", "journaling", "leaving", "memory",
-        "node_id", "now", "outbox", "queues", "ready", "schedule", "wall",
+        "_ctime", "_options", "behind", "blocked", "evictable", "ids", "jobs", "journaling", "leaving", "memory",
+        "node_id", "now", "outbox", "queues", "ready", "schedule", "unfinished", "wall",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory) -> None:
@@ -33,6 +39,7 @@ class State:
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
         self.now: int = 0  #: monotonic milliseconds, read once per step
         self.wall: int = 0  #: unix milliseconds, read once per step
+        self.unfinished: Unfinished = Unfinished()
         self._ctime: int = 0
         self._options: dict[tuple[int, int, int, int], JobOptions] = {}
         self._clear()
@@ -44,15 +51,35 @@ class State:
         self.blocked: dict[Client, Waiter] = {}
         #: Queues that got jobs while consumers wait for them; served at the end of the step, in this order.
         self.ready: dict[Queue, None] = {}
+        #: Queues that begin with more jobs whose time is over than one step drops; what is behind these is not known.
+        self.behind: dict[Queue, None] = {}
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
 
     def flush(self) -> None:
-        """Forget every job, queue and blocked consumer; nobody is told."""
+        """Forget every job, queue and blocked consumer; nobody is told.
+
+        It is done when this returns.  The tables that were in use are let go of afterwards, bit by bit.
+        """
+        left = _released(self.jobs, self.queues, self.schedule, self.evictable)
         self._clear()
         self.memory.used = 0
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
+        self.unfinished.awake_at = 0
+        self.keep_going()
+        if next(left, _DONE) is not _DONE:
+            self.work(left)
+
+    def work(self, parts: Parts, client: Client | None = None) -> None:
+        """Do a piece of work in parts, in the ticks that follow; a client that is named is answered at the end."""
+        self.unfinished.add(client, parts)
+        self.keep_going()
+
+    def keep_going(self) -> None:
+        """See to it that there is a tick for unfinished work, if there is any."""
+        if len(self.unfinished) and not self.unfinished.awake_at:
+            self.schedule.add(self.unfinished, AT_ONCE)
 
     def next_ctime(self) -> int:
         """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""
@@ -124,3 +151,26 @@ class State:
         self.queues.remove(queue)
         self.memory.used -= QUEUE_COST + len(queue.name)
         return True
+
+
+def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> Parts:
+    """Let go of tables that nobody uses any more; the memory goes back with the last of them that holds a job."""
+    freed = 0
+    for entries in chain(schedule.release(), queues.release(), _emptied(evictable), _forgotten(jobs)):
+        freed += entries
+        if freed >= FREED_AT_ONCE:
+            freed = 0
+            yield
+
+
+def _emptied(table: dict[Job, None]) -> Iterator[int]:
+    while table:
+        table.popitem()
+        yield 1
+
+
+def _forgotten(jobs: Registry) -> Iterator[int]:
+    for _, found in jobs.from_table(0):
+        for job in found:
+            jobs.remove(job)
+        yield len(found)

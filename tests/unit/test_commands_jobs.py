@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands import table
-from disqued.commands.jobs import SHOWN
+from disqued.commands.jobs import JOBS_AT_ONCE, SHOWN
 from disqued.commands.table import BLOCKED
 from tests.core_fixtures import NODE_ID, OLD_ID, UNKNOWN_ID, Server, Word, words
 
@@ -171,6 +171,16 @@ def test_getjob_takes_its_options_in_any_order_and_case(server: Server) -> None:
 def test_getjob_waits_unless_told_not_to(server: Server) -> None:
     assert server("GETJOB", "NOHANG", "FROM", "q") is None
     assert server("GETJOB", "FROM", "q") is BLOCKED
+
+
+def test_one_call_takes_a_bounded_number_of_jobs_whatever_it_asks_for(server: Server) -> None:
+    server.node.begin()
+    for number in range(JOBS_AT_ONCE + 5):
+        server.run("ADDJOB", "q", number, 0)
+    assert len(server("GETJOB", "COUNT", 2**63 - 1, "FROM", "q")) == JOBS_AT_ONCE
+    assert [row[2] for row in server("GETJOB", "COUNT", 100_000, "FROM", "q")] == [
+        b"%d" % number for number in range(JOBS_AT_ONCE, JOBS_AT_ONCE + 5)
+    ]
 
 
 # Commands on ids.

@@ -1,10 +1,14 @@
 """Delivery: order, retries, delays, the end of a job's life, at most once, pause, and consumers that wait."""
 
+from itertools import pairwise
+
 import pytest
 
 from disqued.commands.table import BLOCKED
+from disqued.core.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART
 from disqued.core.job import ACKED, FLAG_DELIVERED
 from disqued.core.memory import QUEUE_COST
+from disqued.core.node import DUE_PER_TICK
 from disqued.core.outbox import JOB_ADDED, UNIT_DONE
 from disqued.errors import NodeLeaving
 from tests.core_fixtures import Server, Word, check
@@ -609,3 +613,172 @@ def test_a_leaving_node_serves_what_it_has_but_nobody_waits(server: Server) -> N
     assert server.refusal("GETJOB", "FROM", "q").startswith("LEAVING ")
     server.node.delivery.set_leaving(leaving=False)
     wait(server, "anna")
+
+
+# Very many jobs whose time is over, before anybody noticed.
+
+HEAP = 3 * OVER_AT_ONCE
+
+
+def heap(server: Server, *bodies: str, queue: str = "q", count: int = HEAP) -> None:
+    """Fill a queue with jobs whose time will be over, then with good ones, and let their time pass without a tick."""
+    server.node.begin()
+    for number in range(count):
+        server.run("ADDJOB", queue, number, 0, "TTL", 1)
+    for body in bodies:
+        server.run("ADDJOB", queue, body, 0, "TTL", 100)
+    server.clock.advance(1_000)
+
+
+def ask(server: Server, *queues: str, client: str = "client", count: int = 1) -> list[bytes] | None:
+    """GETJOB NOHANG, waiting for the answer as a client does; the bodies, None when there is no job."""
+    value = server("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)), client=client)
+    if value is BLOCKED:
+        server.advance(0)
+        [value] = server.answers.pop(client)
+    return None if value is None else [body for _, _, body in value]
+
+
+def test_a_consumer_drops_a_bounded_number_of_jobs_that_are_over(server: Server) -> None:
+    heap(server, "good")
+    before = len(server.journal)
+    assert server("GETJOB", "NOHANG", "FROM", "q") is BLOCKED
+    assert server("GETJOB", "NOHANG", "FROM", "q", client="another") is BLOCKED
+    dropped = [len(server.journal) - before]
+    while not server.answers["client"]:
+        server.tick()
+        dropped.append(len(server.journal) - before)
+    assert dropped[0] <= OVER_AT_ONCE + 1
+    steps = [later - earlier for earlier, later in pairwise(dropped)]
+    assert max(steps) <= OVER_PER_PART + DUE_PER_TICK
+    [[(_, _, body)]] = server.answers["client"]
+    assert body == b"good"
+
+
+def test_the_good_job_behind_those_that_are_over_is_had_without_a_retry(server: Server) -> None:
+    heap(server, "good", "better")
+    assert ask(server) == [b"good"]
+    assert ask(server) == [b"better"]
+    assert ask(server) is None
+    check(server)
+
+
+def test_when_all_of_them_are_over_the_word_is_null(server: Server) -> None:
+    heap(server)
+    assert ask(server) is None
+    assert len(server.state.jobs) == 0
+    check(server)
+
+
+def test_a_good_job_in_another_queue_is_had_at_once(server: Server) -> None:
+    heap(server, "late")
+    server.add("other", "soon")
+    assert [body for _, _, body in server("GETJOB", "NOHANG", "FROM", "q", "other")] == [b"soon"]
+    assert ask(server, "other") is None
+    assert ask(server) == [b"late"]
+
+
+def test_good_jobs_between_heaps_of_others_are_all_found(server: Server) -> None:
+    server.node.begin()
+    for round_ in range(4):
+        for number in range(OVER_PER_PART + OVER_AT_ONCE):
+            server.run("ADDJOB", "q", number, 0, "TTL", 1)
+        server.run("ADDJOB", "q", f"good {round_}", 0)
+    server.clock.advance(1_000)
+    for round_ in range(4):
+        assert ask(server) == [b"good %d" % round_]
+    assert ask(server) is None
+    check(server)
+
+
+def test_consumers_of_both_kinds_are_served_in_the_order_in_which_they_came(server: Server) -> None:
+    heap(server, "first", "second")
+    for client, words in (("a", ["NOHANG"]), ("b", []), ("c", ["NOHANG"]), ("d", [])):
+        assert server("GETJOB", *words, "FROM", "q", client=client) is BLOCKED
+    server.advance(0)
+    answers = {client: values for client, values in server.answers.items() if values}
+    assert [answers[client][0][0][2] for client in "ab"] == [b"first", b"second"]
+    assert answers["c"] == [None]
+    assert "d" not in answers
+    check(server)
+    server.add("q", "third")
+    assert server.answers["d"][0][0][2] == b"third"
+
+
+def test_who_would_not_wait_waits_for_the_last_of_several_such_queues(server: Server) -> None:
+    heap(server, queue="short", count=OVER_AT_ONCE + 1)
+    server.node.begin()
+    for number in range(6 * OVER_PER_PART):
+        server.run("ADDJOB", "long", number, 0, "TTL", 1)
+    server.run("ADDJOB", "long", "good", 0)
+    server.clock.advance(1_000)
+    assert server("GETJOB", "NOHANG", "FROM", "short", "long") is BLOCKED
+    while server.state.queues.by_name[b"short"] in server.state.behind:
+        server.tick()
+    assert not server.answers["client"]
+    server.advance(0)
+    assert server.answers["client"][0][0][2] == b"good"
+
+
+def test_a_queue_paused_meanwhile_gives_nothing(server: Server) -> None:
+    heap(server, "good")
+    assert server("GETJOB", "NOHANG", "FROM", "q") is BLOCKED
+    server("PAUSE", "q", "out", client="operator")
+    server.advance(0)
+    assert server.answers["client"] == [None]
+    assert server("QLEN", "q") == 1
+    check(server)
+
+
+def test_who_goes_away_while_a_queue_is_behind_takes_nothing(server: Server) -> None:
+    heap(server, "good")
+    assert server("GETJOB", "NOHANG", "FROM", "q", client="leaves") is BLOCKED
+    server.gone("leaves")
+    server.advance(0)
+    assert not server.answers["leaves"]
+    assert ask(server) == [b"good"]
+
+
+def test_a_flush_ends_the_work_on_a_queue_that_is_behind(server: Server) -> None:
+    heap(server, "good")
+    assert server("GETJOB", "NOHANG", "FROM", "q") is BLOCKED
+    server.node.flush()
+    server.settle()
+    assert server.answers.pop("client") == [None]
+    heap(server, "new")
+    assert ask(server) == [b"new"]
+    server.advance(0)
+    check(server)
+
+
+def test_a_job_that_comes_to_a_queue_that_is_behind_waits_its_turn(server: Server) -> None:
+    heap(server, "good")
+    assert server("GETJOB", "FROM", "q", client="first") is BLOCKED
+    server.add("q", "new")
+    assert server("GETJOB", "FROM", "q", client="second") is BLOCKED
+    server.advance(0)
+    assert [server.answers[client][0][0][2] for client in ("first", "second")] == [b"good", b"new"]
+
+
+# Large replies.
+
+
+def test_a_fetch_ends_with_the_job_that_makes_it_large(server: Server) -> None:
+    for number in range(6):
+        server.add("q", b"%d" % number * (FETCHED_BYTES // 4))
+    assert [body[:1] for body in server.bodies()] == [b"0", b"1", b"2", b"3"]
+    assert [body[:1] for body in server.bodies()] == [b"4", b"5"]
+
+
+def test_a_job_larger_than_that_is_handed_out_alone(server: Server) -> None:
+    for _ in range(2):
+        server.add("q", b"x" * (2 * FETCHED_BYTES))
+    assert len(server.bodies()) == 1
+    assert len(server.bodies()) == 1
+
+
+def test_names_of_queues_count_as_they_are_answered_with_each_job(server: Server) -> None:
+    name = b"n" * (FETCHED_BYTES // 4)
+    for number in range(6):
+        server.add(name, number)
+    assert len(server.bodies(name)) == 4

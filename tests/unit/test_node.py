@@ -72,7 +72,8 @@ def test_a_tick_does_a_bounded_part_and_asks_to_be_called_again_at_once(server: 
         assert server("QLEN", "q") == expected
         assert server.node.deadline() <= server.clock.now()  # type: ignore[operator]
     server.tick()
-    assert server.bodies(count=10_000) == [b"%d" % number for number in range(2 * DUE_PER_TICK + 1)]
+    bodies = server.bodies(count=DUE_PER_TICK) + server.bodies(count=DUE_PER_TICK) + server.bodies()
+    assert bodies == [b"%d" % number for number in range(2 * DUE_PER_TICK + 1)]
 
 
 # How much.
@@ -139,4 +140,4 @@ def test_bursts_of_deadlines_at_that_size_are_all_met_in_time(crowded: Server) -
     assert crowded("QLEN", "burst") == 0
     crowded.advance(1)
     assert crowded("QLEN", "burst") == 3_000
-    assert len(crowded.bodies("burst", count=5_000)) == 3_000
+    assert len(crowded.bodies("burst", count=2_000) + crowded.bodies("burst", count=2_000)) == 3_000

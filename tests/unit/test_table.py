@@ -9,9 +9,21 @@ from hypothesis import strategies as st
 
 from disqued.commands import table
 from disqued.commands.shapes import OK
-from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
+from disqued.commands.table import (
+    LONG,
+    WORDS_MAX,
+    Flag,
+    command,
+    container,
+    flag,
+    option,
+    optional,
+    positional,
+    repeated,
+    rest,
+)
 from disqued.commands.values import BYTES, INTEGER, integer, one_of
-from disqued.errors import CommandError, NotReplicated, SyntaxFault, UnknownCommand, WrongArity
+from disqued.errors import CommandError, NotReplicated, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
 
 SMALL = integer(1, 9, "N must be 1 to 9", "1 to 9")
 
@@ -150,6 +162,47 @@ def test_more_words_than_the_most_are_a_wrong_arity(enter):
     assert parsed(entry, "T a b") == (b"a", b"b")
     with pytest.raises(WrongArity):
         parsed(entry, "T a b c")
+
+
+@pytest.mark.parametrize("cls", [MaybeAnother, Options, Rest, From])
+def test_a_command_has_an_end_however_many_words_its_grammar_allows(enter, cls):
+    entry = enter(cls)
+    with pytest.raises(TooManyWords) as caught:
+        entry.parse([b"T"] * (WORDS_MAX + 1))
+    assert caught.value.line == b"ERR wrong number of arguments for 't' command: %d words at most" % WORDS_MAX
+    assert isinstance(caught.value, WrongArity)
+
+
+def test_as_many_words_as_are_allowed_are_read(enter):
+    assert parsed(enter(Rest), "T" + " a" * (WORDS_MAX - 1)) == ([b"a"] * (WORDS_MAX - 1),)
+    assert parsed(enter(From), "T" + " N 3" * 100 + " FROM" + " q" * (WORDS_MAX - 202))[1] == 3
+
+
+class Long:
+    """Values without end."""
+
+    ids: list[bytes] = rest("A.", INTEGER, minimum=0, long=True)
+
+    @classmethod
+    def in_parts(cls, words):
+        return ("in parts", words)
+
+
+def test_a_rest_that_is_long_is_read_at_once_only_as_far_as_that_is_quick(enter):
+    entry = enter(Long)
+    assert parsed(entry, "T") == ([],)
+    assert parsed(entry, "T" + " 5" * (LONG - 1)) == ([5] * (LONG - 1),)
+    words = [b"T"] + [b"not read"] * LONG
+    assert entry.parse(words) == ("in parts", words)
+    assert entry.parse(words)[1] is words
+
+
+def test_a_parser_compares_the_number_of_words_no_more_often_than_it_must(enter):
+    """Parsers are on the way of each command."""
+    for cls, comparisons in ((Nothing, 1), (OneValue, 1), (Options, 2), (Rest, 2), (Long, 1)):
+        enter(cls)
+        lines = linecache.getlines("<parser of T>")
+        assert sum(line.startswith("    if n ") for line in lines) == comparisons, "".join(lines)
 
 
 # Values in their places and options anywhere.
