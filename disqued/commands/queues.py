@@ -6,18 +6,20 @@ Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works be
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 import attrs
 
-from disqued.commands.jobs import DESCRIPTION, describe
+from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
+from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.job import Job, JobState
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
 from disqued.core.registry import TABLES
-from disqued.errors import CommandError, NotAnInteger, SyntaxFault
+from disqued.errors import CommandError, NotAnInteger, OutOfMemory, SyntaxFault
 from disqued.wire.replies import Status
 
 
@@ -37,7 +39,10 @@ class QLen:
 @command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)")
 @attrs.define
 class QPeek:
-    """Look at jobs that wait on this node without taking them."""
+    """Look at jobs that wait on this node without taking them.
+
+    One call shows 2000 jobs at most, and no more once their names and bodies are a mebibyte together.
+    """
 
     queue: bytes = positional("Queue to look into.", QUEUE)
     count: int = positional("How many, oldest first; a negative number: newest first.", INTEGER)
@@ -48,8 +53,14 @@ class QPeek:
         if queue is None:
             return []
         units = queue.units if self.count > 0 else reversed(queue.units)
-        # No queue is longer than the memory is large, so the bound only keeps islice within its range.
-        return [(unit.queue, unit.id, unit.body) for unit in islice(units, min(abs(self.count), len(queue.units)))]
+        rows: list[tuple[bytes, bytes, bytes]] = []
+        size = 0
+        for unit in islice(units, min(abs(self.count), JOBS_AT_ONCE)):
+            rows.append((unit.queue, unit.id, unit.body))
+            size += len(unit.queue) + len(unit.body)
+            if size >= FETCHED_BYTES:
+                break
+        return rows
 
 
 STATISTICS = (
@@ -124,13 +135,14 @@ _PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"
     flags=Flag.READ | Flag.FAST,
     reply=status("the state afterwards: none, in, out or all"),
     cost="O(1)",
+    errors=(OutOfMemory,),
 )
 @attrs.define
 class Pause:
     """Stop a queue from taking jobs, from handing them out, or both.
 
     The words are read from left to right: in and out add up, all is both, none clears; state changes nothing;
-    bcast tells every other node the outcome.
+    bcast tells every other node the outcome.  When memory is full, a queue that is not there cannot be paused.
     """
 
     queue: bytes = positional("Queue to pause.", QUEUE)
@@ -144,6 +156,8 @@ class Pause:
                 pause, changes = 0, True
             elif word in _PAUSE_BITS:
                 pause, changes = pause | _PAUSE_BITS[word], True
+        if pause and self.queue not in node.state.queues.by_name and not node.has_room_for_queues():
+            raise OutOfMemory
         if changes:
             node.delivery.set_pause(self.queue, pause)
         queue = node.state.queues.by_name.get(self.queue)
@@ -164,43 +178,96 @@ _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL
 
 DEFAULT_COUNT = 100
 LOOKED_AT_PER_COUNT = 10  #: entries looked at, for each one that is wanted, before a call returns
+# What one call does at most, whatever it is asked for: some milliseconds' work.
+ELEMENTS_MAX = 2_000  #: names, or ids
+DESCRIBED_MAX = 250  #: descriptions of jobs
+LOOKED_AT_MAX = 10_000
 
-#: (elements wanted, entries to look at) for "everything in one call".
-_NO_LIMIT = (2**63, 2**63)
+#: A cursor from here on goes on within a table of jobs: WITHIN + lowest key to come * TABLES + number of the table.
+WITHIN = 1 << 48
+KEYS = 1 << 32
 
 
-def _limits(count: int, *, busyloop: bool) -> tuple[int, int]:
-    if busyloop or count < 0:
-        return _NO_LIMIT
-    return max(1, count), max(1, count * LOOKED_AT_PER_COUNT)
+@attrs.frozen
+class Limits:
+    """When a call of a walk returns."""
+
+    wanted: int  #: elements, as a hint
+    look_at: int
+    most: int  #: elements, in any case
+
+    @classmethod
+    def of(cls, count: int, *, busyloop: bool, most: int) -> "Limits":
+        """The limits for a COUNT; a negative one is as much as a call may do, and so is BUSYLOOP."""
+        if busyloop or count < 0:
+            return cls(most, LOOKED_AT_MAX, most)
+        return cls(min(max(1, count), most), min(max(1, count * LOOKED_AT_PER_COUNT), LOOKED_AT_MAX), most)
 
 
-def scan_queues(
-    node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Queue], bool]
-) -> tuple[int, list[bytes]]:
+def scan_queues(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue], bool]) -> tuple[int, list[bytes]]:
     """Walk over queues in the order of their creation; returns the next cursor (0 = done) and names."""
-    elements, look_at = limits
     found: list[bytes] = []
-    for queue in node.state.queues.from_serial(cursor, min(look_at, len(node.state.queues))):
-        if len(found) >= elements:
+    size = 0
+    for queue in node.state.queues.from_serial(cursor, limits.look_at):
+        if len(found) >= limits.wanted or size >= FETCHED_BYTES:
             return queue.serial, found
         if wanted(queue):
             found.append(queue.name)
+            size += len(queue.name)
         cursor = queue.serial + 1
     return (cursor if node.state.queues.from_serial(cursor, 1) else 0), found
 
 
-def scan_jobs(node: Node, cursor: int, limits: tuple[int, int], wanted: Callable[[Job], bool]) -> tuple[int, list[Job]]:
-    """Walk over jobs, table by table; returns the next cursor (0 = done) and jobs."""
-    elements, look_at = limits
+def scan_jobs(
+    node: Node, cursor: int, limits: Limits, wanted: Callable[[Job], bool], size_of: Callable[[Job], int]
+) -> tuple[int, list[Job]]:
+    """Walk over jobs, table by table; returns the next cursor (0 = done) and jobs.
+
+    A call ends between two tables, as a rule.  One that would answer too much ends within a table: the jobs of that
+    are walked over by their key, and the cursor says which key comes next.
+    """
     found: list[Job] = []
-    seen = 0
-    for number, jobs in node.state.jobs.from_table(cursor):
-        found += filter(wanted, jobs)
-        seen += len(jobs)
-        if len(found) >= elements or seen >= look_at:
+    seen = size = first_key = 0
+    if cursor >= WITHIN:
+        first_key, cursor = divmod(cursor - WITHIN, TABLES)
+        if first_key >= KEYS:
+            return 0, found
+    for number, table in node.state.jobs.from_table(cursor):
+        jobs = list(filter(wanted, table))
+        if first_key and number == cursor:
+            jobs = [job for job in jobs if _key(job) >= first_key]
+        sizes = sum(map(size_of, jobs))
+        if len(found) + len(jobs) > limits.most or size + sizes > FETCHED_BYTES:
+            return _end_within(number, jobs, found, (limits.most - len(found), FETCHED_BYTES - size), size_of)
+        found += jobs
+        size += sizes
+        seen += len(table)
+        if len(found) >= limits.wanted or seen >= limits.look_at:
             return (number + 1) % TABLES, found
     return 0, found
+
+
+def _key(job: Job) -> int:
+    """A number below KEYS that is made of the id; as good as never the same for two jobs."""
+    return crc32(job.id)
+
+
+def _end_within(
+    number: int, jobs: list[Job], found: list[Job], room: tuple[int, int], size_of: Callable[[Job], int]
+) -> tuple[int, list[Job]]:
+    """Answer what of the jobs of a table there is room for, elements and bytes, but one job at least."""
+    elements, size = room
+    last_key = -1
+    for job in sorted(jobs, key=_key):
+        key = _key(job)
+        elements -= 1
+        size -= size_of(job)
+        # Jobs of one key, should there be any, are not told apart by the cursor.
+        if (elements < 0 or size < 0) and found and key != last_key:
+            return WITHIN + key * TABLES + number, found
+        found.append(job)
+        last_key = key
+    return (number + 1) % TABLES, found
 
 
 _SCAN_REPLY = "[cursor, elements]; the walk is over when the cursor is 0"
@@ -221,7 +288,7 @@ class _QueueScan:
 
     cursor: int = optional("Where to go on.", CURSOR, 0)
     count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
-    busyloop: bool = flag("BUSYLOOP", "Everything in one call.")
+    busyloop: bool = flag("BUSYLOOP", "As much as one call may do.")
     minlen: int | None = option("MINLEN", "Only queues with at least this many jobs.", INTEGER)
     maxlen: int | None = option("MAXLEN", "Only queues with at most this many jobs.", INTEGER)
     import_rate: int | None = option("IMPORTRATE", "Only queues that import this many jobs a second.", INTEGER)
@@ -229,9 +296,8 @@ class _QueueScan:
 
     def run(self, node: Node, client: Client) -> list[Any]:
         """Return the next cursor and queue names."""
-        return _page(
-            *scan_queues(node, self.cursor, _limits(self.count, busyloop=self.busyloop), self._filter(node.state.now))
-        )
+        limits = Limits.of(self.count, busyloop=self.busyloop, most=ELEMENTS_MAX)
+        return _page(*scan_queues(node, self.cursor, limits, self._filter(node.state.now)))
 
     def _filter(self, now: int) -> Callable[[Queue], bool]:
         def wanted(queue: Queue) -> bool:
@@ -252,7 +318,7 @@ class _JobScan:
 
     cursor: int = optional("Where to go on.", CURSOR, 0)
     count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
-    busyloop: bool = flag("BUSYLOOP", "Everything in one call.")
+    busyloop: bool = flag("BUSYLOOP", "As much as one call may do.")
     queue: bytes | None = option("QUEUE", "Only jobs of this queue.", QUEUE)
     states: tuple[int, ...] = repeated("STATE", "Only jobs in this state; may be given several times.", _STATE)
     full: bool = option("REPLY", "ID: ids; ALL: descriptions as of SHOW.", _REPLY, default=False)
@@ -262,8 +328,9 @@ class _JobScan:
 
     def run(self, node: Node, client: Client) -> list[Any]:
         """Return the next cursor and job ids, or descriptions."""
-        limits = _limits(self.count, busyloop=self.busyloop)
-        cursor, jobs = scan_jobs(node, self.cursor, limits, self._filter(node.state.now))
+        limits = Limits.of(self.count, busyloop=self.busyloop, most=DESCRIBED_MAX if self.full else ELEMENTS_MAX)
+        size_of = _described_size if self.full else _id_size
+        cursor, jobs = scan_jobs(node, self.cursor, limits, self._filter(node.state.now), size_of)
         if self.full:
             return _page(cursor, (describe(node, job) for job in jobs))
         return _page(cursor, (Status(job.id) for job in jobs))
@@ -279,6 +346,14 @@ class _JobScan:
         return wanted
 
 
+def _id_size(job: Job) -> int:
+    return len(job.id)
+
+
+def _described_size(job: Job) -> int:
+    return len(job.queue) + len(job.body)
+
+
 def _touched_at(job: Job) -> int:
     """When a job was last queued or handed out, as far as its timer tells; else when it was added."""
     options = job.options
@@ -290,7 +365,11 @@ def _touched_at(job: Job) -> int:
 @command("QSCAN", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST)
 @attrs.define
 class QScan(_QueueScan):
-    """Walk over the queues of this node."""
+    """Walk over the queues of this node.
+
+    A call looks at 10000 queues and answers 2000 names, or a mebibyte of them, at most, whatever COUNT says and with
+    BUSYLOOP, too: the walk goes on until the cursor is 0.
+    """
 
 
 @command("JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST)
@@ -298,7 +377,9 @@ class QScan(_QueueScan):
 class JScan(_JobScan):
     """Walk over the jobs of this node.
 
-    A job that is there throughout the walk is met at least once.
+    A job that is there throughout the walk is met at least once.  A call looks at 10000 jobs, or few more, and answers
+    2000 ids, or 250 descriptions and a mebibyte of bodies, at most, whatever COUNT says and with BUSYLOOP, too: the
+    walk goes on until the cursor is 0.
     """
 
 

@@ -4,7 +4,12 @@ from random import Random
 
 import pytest
 
+from disqued.commands import queues
+from disqued.commands.jobs import JOBS_AT_ONCE
+from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX
+from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.job import QUEUED, WAIT_REPL
+from disqued.core.registry import TABLES
 from tests.core_fixtures import NODE_ID, Server, Word
 
 SYNTAX = "ERR syntax error"
@@ -94,6 +99,23 @@ def test_qpeek_sees_a_queue_that_is_paused(server: Server) -> None:
     server.add()
     server("PAUSE", "q", "all")
     assert len(server("QPEEK", "q", 1)) == 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_qpeek_shows_a_bounded_number_of_jobs(server: Server, sign: int) -> None:
+    server.node.begin()
+    for number in range(JOBS_AT_ONCE + 5):
+        server.run("ADDJOB", "q", number, 0)
+    bodies = [int(body) for _, _, body in server("QPEEK", "q", sign * 100_000)]
+    everything = list(range(JOBS_AT_ONCE + 5))
+    assert bodies == everything[::sign][:JOBS_AT_ONCE]
+
+
+def test_one_qpeek_shows_a_bounded_size_of_jobs_but_one_at_least(server: Server) -> None:
+    for size in (FETCHED_BYTES // 2, FETCHED_BYTES // 2, 2 * FETCHED_BYTES):
+        server.add("q", b"x" * size)
+    assert len(server("QPEEK", "q", 10)) == 2
+    assert len(server("QPEEK", "q", -10)) == 1
 
 
 # QSTAT.
@@ -353,3 +375,104 @@ def test_the_names_that_the_readme_announced_do_the_same(server: Server) -> None
     assert server("SCAN", "QUEUE", 0, "COUNT", 5) == server("QSCAN", 0, "COUNT", 5) == [b"0", [b"q"]]
     assert walk(server, "SCAN", "JOB") == walk(server, "JSCAN") == [job_id]
     assert walk(server, "scan", "job", "STATE", "active") == []
+
+
+# What one call of a walk does at most.
+
+
+def pages(server: Server, *command: Word, cursor: bytes = b"0") -> list[list[bytes]]:
+    """The pages of a walk, from a cursor to the end."""
+    found: list[list[bytes]] = []
+    while not found or cursor != b"0":
+        cursor, page = server(*command, cursor)
+        found.append(page)
+        assert len(found) < 20_000, "the walk does not end"
+    return found
+
+
+@pytest.mark.parametrize("words", [("BUSYLOOP",), ("COUNT", -1), ("COUNT", 10**9)])
+def test_a_call_answers_a_bounded_number_of_elements_whatever_it_is_asked_for(
+    server: Server, words: tuple[Word, ...]
+) -> None:
+    server.node.begin()
+    ids = [server.run("ADDJOB", number, "x", 0) for number in range(ELEMENTS_MAX + 100)]
+    for scan, expected in (("QSCAN", [b"%d" % number for number in range(len(ids))]), ("JSCAN", sorted(ids))):
+        found = pages(server, scan, *words)
+        assert max(map(len, found)) <= ELEMENTS_MAX
+        assert len(found) == 2
+        elements = [element for page in found for element in page]
+        assert (sorted(elements) if scan == "JSCAN" else elements) == expected
+
+
+@pytest.mark.parametrize("words", [("BUSYLOOP",), ("COUNT", -1), ("COUNT", 10**9)])
+def test_a_call_looks_at_a_bounded_number_even_if_nothing_fits(server: Server, words: tuple[Word, ...]) -> None:
+    server.node.begin()
+    for number in range(2 * LOOKED_AT_MAX):
+        server.run("ADDJOB", number, "x", 0)
+    assert pages(server, "QSCAN", *words, "MINLEN", 2) == [[], []]
+    assert len(pages(server, "JSCAN", *words, "QUEUE", "nowhere")) == 2
+
+
+def test_descriptions_are_fewer_to_a_call(server: Server) -> None:
+    ids = {server.add("q", number) for number in range(DESCRIBED_MAX + 100)}
+    found = pages(server, "JSCAN", "REPLY", "all", "BUSYLOOP")
+    assert max(map(len, found)) <= DESCRIBED_MAX
+    assert {shown[1] for page in found for shown in page} == ids
+
+
+def test_large_names_and_bodies_end_a_call(server: Server) -> None:
+    part = FETCHED_BYTES // 4
+    for number in range(10):
+        server.add(b"%d" % number * part, b"x")
+        server.add(number, b"x" * part)
+    sizes = [sum(map(len, page)) for page in pages(server, "QSCAN", "BUSYLOOP")]
+    assert max(sizes) <= FETCHED_BYTES + part
+    assert len(sizes) == 3
+    described = pages(server, "JSCAN", "REPLY", "all", "BUSYLOOP")
+    assert max(len(page) for page in described) <= 4
+    assert sum(len(page) for page in described) == 20
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_a_call_may_end_within_a_table_and_the_walk_misses_nothing(
+    server: Server, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few a call may answer, each job is met exactly once, if nothing comes or goes."""
+    ids = [server.add("q", number) for number in range(600)]
+    monkeypatch.setattr(queues, "ELEMENTS_MAX", most)
+    found = pages(server, "JSCAN", "BUSYLOOP")
+    assert max(map(len, found)) == most
+    assert sorted(job_id for page in found for job_id in page) == sorted(ids)
+
+
+def test_what_goes_and_comes_hides_nothing_from_a_walk_within_tables(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(3)
+    monkeypatch.setattr(queues, "ELEMENTS_MAX", 1)
+    monkeypatch.setattr("disqued.core.registry._MASK", 3)  # four tables, as full as those of many millions of jobs
+    stay = {server.add("stay", number) for number in range(100)}
+    go = [server.add("go", number) for number in range(100)]
+    found: list[bytes] = []
+    cursor, within = b"0", 0
+    for step in range(1_000):
+        cursor, page = server("JSCAN", "BUSYLOOP", cursor)
+        found += page
+        if cursor == b"0":
+            break
+        within += int(cursor) >= TABLES
+        if go and step % 2:
+            server("ACKJOB", go.pop(rng.randrange(len(go))))
+        if step < 50:
+            server.add("new", step)
+    assert cursor == b"0"
+    assert stay <= set(found)
+    assert len(set(found)) == len(found)
+    assert within > 100
+
+
+@pytest.mark.parametrize("cursor", [2**48 + 2**44, 2**48 + TABLES * 2**32 + 7, 2**63, 2**64 - 1])
+def test_a_cursor_that_no_call_returned_ends_the_walk(server: Server, cursor: int) -> None:
+    for number in range(100):
+        server.add("q", number)
+    assert server("JSCAN", cursor if cursor < 2**63 else cursor - 2**64) == [b"0", []]

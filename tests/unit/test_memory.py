@@ -2,6 +2,7 @@
 
 import pytest
 
+from disqued.commands.table import BLOCKED
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
 from disqued.core.node import EVICTED_PER_CYCLE
 from disqued.core.outbox import GONE_EVICTED, JOB_GONE
@@ -186,3 +187,47 @@ def test_queues_in_use_are_passed_over_when_room_is_made() -> None:
         server.node.make_room()
     assert server.stat("idle") is None
     assert len(server.state.queues) == EVICTED_PER_CYCLE
+
+
+# Queues that nobody puts anything into.
+
+
+def full() -> Server:
+    """A server whose memory is full of jobs that cannot be evicted."""
+    server = filled(1_001)
+    assert server.state.memory.level == 3
+    return server
+
+
+def test_when_memory_is_full_getjob_makes_no_queue_as_it_does_otherwise() -> None:
+    server = full()
+    for number in range(100):
+        assert server("GETJOB", "NOHANG", "FROM", f"new {number}") is None
+    assert len(server.state.queues) == 1
+    server.state.memory.set_limit(1 << 40)
+    assert server("GETJOB", "NOHANG", "FROM", "new") is None
+    assert server.stat("new") is not None
+
+
+def test_when_memory_is_full_nobody_waits_for_a_queue_that_is_not_there() -> None:
+    server = full()
+    oom = "OOM command not allowed when used memory > 'maxmemory'."
+    assert server.refusal("GETJOB", "FROM", "new") == oom
+    assert server("GETJOB", "FROM", "new", "q")[0][2] == BODY  # nor need it, when there is a job
+    server("PAUSE", "q", "out")
+    assert server.refusal("GETJOB", "FROM", "q", "new") == oom
+    assert server("GETJOB", "FROM", "q") is BLOCKED
+    assert server.refusal("PAUSE", "other", "in") == oom
+    assert server("PAUSE", "other", "none") == server("PAUSE", "other", "state") == b"none"
+    assert server("PAUSE", "q", "none") == b"none"
+    assert len(server.state.queues) == 1
+    check(server)
+
+
+def test_room_for_a_queue_is_made_where_that_is_possible() -> None:
+    server = filled(1_001, "RETRY", 0)
+    server.get(count=1)
+    assert server.state.memory.level == 3
+    assert server("PAUSE", "new", "in") == b"in"
+    assert server.stat("new") is not None
+    check(server)
