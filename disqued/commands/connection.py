@@ -15,7 +15,7 @@ from disqued import __version__
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, null_or, or_silence, tuple_of
 from disqued.commands.table import NO_REPLY, Flag, command, container, option, optional, positional, rest
-from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer
+from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer, read_timeout
 from disqued.core.node import Node
 from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
 from disqued.wire.replies import Status
@@ -456,12 +456,33 @@ def _kill(client: Session, meant: Callable[[Session], bool]) -> int:
     return len(found)
 
 
+PAUSE_MAX_MS = 7 * 86_400_000
+_LONG_PAUSE = f"timeout must be at most {PAUSE_MAX_MS} milliseconds (a week)"
+
+
+def _read_pause(text: bytes) -> int:
+    """Read the span of a pause in milliseconds."""
+    span_ms = read_timeout(text)
+    if span_ms > PAUSE_MAX_MS:
+        raise CommandError(_LONG_PAUSE)
+    return span_ms
+
+
+_PAUSE = attrs.evolve(
+    TIMEOUT,
+    read=_read_pause,
+    allowed=f"milliseconds, 0 to {PAUSE_MAX_MS}",
+    schema={"type": "integer", "minimum": 0, "maximum": PAUSE_MAX_MS},
+    errors=(*TIMEOUT.errors, f"ERR {_LONG_PAUSE}"),
+)
+
+
 @command("CLIENT PAUSE", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
 @attrs.define
 class ClientPause:
     """Run no client's commands for a while; what clients send meanwhile is run afterwards."""
 
-    timeout: int = positional("For how many milliseconds.", attrs.evolve(TIMEOUT, allowed="milliseconds, 0 or more"))
+    timeout: int = positional("For how many milliseconds.", _PAUSE)
 
     def run(self, node: Node, client: Session) -> Status:
         """Begin the pause."""

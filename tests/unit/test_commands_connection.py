@@ -3,6 +3,7 @@
 import pytest
 
 from disqued.commands import table
+from disqued.commands.connection import PAUSE_MAX_MS
 from disqued.commands.shapes import NO_REPLY
 from tests.fakes import NODE_ID, Client, Daemon
 
@@ -265,6 +266,10 @@ def test_errors_of_kill(client):
 def test_client_pause_asks_the_daemon(daemon, client):
     assert client.says("CLIENT", "PAUSE", "250") == OK
     assert daemon.done == [("pause", 250)]
+    assert client.says("CLIENT", "PAUSE", str(PAUSE_MAX_MS)) == OK
+    too_long = b"ERR timeout must be at most 604800000 milliseconds (a week)"
+    for span_ms in (PAUSE_MAX_MS + 1, 2**63 - 1):
+        assert client.is_refused("CLIENT", "PAUSE", str(span_ms)) == too_long
     assert client.is_refused("CLIENT", "PAUSE", "-1") == b"ERR timeout is negative"
     assert client.is_refused("CLIENT", "PAUSE", "x") == b"ERR timeout is not an integer or out of range"
 
