@@ -1,0 +1,218 @@
+"""`disqued export`: what a store holds, as rows for a data pipeline.
+
+    store --peek--> records --row--> JSON lines, or Parquet (parquet.py) --> standard output, or a file
+
+One row is one event: a job added, done or gone, a flush, a pause.  Every row has every column, in both formats, null
+where the event has nothing to say; `COLUMNS` is the schema.  The store may be in use: a record that is being written
+ends the export.
+
+Text is UTF-8.  Names of queues may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
+never ambiguous, a backslash is written twice.  Bodies are bytes in Parquet and base64 in JSON, always.
+
+Times are unix milliseconds, except `ctime`.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, Protocol
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+
+from disqued.config import Config
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.queues import PAUSE_NAMES
+from disqued.core.recovery import StoredJob
+from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_of
+
+TOOL = "export"
+BROKEN_PIPE: Final = 141  #: 128 and the number of the signal that other programs end by
+BYTES_PER_WRITE = 1 << 16
+
+DESCRIPTION = """\
+Write what a store holds, one row for each event, for programs that analyse it.
+
+The node may be running.  docs/how-to/import-export.md describes the columns.
+"""
+
+Value = str | int | bytes | None
+Row = tuple[Value, ...]
+
+
+@attrs.frozen
+class Column:
+    """One column."""
+
+    name: str
+    kind: Literal["text", "integer", "bytes"]
+
+
+#: The schema of both formats, in this order.
+COLUMNS: Final = (
+    Column("event", "text"),
+    Column("at", "integer"),
+    Column("id", "text"),
+    Column("queue", "text"),
+    Column("scope", "text"),
+    Column("reason", "text"),
+    Column("body", "bytes"),
+    Column("ctime", "integer"),
+    Column("ttl_ms", "integer"),
+    Column("retry_ms", "integer"),
+    Column("delay_ms", "integer"),
+    Column("replicate", "integer"),
+    Column("nacks", "integer"),
+    Column("additional_deliveries", "integer"),
+    Column("expires", "integer"),
+    Column("pause", "text"),
+)
+
+_NO_JOB: Final = (None,) * 9  #: the columns from body to expires
+
+
+class Writer(Protocol):
+    """Takes rows and writes them in some format."""
+
+    def write(self, row: Row) -> None:
+        """Take the next row.  Raises OSError."""
+
+    def close(self) -> None:
+        """Write what is left.  Raises OSError."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool; returns its exit status."""
+    parser = Arguments(TOOL, DESCRIPTION)
+    parser.add_store()
+    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help="jsonl unless told otherwise")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="file to write; else standard output")
+    options = parser.parse_args(arguments)
+    if options.format == "parquet" and options.output is None:
+        parser.error("Parquet is written to a file: --output FILE")
+
+    async def work(reactor: Any) -> int:
+        try:
+            with opened(options.output) as file:
+                return await export(settings(options), writer(options.format, file), reactor)
+        except BrokenPipeError:
+            # The reader has seen enough.  What is buffered still would complain at the end of the process.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
+
+    return run(TOOL, work)
+
+
+async def export(config: Config, rows: Writer, reactor: IReactorTime) -> int:
+    """Write every record of the store; returns the exit status.  Raises ToolError, StoreError, OSError."""
+    factory = store_of(config)
+    async for record in steps(reactor, factory.peek(config)):
+        rows.write(row(record))
+    rows.close()
+    return DONE
+
+
+# Where to.
+
+
+@contextlib.contextmanager
+def opened(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is there only when it is complete.  Raises OSError."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    elif path.exists() and not path.is_file():
+        # A device or a pipe is written to as it is.
+        with path.open("wb") as file:
+            yield file
+    else:
+        aside = path.with_name(f"{path.name}.part")
+        try:
+            with aside.open("wb") as file:
+                yield file
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def writer(form: str, file: BinaryIO) -> Writer:
+    """A writer of one of the formats.  Raises ToolError."""
+    if form == "jsonl":
+        return JsonLines(file)
+    try:
+        from disqued.tools.parquet import Parquet
+    except ImportError as error:
+        raise ToolError(
+            f"Parquet is written by pyarrow, which cannot be imported ({error}): pip install 'disqued[parquet]'"
+        ) from None
+    return Parquet(file)
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lines: list[str] = []
+        self._size = 0
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def write(self, row: Row) -> None:
+        line = self._encode(
+            {
+                column.name: b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+                for column, value in zip(COLUMNS, row, strict=True)
+            }
+        )
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size >= BYTES_PER_WRITE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._lines:
+            self._file.write("\n".join([*self._lines, ""]).encode())
+            self._lines, self._size = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        self._file.flush()
+
+
+# Records as rows.
+
+
+def text(value: bytes) -> str:
+    """Bytes as text that can be turned back: `\\\\xff` for what is not UTF-8, and two backslashes for one."""
+    return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def row(record: Record) -> Row:
+    """The row of a record in the form of `jobdump.decode_record`."""
+    kind = record[0]
+    if kind == JOB_ADDED:
+        return _added(record[1])
+    if kind == UNIT_DONE:
+        _, job_id, scope, when = record
+        return ("done", when, text(job_id), None, text(scope), None, *_NO_JOB, None)
+    if kind == JOB_GONE:
+        _, job_id, reason, when = record
+        return ("gone", when, text(job_id), None, None, text(reason), *_NO_JOB, None)
+    if kind == QUEUE_PAUSED:
+        _, queue, pause, when = record
+        return ("paused", when, None, text(queue), None, None, *_NO_JOB, text(PAUSE_NAMES[pause]))
+    if kind == FLUSHED:
+        return ("flushed", record[1], None, None, None, None, *_NO_JOB, None)
+    raise ToolError(f"the store holds a record of kind {kind}, which this version cannot export")
+
+
+def _added(job: StoredJob) -> Row:
+    return (
+        "added", job.ctime // 1_000_000, text(job.id), text(job.queue), None, None, job.body, job.ctime,
+        job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.nacks, job.additional_deliveries, job.expires, None,
+    )  # fmt: skip
