@@ -38,6 +38,8 @@ class Settings:
     redis_url: str = ""
     redis_prefix: str = "disqued"
     redis_backlog: int = 64 << 20
+    sqlite_file: Path = attrs.Factory(lambda self: self.appendfilename.with_suffix(".sqlite"), takes_self=True)
+    sqlite_history: int = 7 * 86_400
 
 
 def make_job(number: int, *, state: int = QUEUED, retry_ms: int = 60_000) -> Job:
@@ -101,7 +103,7 @@ class Bench:
         return self.store
 
 
-@pytest.fixture(params=["none", "aof", "redis"])
+@pytest.fixture(params=["none", "aof", "redis", "sqlite"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(request.param, tmp_path)
     if request.param == "redis":
@@ -118,7 +120,7 @@ def test_plugin_and_store_provide_their_interfaces(bench: Bench) -> None:
 
 
 def test_an_unknown_store_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(StoreError, match="no store is called 'tape'; installed are aof, none, redis"):
+    with pytest.raises(StoreError, match="no store is called 'tape'; installed are aof, none, redis, sqlite"):
         find_store("tape")
 
 

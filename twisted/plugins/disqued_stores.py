@@ -3,7 +3,9 @@
 from disqued.persistence.aof import AofFactory
 from disqued.persistence.null import NullFactory
 from disqued.persistence.redis import RedisStoreFactory
+from disqued.persistence.sqlite import SqliteFactory
 
 none = NullFactory()
 aof = AofFactory()
 redis = RedisStoreFactory()
+sqlite = SqliteFactory()

@@ -1,0 +1,65 @@
+"""Making the database smaller, a little at a time, whenever the writer has nothing else to do.
+
+    done, evictions, pauses, flushes    what is older than `sqlite-history` is deleted, some rows per transaction
+    pages that are free                 are given back, some per transaction; the file becomes shorter
+    the log                             is moved into the database and cut off
+
+What a group has done stays while its job lives, the last word on a queue while it is the last, and the last flush
+while there is a pause: they say what comes back.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from disqued.persistence.interface import StoreFailed
+from disqued.persistence.sqlite_writer import Writer
+
+ROWS_PER_SLICE = 200  #: about 5 ms
+PAGES_PER_SLICE = 64
+
+#: Which rows of each table nobody needs.
+_CONDITIONS: Final = {
+    "done": "done_at < :before AND (scope = '' OR NOT EXISTS (SELECT 1 FROM jobs WHERE id = done.id))",
+    "evictions": "gone_at < :before",
+    "pauses": """paused_at < :before AND (
+        seq < (SELECT max(seq) FROM flushes)
+        OR EXISTS (SELECT 1 FROM pauses AS later WHERE later.queue = pauses.queue AND later.seq > pauses.seq)
+        OR pause = 0
+        AND NOT EXISTS (SELECT 1 FROM pauses AS older WHERE older.queue = pauses.queue AND older.seq < pauses.seq))""",
+    "flushes": """flushed_at < :before AND (
+        seq < (SELECT max(seq) FROM flushes) OR NOT EXISTS (SELECT 1 FROM pauses))""",
+}
+_TRIMS: Final = tuple(
+    f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {condition} LIMIT {ROWS_PER_SLICE})"  # noqa: S608 - names of ours
+    for table, condition in _CONDITIONS.items()
+)
+
+
+class Compaction:
+    """One run of it; for the writer's thread."""
+
+    def __init__(self, writer: Writer, before: int, done: Callable[[StoreFailed | None], None]) -> None:
+        """Take the time before which all that is over goes; `done` is told on the writer's thread how it went."""
+        self._writer = writer
+        self._before = before
+        self._done = done
+        self._slices = self._run()
+
+    def step(self) -> bool:
+        """Do a slice; False when that was the last."""
+        try:
+            goes_on = next(self._slices, False)
+        except StoreFailed as error:
+            self._done(error)
+            return False
+        if not goes_on:
+            self._done(None)
+        return goes_on
+
+    def _run(self) -> Iterator[bool]:
+        for statement in _TRIMS:
+            while self._writer.trim(statement, self._before) == ROWS_PER_SLICE:
+                yield True
+        while self._writer.give_back(PAGES_PER_SLICE):
+            yield True
+        self._writer.shorten_log()

@@ -1,0 +1,207 @@
+"""Reading the database: at the start, all of it checked; beside a daemon, a moment of it.
+
+    load    jobs in the order of their numbers    on the reactor's thread, a slice at a time
+    check   every page, and the index by id       on the writer's thread meanwhile
+
+The checks of SQLite and the checksum of each row complement each other: the ones miss a changed letter, the other
+one a row that nothing leads to.
+"""
+
+import heapq
+import sqlite3
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger
+
+from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.persistence.interface import StoreError
+from disqued.persistence.sqlite_rows import (
+    JOB_COLUMNS,
+    BadRow,
+    Row,
+    fact_record,
+    flush_record,
+    pause_record,
+    stored_job,
+)
+from disqued.persistence.sqlite_schema import (
+    NUMBERED,
+    DatabaseDamaged,
+    check_schema,
+    connect,
+    connect_reader,
+    failure_of,
+    find_database,
+    has_queues,
+    wal_path,
+)
+from disqued.persistence.sqlite_transaction import PAUSED_NOW
+
+ROWS = 500  #: rows asked for at a time
+
+_JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY seq"  # noqa: S608 - names of ours
+_DONE = "SELECT seq, id, scope, queue, ctime, done_at, crc FROM done "
+#: What groups have done of jobs that are there still.
+_DONE_IN_GROUPS = _DONE + "WHERE scope <> '' AND EXISTS (SELECT 1 FROM jobs WHERE id = done.id) ORDER BY seq"  # noqa: S608 - a query of ours
+_EVICTIONS = "SELECT seq, id, reason, queue, ctime, gone_at, crc FROM evictions "
+_FLUSHES = "SELECT seq, flushed_at, jobs, crc FROM flushes "
+_PAUSES = "SELECT seq, queue, pause, paused_at, crc FROM pauses "
+_OLDEST = ("SELECT min(done_at) FROM done", "SELECT min(gone_at) FROM evictions")
+
+
+class DatabaseReader:
+    """What is stored, as it was when this was made; for one thread."""
+
+    log = Logger()
+
+    def __init__(self, path: Path) -> None:
+        """Open a database that is up to date.  Raises StoreError."""
+        self.bytes_loaded: int = 0
+        self._path = path
+        try:
+            self._connection = connect_reader(path)
+        except sqlite3.Error as error:
+            raise failure_of(error, path) from error
+        try:
+            self.bytes_total: int = path.stat().st_size + (
+                wal_path(path).stat().st_size if wal_path(path).exists() else 0
+            )
+            self._connection.execute("BEGIN")
+            self.has_queues: bool = has_queues(self._connection, path)
+            self._jobs: int = self._connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
+            #: Number of the next record.
+            self.next_number: int = 1 + max(self._greatest(table) for table in NUMBERED)
+            #: Time of the first job that is over; None = there is none.
+            self.oldest_fact: int | None = oldest_fact(self._connection)
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise failure_of(error, path) from error
+        except StoreError:
+            self.close()
+            raise
+
+    def _greatest(self, table: str) -> int:
+        number: int = self._connection.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0]  # noqa: S608 - a name of ours
+        return number
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records.  Raises StoreError."""
+        try:
+            for row in self._connection.execute(PAUSED_NOW):
+                yield self._checked(pause_record, row)
+            yield from self._read_jobs()
+            for row in self._connection.execute(_DONE_IN_GROUPS):
+                yield self._checked(_done_record, row)
+        except sqlite3.Error as error:
+            raise failure_of(error, self._path) from error
+        self.bytes_loaded = self.bytes_total
+        self.log.info("Database read: {jobs} jobs from {path}", jobs=self._jobs, path=str(self._path))
+
+    def _read_jobs(self) -> Iterator[Record]:
+        cursor = self._connection.execute(_JOBS)
+        read, total, jobs = 0, self.bytes_total, self._jobs
+        while rows := cursor.fetchmany(ROWS):
+            for row in rows:
+                try:
+                    job = stored_job(row)
+                except BadRow as error:
+                    raise self._damage(row, str(error)) from None
+                yield (JOB_ADDED, job)
+            read += len(rows)
+            self.bytes_loaded = total * read // (jobs + 1)
+        if read != jobs:
+            raise DatabaseDamaged(self._path, f"the table jobs has {jobs} rows, of which {read} can be read")
+
+    def _checked(self, record_of: Callable[[Row], Record], row: Row) -> Record:
+        try:
+            return record_of(row)
+        except BadRow as error:
+            raise self._damage(row, str(error)) from None
+
+    def _damage(self, row: Row, what: str) -> DatabaseDamaged:
+        return DatabaseDamaged(self._path, what, row=row[0] if isinstance(row[0], int) else 0)
+
+
+def _done_record(row: Row) -> Record:
+    return fact_record(UNIT_DONE, row)
+
+
+def _gone_record(row: Row) -> Record:
+    return fact_record(JOB_GONE, row)
+
+
+def _job_record(row: Row) -> Record:
+    return (JOB_ADDED, stored_job(row))
+
+
+def oldest_fact(connection: sqlite3.Connection) -> int | None:
+    """Time of the first job that is over, in unix milliseconds; None when there is none."""
+    times = [connection.execute(query).fetchone()[0] for query in _OLDEST]
+    return min((when for when in times if when is not None), default=None)
+
+
+def check_database(path: Path) -> None:
+    """Look at every page of the file, and compare the jobs with their indexes.  Raises DatabaseDamaged, StoreFailed.
+
+    Indexes of what is over are for people who look for something; they do not decide what comes back.
+    """
+    try:
+        connection = connect(path)
+        try:
+            for pragma in ("quick_check(1)", "integrity_check('jobs')", "integrity_check('pauses')"):
+                ((found,), *_) = connection.execute(f"PRAGMA {pragma}").fetchall()
+                if found != "ok":
+                    raise DatabaseDamaged(path, f"{pragma.partition('(')[0]} says: {found}")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise failure_of(error, path) from error
+
+
+# Beside a daemon.
+
+
+def peek_database(path: Path) -> Iterator[Record]:
+    """Yield what there was and is, in the order of its numbers; nothing is changed.  Raises StoreError."""
+    if not find_database(path):
+        return
+    try:
+        connection = connect_reader(path, mode="ro")
+        try:
+            connection.execute("BEGIN")
+            check_schema(connection, path)
+            yield from _history(connection, path)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise failure_of(error, path) from error
+
+
+def _history(connection: sqlite3.Connection, path: Path) -> Iterator[Record]:
+    sources: list[tuple[str, Callable[[Row], Record]]] = [
+        (_JOBS, _job_record),
+        (_DONE + "ORDER BY seq", _done_record),
+        (_EVICTIONS + "ORDER BY seq", _gone_record),
+        (_FLUSHES + "ORDER BY seq", flush_record),
+        (_PAUSES + "ORDER BY seq", pause_record),
+    ]
+    streams = [_numbered(connection, query, record_of) for query, record_of in sources]
+    for number, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
+        try:
+            yield record_of(row)
+        except BadRow as error:
+            raise DatabaseDamaged(path, str(error), row=number) from None
+
+
+def _numbered(
+    connection: sqlite3.Connection, query: str, record_of: Callable[[Row], Record]
+) -> Iterator[tuple[int, Callable[[Row], Record], tuple[Any, ...]]]:
+    for row in connection.execute(query):
+        yield row[0], record_of, row

@@ -1,0 +1,231 @@
+"""Records as rows of the database, and back.
+
+    append --> `noted`: a tuple of what is true now, with its number      on the reactor's thread
+    commit --> `job_row`, `fact_row`: what SQL is given                    on the writer's thread
+    load   <-- `stored_job`: checked and put together again
+
+Names, bodies and the like are kept as TEXT where they are UTF-8, so that people can read them, and as BLOB where they
+are not: read as bytes, both are what was given.
+
+Each row carries a CRC-32 of all that it says, its number included: SQLite's own checks see a page that makes no sense,
+but not a letter that has become another one.  What is over is written down without being read: SQL adds what it
+copies from the row of the job (`fact_crc`) to what is new about it (`news_crc`), modulo 2**32.
+
+Times are integer milliseconds of the wall clock, except `ctime`.
+"""
+
+from struct import Struct, error
+from typing import Any, Final
+from zlib import crc32
+
+from disqued.core.job import ACTIVE
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, Record
+from disqued.core.recovery import StoredJob
+
+#: Columns of the table `jobs`, in their order.
+JOB_COLUMNS: Final = (
+    "seq", "id", "queue", "body", "state", "ctime", "expires_at", "requeue_at", "ttl_ms", "retry_ms", "delay_ms",
+    "replicate", "flags", "nacks", "additional_deliveries", "order_key", "holders", "fact_crc", "crc",
+)  # fmt: skip
+
+Row = tuple[Any, ...]
+#: A record with its number and its time; what `noted` makes.
+Note = tuple[Any, ...]
+
+_pack_job = Struct("<qBBHBIIqqqQQQIIq").pack
+_pack_ctime = Struct("<q").pack
+_pack_news = Struct("<qq").pack
+_pack_pause = Struct("<qBq").pack
+_pack_flush = Struct("<qqQ").pack
+_COUNTER_MASK = 0xFFFF_FFFF
+_CRC_MASK: Final = 0xFFFF_FFFF
+#: What damaged values make of a calculation.
+_NONSENSE: Final = (TypeError, ValueError, AttributeError, OverflowError, error)
+
+
+class BadRow(ValueError):
+    """A row does not say what was written into it."""
+
+
+def noted(records: list[Record], first: int, wall: int, offset: int, *, with_state: bool = False) -> list[Note]:
+    """Write records down as they are now; `first` is the number of the first one.
+
+    `offset` turns monotonic deadlines into those of the wall clock.  Without `with_state` a job is said to be ACTIVE:
+    nobody will know where it is when that is read.  A job becomes (JOB_ADDED, number, then the fields of a StoredJob),
+    anything else (kind, number, its own fields, when).
+    """
+    notes: list[Note] = []
+    sequence = first
+    for record in records:
+        if record[0] == JOB_ADDED:
+            job = record[1]
+            options = job.options
+            requeue_at = job.requeue_at
+            notes.append((
+                JOB_ADDED, sequence, job.id, job.queue, job.body, job.state if with_state else ACTIVE, job.flags,
+                options.replicate, job.holders, job.ctime, job.expires_at + offset,
+                requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
+                job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+            ))  # fmt: skip
+        else:
+            notes.append((record[0], sequence, *record[1:], wall))
+        sequence += 1
+    return notes
+
+
+def readable(value: bytes) -> str | bytes:
+    """Text, where it is: valid UTF-8 without the NUL that ends a text for many a tool."""
+    if b"\0" in value:
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def id_text(job_id: bytes) -> str:
+    """An id as TEXT; only the marks in an id are certain to be ASCII."""
+    return job_id.decode("latin-1")
+
+
+def id_bytes(text: bytes) -> bytes:
+    """The id, from the bytes of its TEXT."""
+    return text if text.isascii() else text.decode().encode("latin-1")
+
+
+def fact_crc(job_id: bytes, queue: bytes | None, ctime: int | None) -> int:
+    """Checksum of what outlives a job; of its id alone where nothing else is known."""
+    if queue is None:
+        return crc32(job_id)
+    return crc32(queue, crc32(job_id, crc32(_pack_ctime(ctime))))
+
+
+def news_crc(sequence: int, when: int, tail: bytes) -> int:
+    """Checksum of what is new about a job that is over: `tail` is the scope that is done, or the reason."""
+    return crc32(tail, crc32(_pack_news(sequence, when)))
+
+
+def job_row(note: Note) -> Row:
+    """The row of a job."""
+    (
+        _, sequence, job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
+        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+    ) = note  # fmt: skip
+    fact = fact_crc(job_id, queue, ctime)
+    check = crc32(
+        _pack_job(
+            sequence, state, flags, replicate, len(job_id), len(queue), len(body), ctime, expires, requeue,
+            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+        ) + job_id + queue + body,
+        fact,
+    )  # fmt: skip
+    text = None
+    if holders:
+        named = b" ".join(sorted(holders))
+        check = crc32(named, check)
+        text = named.decode("ascii")
+    return (
+        sequence, id_text(job_id), readable(queue), readable(body), state, ctime, expires, requeue, ttl_ms, retry_ms,
+        delay_ms, replicate, flags, nacks, additional_deliveries, order_key, text, fact, check,
+    )  # fmt: skip
+
+
+def stored_job(row: Row) -> StoredJob:
+    """A job from its row, read with TEXT as bytes.  Raises BadRow."""
+    (
+        sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms,
+        replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted,
+    ) = row  # fmt: skip
+    try:
+        if not job_id.isascii():
+            job_id = id_bytes(job_id)
+        check = crc32(
+            _pack_job(
+                sequence, state, flags, replicate, len(job_id), len(queue), len(body), ctime, expires, requeue,
+                ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+            ) + job_id + queue + body,
+            fact,
+        )  # fmt: skip
+        holders = None
+        if named is not None:
+            check = crc32(named, check)
+            holders = frozenset(named.split())
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}") from None
+    if check != wanted:
+        raise BadRow("the checksum is wrong")
+    # The class's own constructor takes twice as long.
+    return tuple.__new__(StoredJob, (
+        job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
+        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+    ))  # fmt: skip
+
+
+def fact_row(note: Note, job: Note | None) -> Row:
+    """The row of what is over, complete: for a job that is not in the database."""
+    _, sequence, job_id, tail, when = note
+    queue, ctime = (job[3], job[9]) if job else (None, None)
+    check = (fact_crc(job_id, queue, ctime) + news_crc(sequence, when, tail)) & _CRC_MASK
+    return (
+        sequence, id_text(job_id), readable(tail), None if queue is None else readable(queue), ctime, when, check,
+    )  # fmt: skip
+
+
+def news_row(note: Note) -> Row:
+    """What SQL makes the row of: number, id, tail, when, and the checksums of an unknown job and of the news."""
+    _, sequence, job_id, tail, when = note
+    return (
+        sequence, id_text(job_id), readable(tail), when, fact_crc(job_id, None, None), news_crc(sequence, when, tail),
+    )  # fmt: skip
+
+
+def fact_record(kind: int, row: Row) -> Record:
+    """What is over, from its row, read with TEXT as bytes: (kind, id, tail, when).  Raises BadRow."""
+    sequence, text, tail, queue, ctime, when, wanted = row
+    try:
+        job_id = id_bytes(text)
+        check = (fact_crc(job_id, queue, ctime) + news_crc(sequence, when, tail)) & _CRC_MASK
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}") from None
+    if check != wanted:
+        raise BadRow("the checksum is wrong")
+    return (kind, job_id, tail, when)
+
+
+def pause_row(sequence: int, queue: bytes, pause: int, when: int) -> Row:
+    """The row of a queue that was paused, or is not any more."""
+    return (sequence, readable(queue), pause, when, crc32(queue, crc32(_pack_pause(sequence, pause, when))))
+
+
+def pause_record(row: Row) -> Record:
+    """(QUEUE_PAUSED, queue, bits, when) from its row, read with TEXT as bytes.  Raises BadRow."""
+    sequence, queue, pause, when, wanted = row
+    try:
+        check = crc32(queue, crc32(_pack_pause(sequence, pause, when)))
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}") from None
+    if check != wanted:
+        raise BadRow("the checksum is wrong")
+    return (QUEUE_PAUSED, queue, pause, when)
+
+
+def flush_row(sequence: int, when: int, jobs: int) -> Row:
+    """The row of a flush that took so many jobs."""
+    return (sequence, when, jobs, crc32(_pack_flush(sequence, when, jobs)))
+
+
+def flush_record(row: Row) -> Record:
+    """(FLUSHED, when) from its row.  Raises BadRow."""
+    sequence, when, jobs, wanted = row
+    try:
+        check = crc32(_pack_flush(sequence, when, jobs))
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}") from None
+    if check != wanted:
+        raise BadRow("the checksum is wrong")
+    return (FLUSHED, when)
+
+
+def word_row(name: str, value: str) -> Row:
+    """A row of the table `meta`."""
+    return (name, value, crc32(f"{name}={value}".encode()))

@@ -1,0 +1,454 @@
+"""A database that an operator can read: jobs, and what became of those that are over.
+
+    append --> notes in memory --commit--> writer's thread: one transaction (sqlite_transaction) --> log --> answer
+    load   <-- the rows of the jobs (sqlite_reading), while the writer's thread checks the file
+    compact    what is over for long enough is deleted, and pages are given back, whenever the writer is idle
+    rewrite    one transaction that replaces all jobs, and says that they are where the rows say
+
+What is appended while a transaction is under way waits for the next one.  A transaction that fails changes nothing:
+its notes stay in front of the others, in their order, and the next commit takes them all.  Only a sync that failed, or
+damage, is final; then all jobs must be written anew, by `rewrite` or by `compact`, and the file is checked after that.
+
+The word that queues are known is taken back before the node serves: at the end of a load, and after a rewrite in the
+transaction of the first commit.
+
+Times are integer milliseconds; those that are stored are of the wall clock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from disqued.core.clock import Clock
+from disqued.core.outbox import Record
+from disqued.persistence.disk import Disk
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings
+from disqued.persistence.sqlite import SqliteSettings
+from disqued.persistence.sqlite_compaction import Compaction
+from disqued.persistence.sqlite_reading import DatabaseReader, check_database
+from disqued.persistence.sqlite_rows import Note, noted
+from disqued.persistence.sqlite_schema import prepare, wal_path
+from disqued.persistence.sqlite_worker import FromThreads, Worker
+from disqued.persistence.sqlite_writer import Slices, Writer
+
+RECORDS_PER_SLICE: Final = 500  #: of a replacement
+COMPACTION_PAUSE_MS: Final = 60_000  #: between two compactions that begin by themselves
+MUCH_FREE_BYTES: Final = 64 << 20  #: less is kept for what comes
+
+T = TypeVar("T")
+
+
+@implementer(IStore)
+class SqliteStore:
+    """One database, for one node."""
+
+    log = Logger()
+    records = True
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        reactor: IReactorTime,
+        fsync: str,
+        history_s: int,
+        enqueue_once: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        """Take the settings sqlite-file, appendfsync, sqlite-history and aof-enqueue-jobs-once."""
+        self.restores_queues: bool = False
+        self._path = path
+        self._clock = clock
+        self._reactor = reactor
+        self._fsync = fsync
+        self._history_ms = history_s * 1_000
+        self._enqueue_once = enqueue_once
+        self._disk = disk or Disk()
+        self._lock: int | None = None
+        self._reader: DatabaseReader | None = None
+        self._worker: Worker | None = None
+        self._writer = Writer(path, self._disk)
+        self._pending: list[Note] = []  #: appended, and in no transaction
+        self._sequence = 1  #: number of the next record to be appended
+        self._has_queues = False  #: the rows tell where jobs are, until the next commit
+        self._failure: str | None = None  #: why nothing is taken any more
+        self._last_error: str | None = None  #: why the last commit failed
+        self._is_loaded = False
+        # Compaction.
+        self._compacting_since: int | None = None
+        self._compact_not_before = 0  #: on the wall clock
+        self._last_compaction = "ok"
+        self._compaction_s = -1
+        self._renewal: _Renewal | None = None
+
+    # Coming back.
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes to load."""
+        return self._reader.bytes_total if self._reader else 0
+
+    @property
+    def bytes_loaded(self) -> int:
+        """Bytes loaded so far."""
+        return self._reader.bytes_loaded if self._reader else 0
+
+    def open(self) -> None:
+        self._lock_file()
+        try:
+            prepare(self._path, self._disk)
+            self._reader = DatabaseReader(self._path)
+        except BaseException:
+            self._unlock()
+            raise
+        self._has_queues = self._reader.has_queues
+        self.restores_queues = self._enqueue_once and self._has_queues
+        if self._enqueue_once and not self._has_queues:
+            self.log.warn(
+                "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
+                path=str(self._path),
+            )
+
+    def load(self) -> "Iterator[Record | Deferred[None]]":
+        reader = self._reader
+        if reader is None or self._worker is not None:
+            raise StoreError("a store is loaded once, after it is opened")
+        begun = _Outcome(self._begin())
+        checked = _Outcome(self._ask(partial(check_database, self._path)))
+        try:
+            yield from reader
+        finally:
+            reader.close()
+        for outcome in (begun, checked):
+            yield outcome.over
+            outcome.check()
+        if self._has_queues:
+            taken_back = _Outcome(self._ask(self._writer.take_back_queues))
+            yield taken_back.over
+            taken_back.check()
+            self._has_queues = False
+        self._sequence = reader.next_number
+        self._is_loaded = True
+
+    def renew(self) -> "Deferred[None]":
+        reader = self._reader
+        if reader is None or self._worker is not None:
+            raise StoreError("a store is loaded or emptied once, after it is opened")
+        reader.close()
+        answer = self._begin()
+        answer.addCallback(lambda _: self._ask(self._writer.renew))
+        answer.addCallback(self._renewed)
+        return answer
+
+    def _renewed(self, _: None) -> None:
+        self._has_queues = False
+        self._sequence = 1
+        self._is_loaded = True
+
+    def _begin(self) -> "Deferred[None]":
+        """Start the writer."""
+        self._worker = Worker(cast(FromThreads, self._reactor), "sqlite-write")
+        return self._ask(partial(self._writer.open, self._fsync))
+
+    def _ask(self, function: Callable[[], T]) -> "Deferred[T]":
+        assert self._worker is not None
+        return self._worker.call(function)
+
+    def _lock_file(self) -> None:
+        path = self._path.with_name(self._path.name + ".lock")
+        try:
+            self._lock = self._disk.lock(path)
+        except OSError as error:
+            raise StoreFailed(f"{path}: {error.strerror}") from error
+        if self._lock is None:
+            raise StoreLocked(f"{path}: another process uses this database; end it, or give this one another `dir`")
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._disk.close(self._lock)
+            self._lock = None
+
+    # Going on.
+
+    def append(self, records: list[Record]) -> None:
+        if self._failure is None or self._renewal is not None:
+            self._pending += self._note(records)
+
+    def _note(self, records: list[Record], *, with_state: bool = False) -> list[Note]:
+        wall = self._clock.wall()
+        first = self._sequence
+        self._sequence += len(records)
+        return noted(records, first, wall, wall - self._clock.now(), with_state=with_state)
+
+    def commit(self) -> "Deferred[None] | None":
+        if not self._is_loaded:
+            raise StoreError("a database takes records after it is loaded, not before")
+        failure = self._failure or self._writer.log.failure
+        if failure is not None:
+            raise StoreFailed(failure)
+        if not self._pending:
+            return None
+        notes, self._pending = self._pending, []
+        answer = self._ask(
+            partial(self._writer.commit, notes, keeps_history=self._keeps_history, take_back=self._has_queues)
+        )
+        answer.addCallbacks(self._committed, self._not_committed, errbackArgs=(notes,))
+        return answer
+
+    @property
+    def _keeps_history(self) -> bool:
+        return self._history_ms > 0
+
+    def _committed(self, _: None) -> None:
+        self._has_queues = False
+        self._last_error = None
+
+    def _not_committed(self, failure: Failure, notes: list[Note]) -> Failure:
+        self._last_error = str(failure.value)
+        if isinstance(failure.value, StoreFailed) and not failure.value.final:
+            self._pending = notes + self._pending
+        else:
+            self._failure = self._last_error
+            self._pending = []
+        return failure
+
+    def configure(self, config: StoreSettings) -> None:
+        settings = cast(SqliteSettings, config)
+        self._fsync = settings.appendfsync
+        self._history_ms = settings.sqlite_history * 1_000
+        if self._is_loaded:
+            self._writer.log.set_fsync(self._fsync)
+
+    # Everything anew.
+
+    def rewrite(self, records: Iterable[Record]) -> "Deferred[None]":
+        if not self._is_loaded:
+            raise StoreError("a database is rewritten after it is loaded, not before")
+        if self._renewal is not None:
+            self._renewal.stop()
+        notes, self._pending = self._pending, []
+        began = self._clock.now()
+        slices = Slices()
+        answer = self._replace(notes, slices, queues=True)
+        answer.addCallbacks(self._rewritten, self._not_rewritten, callbackArgs=(began,), errbackArgs=(notes,))
+        rest = iter(records)
+        try:
+            # All of it at once: nothing may happen between the first job and the last.
+            while some := list(islice(rest, RECORDS_PER_SLICE)):
+                slices.put(self._note(some, with_state=True))
+        except BaseException as error:
+            answer.addErrback(lambda _: None)
+            slices.end(StoreFailed(f"the jobs could not be told: {error}", final=False))
+            raise
+        slices.end()
+        return answer
+
+    def _replace(self, notes: list[Note], slices: Slices, *, queues: bool) -> "Deferred[None]":
+        return self._ask(partial(self._writer.replace, notes, slices, keeps_history=self._keeps_history, queues=queues))
+
+    def _rewritten(self, _: None, began: int) -> None:
+        self._has_queues = True
+        self._failure = self._last_error = None
+        self._note_compaction("ok", began)
+
+    def _not_rewritten(self, failure: Failure, notes: list[Note]) -> Failure:
+        self._last_compaction = "err"
+        if self._failure is None:
+            self._not_committed(failure, notes)
+        return failure
+
+    # Compaction.
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether there is much to be deleted or given back."""
+        if not self._is_loaded or self._failure or self._last_error or self._compacting_since is not None:
+            return False
+        wall = self._clock.wall()
+        return wall >= self._compact_not_before and (self._has_old_facts(wall) or self._has_much_free())
+
+    def _has_old_facts(self, wall: int) -> bool:
+        oldest = self._writer.oldest_fact
+        # Late by a tenth, so that there is something to do.
+        return oldest is not None and wall - oldest > self._history_ms + self._history_ms // 10
+
+    def _has_much_free(self) -> bool:
+        free = self._writer.free_bytes
+        return free > MUCH_FREE_BYTES and free > _size(self._path) // 2
+
+    def compact(self, records: Iterator[Record]) -> None:
+        if not self._is_loaded or self._worker is None:
+            raise StoreError("a database is compacted while it is in use")
+        if self._compacting_since is not None:
+            raise StoreError("the database is being compacted already")
+        self._compacting_since = self._clock.now()
+        self._compact_not_before = self._clock.wall() + COMPACTION_PAUSE_MS
+        if self._failure is not None or self._writer.log.failure is not None:
+            self._write_anew(records)
+            return
+        compaction = Compaction(
+            self._writer,
+            self._clock.wall() - self._history_ms,
+            lambda error: cast(FromThreads, self._reactor).callFromThread(self._compacted, error),
+        )
+        self._worker.idle(compaction.step)
+
+    def _compacted(self, error: StoreFailed | None) -> None:
+        if self._compacting_since is None:
+            return
+        self._note_compaction("ok" if error is None else "err", self._compacting_since)
+        if error is not None:
+            self.log.error("The database was not compacted: {reason}", reason=str(error))
+
+    def _note_compaction(self, outcome: str, began: int) -> None:
+        self._last_compaction = outcome
+        self._compaction_s = (self._clock.now() - began) // 1_000
+        self._compacting_since = None
+
+    def _write_anew(self, records: Iterator[Record]) -> None:
+        """Make a database that failed good again: all that the node knows replaces what it holds.
+
+        What happens meanwhile is kept, and committed after it.
+        """
+        self._failure = self._failure or self._writer.log.failure
+        self._pending = []
+        slices = Slices()
+        self._renewal = _Renewal(self._reactor, slices, self._slices_of(records))
+        answer = self._replace([], slices, queues=False)
+        answer.addCallbacks(self._written_anew, self._not_written_anew)
+        self._renewal.go_on()
+
+    def _slices_of(self, records: Iterator[Record]) -> Iterator[list[Note]]:
+        while some := list(islice(records, RECORDS_PER_SLICE)):
+            yield self._note(some)
+
+    def _written_anew(self, _: None) -> None:
+        self._renewal = None
+        self._has_queues = False
+        self._failure = self._last_error = None
+        if self._compacting_since is not None:
+            self._note_compaction("ok", self._compacting_since)
+
+    def _not_written_anew(self, failure: Failure) -> None:
+        self._renewal = None
+        self._pending = []
+        self.log.error("The database was not written anew: {reason}", reason=str(failure.value))
+        if self._compacting_since is not None:
+            self._note_compaction("err", self._compacting_since)
+
+    # The rest.
+
+    def status(self) -> dict[str, int | str]:
+        is_open = self._is_loaded and self._worker is not None
+        since = self._compacting_since
+        return {
+            "aof_enabled": 1,
+            "aof_state": "on",
+            "aof_rewrite_in_progress": int(since is not None),
+            "aof_rewrite_scheduled": 0,
+            "aof_last_rewrite_time_sec": self._compaction_s,
+            "aof_current_rewrite_time_sec": -1 if since is None else (self._clock.now() - since) // 1_000,
+            "aof_last_bgrewrite_status": self._last_compaction,
+            "aof_last_write_status": "err" if self._failure or self._last_error else "ok",
+            "aof_pending_bio_fsync": int(is_open and self._writer.log.is_syncing),
+            "sqlite_file": str(self._path),
+            "sqlite_size": _size(self._path),
+            "sqlite_wal_size": _size(wal_path(self._path)),
+            "sqlite_free_bytes": self._writer.free_bytes,
+            "sqlite_oldest_fact": self._writer.oldest_fact or 0,
+            "sqlite_records_waiting": len(self._pending),
+            "sqlite_queued_transactions": self._worker.waiting if self._worker else 0,
+        }
+
+    def close(self) -> "Deferred[None] | None":
+        if self._reader is not None:
+            self._reader.close()
+        worker, self._worker = self._worker, None
+        if worker is None:
+            self._unlock()
+            return None
+        if self._renewal is not None:
+            self._renewal.stop()
+        worker.idle(None)
+        self._compacting_since = None
+        answer = worker.call(partial(self._end, self._pending))
+        answer.addBoth(self._let_go, worker)
+        return answer
+
+    def _end(self, notes: list[Note]) -> None:
+        """The last call of the writer's thread."""
+        if self._is_loaded and self._failure is None and self._writer.log.failure is None:
+            self._writer.close(notes, keeps_history=self._keeps_history, take_back=self._has_queues)
+        else:
+            self._writer.abandon()
+
+    def _let_go(self, result: Any, worker: Worker) -> Any:
+        self._is_loaded = False
+        worker.end()
+        self._unlock()
+        return result
+
+
+class _Outcome:
+    """How something in the background ended, kept until somebody looks."""
+
+    def __init__(self, answer: "Deferred[None]") -> None:
+        self._failure: Failure | None = None
+        #: Fires when it is over, well or not.
+        self.over: Deferred[None] = answer.addErrback(self._keep)
+
+    def _keep(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self._failure is not None:
+            self._failure.raiseException()
+
+
+class _Renewal:
+    """Gives the writer all that a node knows, slice by slice, between the turns of the loop."""
+
+    PAUSE_S = 0.01  #: while the writer has enough to do
+
+    def __init__(self, reactor: IReactorTime, slices: Slices, draw: Iterator[list[Note]]) -> None:
+        self._reactor = reactor
+        self._slices = slices
+        self._draw = draw
+        self._call: IDelayedCall | None = None
+
+    def go_on(self) -> None:
+        """Give a slice, and come back."""
+        try:
+            more = self._slices.put_if_room(self._draw)
+        except Exception as error:
+            self._slices.end(error)
+            return
+        if more:
+            self._call = self._reactor.callLater(self.PAUSE_S, self.go_on)
+        else:
+            self._call = None
+            self._slices.end()
+
+    def stop(self) -> None:
+        """Give no more: what is there stays as it is."""
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+            self._slices.end(StoreFailed("the database was closed before it was written anew"))
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 when it is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
