@@ -132,6 +132,7 @@ class Daemon(Factory):
             self._not_loaded(str(error))
             return
         self.loading = False
+        self.driver.start()
         self._find_guards()
         if self.config.aof_enqueue_jobs_once:
             self._forget_once()

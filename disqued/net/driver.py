@@ -66,6 +66,10 @@ class Driver:
         self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
         self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
+        node.state.journaling = False
+
+    def start(self) -> None:
+        """Give the store records from now on: it is loaded."""
         self._find_journaling()
 
     def _find_journaling(self) -> None:
@@ -129,8 +133,8 @@ class Driver:
         self._commit_call = None
         clients, self._waiting = self._waiting, []
         batch, self._batch = self._batch, []
-        if self.failure is not None:
-            # Nothing was added, and what else was done the next good commit makes durable.
+        if self.failure is not None or not batch:
+            # While it fails nothing is added, and what else is done the next good commit makes durable.
             self._flush(clients)
             self._go_on()
             return

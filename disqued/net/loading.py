@@ -68,17 +68,13 @@ class Loader:
         }
 
     def _slice(self) -> None:
-        """Load some records; journaling is off, for what is loaded is stored."""
-        state = self._node.state
+        """Load some records; nothing is journaled yet, for what is loaded is stored."""
         self._node.begin()
-        journaling, state.journaling = state.journaling, False
         try:
             waiter = self._apply_some()
         except StoreError as error:
             self._end_in_failure(str(error))
             return
-        finally:
-            state.journaling = journaling
         if waiter is not None:
             waiter.addCallbacks(lambda _: self._slice(), self._wait_failed)
         elif self._records is _AT_END:
