@@ -22,7 +22,7 @@ import hiredis
 import txredisapi  # type: ignore[import-untyped]
 from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
 from twisted.internet.error import TimeoutError as UserTimeout
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import Factory
@@ -32,6 +32,7 @@ from twisted.python.failure import Failure
 from disqued.config_values import RedisAddress
 
 PATIENCE_S: Final = 5.0  #: how long a server may take to be reached, and to answer
+NEXT_ADDRESS_S: Final = 0.05  #: when to try the next address of a host; no failure is told before
 FIRST_PAUSE_S: Final = 0.1  #: before the second attempt to connect; doubled each time
 LAST_PAUSE_S: Final = 2.0
 
@@ -56,8 +57,8 @@ class ServerRefused(Exception):
 class RedisConnection(txredisapi.RedisProtocol):  # type: ignore[misc]
     """A connection: commands are answered with Deferreds, in order."""
 
-    def __init__(self, lost: Callable[["RedisConnection"], None], patience_s: float) -> None:
-        super().__init__(charset=None, convertNumbers=False, replyTimeout=patience_s)
+    def __init__(self, lost: Callable[["RedisConnection"], None]) -> None:
+        super().__init__(charset=None, convertNumbers=False, replyTimeout=PATIENCE_S)
         self.is_foreign: bool = False  #: what answers there is no Redis server
         self.why: str = ""  #: why it was lost, or dropped
         self._told_lost = lost
@@ -67,8 +68,9 @@ class RedisConnection(txredisapi.RedisProtocol):  # type: ignore[misc]
 
     def connectionLost(self, why: Failure) -> None:
         self.why = self.why or "the connection was lost"
-        super().connectionLost(why)
+        # First, so that those who hear that their commands failed know what has become of the connection.
         self._told_lost(self)
+        super().connectionLost(why)
 
     def dataReceived(self, data: bytes, unpause: bool = False) -> None:
         try:
@@ -142,7 +144,6 @@ class Link:
         up: Callable[[], None],
         down: Callable[[str, bool, bool], None],
         scripts: Sequence[bytes] = (),
-        patience_s: float = PATIENCE_S,
     ) -> None:
         """Take a server and what to do with it.
 
@@ -158,7 +159,6 @@ class Link:
         self._up = up
         self._down = down
         self._scripts = scripts
-        self._patience_s = patience_s
         self._attempt: Deferred[None] | None = None
         self._next_attempt: IDelayedCall | None = None
         self._failures = 0
@@ -206,7 +206,7 @@ class Link:
         self._attempt.addErrback(self._report)
 
     def _report(self, failure: Failure) -> None:
-        if not isinstance(failure.value, CancelledError):
+        if not isinstance(failure.value, CancelledError | ConnectingCancelledError):
             self.log.failure("Internal error while connecting to a Redis server", failure=failure)
 
     async def _try(self) -> None:
@@ -229,8 +229,10 @@ class Link:
             self._up()
 
     async def _reach(self) -> RedisConnection:
-        endpoint = HostnameEndpoint(self._reactor, self._address.host, self._address.port, timeout=self._patience_s)
-        factory = Factory.forProtocol(lambda: RedisConnection(self._lost, self._patience_s))
+        endpoint = HostnameEndpoint(
+            self._reactor, self._address.host, self._address.port, timeout=PATIENCE_S, attemptDelay=NEXT_ADDRESS_S
+        )
+        factory = Factory.forProtocol(lambda: RedisConnection(self._lost))
         factory.noisy = False
         return cast("RedisConnection", await endpoint.connect(factory))
 
