@@ -168,7 +168,9 @@ class AofStore:
             self.log.warn(
                 "{path}: {why}; cut off at byte {size}", path=str(path), why=reader.torn_why, size=reader.good_size
             )
-        increment = self._manifest.increments[-1]
+        *before, increment = self._manifest.increments
+        for other in before:
+            self._sync_again(other)
         fd = self._disk.append_to(self._files.segment(increment))
         size = reader.last_size
         if not size:
@@ -176,6 +178,14 @@ class AofStore:
             self._files.write_header(fd, increment.first)
             self._disk.fdatasync(fd)
         self._use(increment, fd, size)
+
+    def _sync_again(self, increment: Increment) -> None:
+        """Make durable what a killed process has written, before anything is written behind it.  Raises OSError."""
+        fd = self._disk.append_to(self._files.segment(increment))
+        try:
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
 
     def _begin_increment(self) -> None:
         """Begin a new segment behind those that there are.  Raises OSError."""

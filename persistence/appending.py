@@ -12,6 +12,9 @@ once, for `BACKLOG_S` at most; from then on they wait as long as it takes.
 So a power cut costs what was committed since the last sync began: about a second, when the disk keeps up.  A kill -9
 costs nothing, unless a write hangs at that moment.
 
+What a sync has made durable is told with the next write, by a mark (`segments`): after a power cut it tells what was
+never written from what was damaged.
+
 A compaction begins another file (`move`).  Nothing is written to that one before all of this one is on the disk, so
 that a power cut never leaves a gap; meanwhile commits wait as they do during a sync.
 
@@ -29,7 +32,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.segments import number_of
+from disqued.persistence.segments import FRAME_SIZE, HEADER_SIZE, mark, number_of
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -71,7 +74,10 @@ class Appender:
         self._waiting: list[bytes] = []  #: committed, not written; begins with a frame
         self._kept_bytes = 0  #: committed since the trouble began
         self._retry = False  #: the writing thread is to try again now
-        self._unsynced = False
+        #: There may be something in the file that is not durable: who wrote it before us may have been killed.
+        self._unsynced = size > HEADER_SIZE
+        self._written = first  #: number of the first record that is not written
+        self._mark = 0  #: every record before this number is durable, and the file does not tell yet; 0 = it does
         self._writing = False  #: the writing thread is at it
         self._syncs = 0  #: threads that wait for a sync
         self._next: tuple[int, int] | None = None  #: descriptor and size of the file to go on in
@@ -132,7 +138,7 @@ class Appender:
                 return
             self._unsynced = False
             self._syncs += 1
-            fd = self._fd
+            fd, durable = self._fd, self._written
         error = _error_of(self._disk.fdatasync, fd)
         with self._lock:
             self._syncs -= 1
@@ -140,6 +146,7 @@ class Appender:
             self._settled.notify()
             if error is not None:
                 raise self._fail(error)
+            self._mark = durable
 
     def move(self, fd: int, size: int) -> None:
         """Go on in another file, which is ours from now on.  Raises StoreFailed."""
@@ -167,6 +174,9 @@ class Appender:
                     self._move()
                 self._write()
                 self._sync()
+                if self._mark:
+                    # Should it get lost, nothing is.
+                    _error_of(write_all, self._disk, self._fd, mark(self._mark))
         finally:
             self._close()
 
@@ -241,17 +251,25 @@ class Appender:
             return
         data = b"".join(self._waiting)
         self._waiting = []
-        try:
-            write_all(self._disk, self._fd, data)
-        except OSError as error:
+        error = self._write_data(data, self._mark)
+        if error is not None:
             raise self._take_back(error, data) from error
-        self._note_written(data)
+        self._note_written(data, self._mark, self._following)
 
-    def _note_written(self, data: bytes) -> None:
+    def _write_data(self, data: bytes, durable: int) -> OSError | None:
+        """Write these, behind the mark; return how the system refused it."""
+        return _error_of(write_all, self._disk, self._fd, mark(durable) + data if durable else data)
+
+    def _note_written(self, data: bytes, durable: int, following: int) -> None:
         self.size += len(data)
+        if durable:
+            self.size += FRAME_SIZE
+            if self._mark == durable:
+                self._mark = 0
         self.trouble = None
         self._kept_bytes = 0
         self._unsynced = True
+        self._written = following
 
     def _take_back(self, error: OSError, data: bytes) -> StoreFailed:
         """Cut off what a failed write left of the data, and keep them."""
@@ -271,6 +289,7 @@ class Appender:
         except OSError as error:
             raise self._fail(error) from error
         self._unsynced = False
+        self._mark = self._written
 
     def _is_ready_to_move(self) -> bool:
         return not (self._unsynced or self._writing or self._syncs)
@@ -280,6 +299,7 @@ class Appender:
         self._disk.close(self._fd)
         self._fd, self.size = self._next
         self._next = None
+        self._mark = 0
         self.first = number_of(self._waiting[0]) if self._waiting else self._following
         self._to_write.notify()
         self._settled.notify()
@@ -319,56 +339,62 @@ class Appender:
 
     def _keep_written(self) -> None:
         """Write what is committed while a sync runs."""
-        while data := self._next_to_write():
-            error = _error_of(write_all, self._disk, self._fd, data)
+        while (some := self._next_to_write()) is not None:
+            data, durable, following = some
+            error = self._write_data(data, durable)
             with self._lock:
                 self._writing = False
                 if error is not None:
                     self._take_back(error, data)
                 else:
-                    self._note_written(data)
+                    self._note_written(data, durable, following)
                 self._to_sync.notify()
                 self._settled.notify()
 
-    def _next_to_write(self) -> bytes:
-        """Wait for something to write; nothing when there is nothing more to come."""
+    def _next_to_write(self) -> tuple[bytes, int, int] | None:
+        """Wait for something to write: data, mark, number of the record after them; None when no more is to come."""
         with self._lock:
             while not self._may_write():
                 if self._ending or self.failure is not None:
-                    return b""
+                    return None
                 # Nobody may come to ask for another attempt.
                 self._retry = not self._to_write.wait(PERIOD_S if self.trouble else None) or self._retry
             self._retry = False
             data = b"".join(self._waiting)
             self._waiting = []
             self._writing = True
-            return data
+            return data, self._mark, self._following
 
     def _may_write(self) -> bool:
         return bool(self._waiting) and not self._ending and self._next is None and (self.trouble is None or self._retry)
 
     def _keep_synced(self) -> None:
         """Sync whenever there is something unsynced, with a pause in between."""
-        while self._begin_sync():
+        while (durable := self._begin_sync()) is not None:
             error = _error_of(self._disk.fdatasync, self._fd)
             with self._lock:
                 self._syncs -= 1
                 if error is not None:
                     self._fail(error)
-                elif self._next is not None and self._is_ready_to_move():
-                    self._move()
+                else:
+                    self._mark = durable
+                    if self._next is not None and self._is_ready_to_move():
+                        self._move()
                 self._settled.notify()
                 self._to_sync.wait_for(lambda: self._ending or self._next is not None, PERIOD_S)
 
-    def _begin_sync(self) -> bool:
-        """Wait until there is something to sync; False when there is nothing more to come."""
+    def _begin_sync(self) -> int | None:
+        """Wait until there is something to sync; None when no more is to come.
+
+        Returns the number of the first record that the sync may miss.
+        """
         with self._lock:
             self._to_sync.wait_for(lambda: self._ending or self.failure is not None or self._is_sync_due())
             if self._ending or self.failure is not None:
-                return False
+                return None
             self._unsynced = False
             self._syncs += 1
-            return True
+            return self._written
 
     def _is_sync_due(self) -> bool:
         if self._next is not None:

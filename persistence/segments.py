@@ -4,14 +4,20 @@
                         of the segment before), CRC-32 of these 20 bytes 4
     frame    20 bytes   length 4, length with every bit turned 4, number of the record 8, CRC-32 4
              payload    a record (`wire.jobdump`)
+    mark     20 bytes   a frame of length 0: every record before this number was on the disk when it was written;
+                        CRC-32 of the number
     frame ...
 
 Integers are little-endian.  The records of a base are numbered, and those of all increments are, through all of them;
 the CRC is that of the payload, begun with the record's number.  The second length tells a frame whose length was
 damaged from one that was cut: only a sound frame can say how much is missing.
 
-A torn end is what a crash leaves of a write: the last frame is shorter than it says, or the end of the file was
-reserved and never written, which reads as zeros.  Everything else that does not fit is damage.
+A torn end is what a crash leaves of what was written and not synced: the last frame is shorter than it says, or
+sectors were never written, which read as zeros; the system may write later ones first, so that whole records can
+follow.  Hence the marks: what stands before one was synced, and is damaged when sectors of it are missing.
+Everything else that does not fit is damage, too.
+
+Version 1 had no marks.
 """
 
 import os
@@ -26,13 +32,19 @@ from disqued.persistence.interface import StoreDamaged
 from disqued.wire.jobdump import BadRecord, decode_record
 
 MAGIC: Final = b"DISQUEDJ"
-VERSION: Final = 1
+VERSION: Final = 2
+VERSIONS: Final = (1, VERSION)
 CHUNK = 1 << 20  #: bytes read at a time
 SECTOR = 512  #: what a disk writes whole or not at all
+#: Bytes at the start of a frame that cannot all be zeros because of one flipped bit: a length, and more of it turned.
+ZEROS: Final = 5
 
 _PREAMBLE = Struct("<8sIQ")
 _CHECK = Struct("<I")
 _FRAME = Struct("<IIQI")
+_LENGTHS = Struct("<II")
+_NUMBER = Struct("<Q")
+_MARK_START = bytes(4) + b"\xff" * 4
 _pack_frame = _FRAME.pack
 _unpack_frame = _FRAME.unpack_from
 HEADER_SIZE: Final = _PREAMBLE.size + _CHECK.size
@@ -57,6 +69,11 @@ def framed(payloads: list[bytes], sequence: int) -> list[bytes]:
     return chunks
 
 
+def mark(number: int) -> bytes:
+    """The word that every record before this number is on the disk."""
+    return _pack_frame(0, _TURNED, number, crc32(_NUMBER.pack(number)))
+
+
 def number_of(frame: bytes) -> int:
     """The number of the record behind a frame."""
     number: int = _unpack_frame(frame)[2]
@@ -66,7 +83,7 @@ def number_of(frame: bytes) -> int:
 class SegmentReader:
     """Reads one segment from its start to its end, once."""
 
-    __slots__ = ("_file", "_first", "_path", "_start", "good_size", "sequence", "size", "torn")
+    __slots__ = ("_file", "_first", "_path", "_start", "_version", "good_size", "sequence", "size", "torn")
 
     def __init__(self, path: Path, file: BinaryIO, first: int, sequence: int, *, start: int = 0) -> None:
         """Take an open file, the number that its header may tell and that of its first record.
@@ -77,6 +94,7 @@ class SegmentReader:
         self._file = file
         self._first = first
         self._start = start
+        self._version = VERSION
         self.size: int = os.fstat(file.fileno()).st_size  #: bytes in the file
         self.good_size: int = start  #: bytes up to the end of the last good record, as of the last `CHUNK`
         self.sequence: int = sequence  #: number of the next record; as of then, too
@@ -101,10 +119,11 @@ class SegmentReader:
             raise self._damage("the checksum of the header is wrong")
         if magic != MAGIC:
             raise self._damage("this is no journal of disqued")
-        if version != VERSION:
+        if version not in VERSIONS:
             raise self._damage(f"version {version} of the format is not known to this version, which knows {VERSION}")
         if first not in (0, self._first):
             raise self._damage(f"the first record has number {first}, expected is {self._first}")
+        self._version = version
         self.good_size = HEADER_SIZE
         return True
 
@@ -128,6 +147,9 @@ class SegmentReader:
                     break
                 payload = data[start:end]
                 if number != sequence or check != crc32(payload, sequence):
+                    if not length and number <= sequence and data.startswith(mark(number), at):
+                        at = end
+                        continue
                     self._stand(before + at, sequence)
                     if self._torn_by_zeros(FRAME_SIZE + length):
                         return
@@ -163,7 +185,7 @@ class SegmentReader:
         return max(0, min(length, self.size - self.good_size))
 
     def _torn_by_zeros(self, length: int) -> bool:
-        if self._never_written(self.good_size, length):
+        if self._never_written(self.good_size, length) or self._is_hole(self.good_size, length):
             self.torn = f"record {self.sequence} was not written to its end"
             return True
         return False
@@ -183,6 +205,39 @@ class SegmentReader:
             return True
         sector = -(-zeros // SECTOR) * SECTOR
         return sector < self.size and sector < start + length
+
+    def _is_hole(self, start: int, length: int) -> bool:
+        """Tell whether a sector of the `length` bytes at `start` was never written, nor any of it synced."""
+        if self._version == 1 or not self._misses_sector(start, start + length):
+            return False
+        self._file.seek(start)
+        data = b""
+        while more := self._file.read(CHUNK):
+            data += more
+            at = data.find(_MARK_START)
+            while 0 <= at <= len(data) - FRAME_SIZE:
+                number = number_of(data[at : at + FRAME_SIZE])
+                if number > self.sequence and data.startswith(mark(number), at):
+                    return False
+                at = data.find(_MARK_START, at + 1)
+            data = data[-FRAME_SIZE:]
+        return True
+
+    def _misses_sector(self, start: int, end: int) -> bool:
+        """Tell whether one of the sectors that a frame lies in has nothing but zeros from its start on."""
+        at = start
+        self._file.seek(at)
+        while at < min(end, self.size):
+            sector = self._file.read(SECTOR - at % SECTOR)
+            if not sector.strip(b"\0") and (len(sector) >= ZEROS or at > start or self._has_lost_bits(start)):
+                return True
+            at += len(sector)
+        return False
+
+    def _has_lost_bits(self, start: int) -> bool:
+        """Tell whether a length of zeros, in whole or in part, had more than one bit."""
+        length, turned = _LENGTHS.unpack(os.pread(self._file.fileno(), _LENGTHS.size, start))
+        return (length ^ turned ^ _TURNED).bit_count() > 1
 
     def _damage(self, what: str) -> StoreDamaged:
         return StoreDamaged(str(self._path), self.good_size, self.sequence if self.good_size else 0, what)

@@ -8,6 +8,7 @@ bodies(directory)                       what a store would load now
 import errno
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,17 @@ def small_journal(directory: Path) -> None:
 
 
 def frame_ends(data: bytes) -> list[int]:
-    """Where the header and each frame of a segment end."""
+    """Where the header and each frame of a segment end, marks included."""
     ends = [segments.HEADER_SIZE]
     while ends[-1] < len(data):
         ends.append(ends[-1] + segments.FRAME_SIZE + int.from_bytes(data[ends[-1] : ends[-1] + 4], "little"))
     return ends
+
+
+def record_ends(data: bytes) -> list[int]:
+    """Where the header and each record of a segment end."""
+    ends = frame_ends(data)
+    return ends[:1] + [end for start, end in pairwise(ends) if end - start > segments.FRAME_SIZE]
 
 
 def flipped(data: bytes, bit: int) -> bytes:

@@ -38,6 +38,7 @@ from tests.journals import (
     make,
     opened,
     put,
+    record_ends,
     replayed,
     small_journal,
     until_no_fault,
@@ -50,7 +51,7 @@ def test_an_increment_cut_at_any_byte_loses_no_complete_record(tmp_path: Path) -
     small_journal(tmp_path)
     increment = files(tmp_path)["incr"]
     data = increment.read_bytes()
-    ends = frame_ends(data)
+    ends = record_ends(data)
     whole = loaded(tmp_path)
     for length in range(len(data)):
         increment.write_bytes(data[:length])
@@ -98,7 +99,7 @@ def test_only_the_last_segment_may_be_torn(tmp_path: Path) -> None:
     put(store, b"second")
     store.close()
     assert len(loaded(tmp_path)) == 7
-    increment.write_bytes(increment.read_bytes()[:-1])
+    increment.write_bytes(increment.read_bytes()[: -segments.FRAME_SIZE - 1])
     with pytest.raises(StoreDamaged, match="record 6"):
         loaded(tmp_path)
 
@@ -163,7 +164,7 @@ def test_damage_in_a_long_journal_is_told_with_its_place(tmp_path: Path, data: s
     good = path.read_bytes()
     bit = data.draw(st.integers(0, len(good) * 8 - 1))
     path.write_bytes(flipped(good, bit))
-    ends = frame_ends(good)
+    ends = record_ends(good)
     sequence = sum(end <= bit // 8 for end in ends)
     with pytest.raises(StoreDamaged) as caught:
         loaded(tmp_path)
@@ -195,7 +196,7 @@ def test_a_file_of_another_program_or_version_is_told(tmp_path: Path) -> None:
     small_journal(tmp_path)
     path = files(tmp_path)["incr"]
     good = path.read_bytes()
-    for head, text in ((b"REDIS0009", "no journal of disqued"), (b"DISQUEDJ\x02", "version 2")):
+    for head, text in ((b"REDIS0009", "no journal of disqued"), (b"DISQUEDJ\x03", "version 3")):
         start = head + good[len(head) : 20]
         path.write_bytes(start + crc32(start).to_bytes(4, "little") + good[24:])
         with pytest.raises(StoreDamaged, match=text):
@@ -395,7 +396,7 @@ def test_a_start_that_fails_anywhere_loses_nothing(tmp_path: Path) -> None:
     def run(disk: FaultyDisk, place: Path) -> None:
         small_journal(place)
         increment = files(place)["incr"]
-        increment.write_bytes(increment.read_bytes()[:-1])
+        increment.write_bytes(increment.read_bytes()[: -segments.FRAME_SIZE - 1])
         (place / f"{NAME}.9.base").write_bytes(b"left over")
         try:
             store, records = opened(place, disk=disk)
