@@ -129,12 +129,14 @@ class HistoryReader:
                     pages[stream] = yield from self._page(stream)
                     if not pages[stream]:
                         unread.remove(stream)
-            heads = [(_id_of(page[0]), stream) for stream, page in pages.items() if page]
+            heads = [(_time_of(page[0]), stream) for stream, page in pages.items() if page]
             if not heads:
                 return
-            (stamp, serial), stream = min(heads)
+            _, stream = min(heads)
+            entry = pages[stream].pop(0)
+            stamp, serial = _id_of(entry)
             self._next[stream] = (stamp, serial + 1)
-            yield _past(self._streams[stream], pages[stream].pop(0)[1])
+            yield _past(self._streams[stream], entry)
 
     def _page(self, stream: bytes) -> Reply:
         stamp, serial = self._next[stream]
@@ -156,12 +158,21 @@ def _id_of(entry: Any) -> tuple[int, int]:
     return int(stamp), int(serial)
 
 
-def _past(kind: int, values: list[bytes]) -> Record:
+def _time_of(entry: Any) -> tuple[int, tuple[int, int]]:
+    """When it happened, by the clock of the node and then by that of the server."""
+    return int(_facts(entry)[b"time"]), _id_of(entry)
+
+
+def _facts(entry: Any) -> dict[bytes, bytes]:
+    return dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+
+
+def _past(kind: int, entry: Any) -> Record:
     """An entry of a stream as a record."""
-    entry = dict(zip(values[::2], values[1::2], strict=True))
-    when = int(entry[b"time"])
+    facts = _facts(entry)
+    when = int(facts[b"time"])
     if kind == UNIT_DONE:
-        return (UNIT_DONE, entry[b"id"], entry.get(b"scope", b""), when)
-    if not entry[b"id"]:
+        return (UNIT_DONE, facts[b"id"], facts.get(b"scope", b""), when)
+    if not facts[b"id"]:
         return (FLUSHED, when)
-    return (JOB_GONE, entry[b"id"], entry[b"reason"], when)
+    return (JOB_GONE, facts[b"id"], facts[b"reason"], when)

@@ -133,9 +133,8 @@ class Run:
         """End as a node does that is killed: nothing more is written, and the lease is not given back."""
         server = self.store._server
         server._stop_beat()
-        server.possession = None
         self.store._is_closed = True
-        await server.stop()
+        await server._link.stop()
 
     async def abandon(self) -> None:
         """End, whatever comes of it."""

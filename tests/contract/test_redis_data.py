@@ -1,0 +1,605 @@
+"""Whose the data in the Redis server are, what they look like, and what happens when they are gone."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.logger import globalLogPublisher
+
+from disqued.core.outbox import (
+    FLUSHED,
+    GONE_EVICTED,
+    GONE_EXPIRED,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    Record,
+)
+from disqued.core.queues import PAUSE_IN
+from disqued.persistence import redis_server, redis_store
+from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
+from disqued.persistence.redis import RedisStoreFactory
+from tests.contract.redis_runs import Run, added, make_job, read, until
+from tests.redis_server import RedisServer
+
+async_test = pytest_twisted.ensureDeferred
+Runs = Callable[..., Run]
+
+
+def ids(*numbers: int) -> set[bytes]:
+    return {make_job(number).id for number in numbers}
+
+
+def bodies(records: list[Record]) -> set[bytes]:
+    return {record[1].body for record in records if record[0] == JOB_ADDED}
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What is logged meanwhile."""
+    lines: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if event.get("log_namespace", "").startswith("disqued"):
+            lines.append(event["log_format"].format(**{key: event[key] for key in event if key != "log_format"}))
+
+    globalLogPublisher.addObserver(note)
+    yield lines
+    globalLogPublisher.removeObserver(note)
+
+
+# What an operator sees.
+
+
+@async_test
+async def test_the_streams_tell_what_is_over_with_its_queue_and_both_times(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*((JOB_ADDED, make_job(number, queue=b"mail \xff")) for number in range(5)))
+    node.clock.advance(250)
+    await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(2).id, GONE_EXPIRED))
+    node.clock.advance(250)
+    await node.put((UNIT_DONE, make_job(3).id, b"group"), (JOB_GONE, make_job(4).id, GONE_EVICTED), (FLUSHED,))
+    first, second = b"%d" % (node.clock.wall() - 250), b"%d" % node.clock.wall()
+    told = {b"queue": b"mail \xff"}
+    stamps = {number: b"%d" % (1_700_000_000_000 + number) for number in range(5)}
+    assert node.noted("done") == [
+        {b"id": make_job(1).id, **told, b"added": stamps[1], b"time": first},
+        {b"id": make_job(3).id, **told, b"added": stamps[3], b"time": second, b"scope": b"group"},
+    ]
+    assert node.noted("evictions") == [
+        {b"id": make_job(2).id, **told, b"added": stamps[2], b"time": first, b"reason": b"expired"},
+        {b"id": make_job(4).id, **told, b"added": stamps[4], b"time": second, b"reason": b"evicted"},
+        {b"id": b"", b"queue": b"", b"added": b"", b"time": second, b"reason": b"flushed"},
+    ]
+    assert node.stored() == set()
+
+
+@async_test
+async def test_what_is_over_is_told_once(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    # A job that is delivered at most once is done with its delivery, and again with its acknowledgement.
+    await node.put(*added(1), (UNIT_DONE, make_job(1).id, b""))
+    await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(1).id, GONE_EVICTED))
+    assert len(node.noted("done")) == 1
+    assert node.noted("evictions") == []
+
+
+@async_test
+async def test_the_streams_keep_the_newest_entries(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "HISTORY", 100)
+    node = run(server)
+    await node.start()
+    await node.put(*added(*range(1_000)))
+    await node.put(*((UNIT_DONE, make_job(number).id, b"") for number in range(1_000)))
+    kept = node.noted("done")
+    # A stream is cut where one of its blocks of 100 entries ends.
+    assert 100 <= len(kept) <= 200
+    assert kept[-1][b"id"] == make_job(999).id
+
+
+@async_test
+async def test_all_keys_lie_in_one_slot_of_a_cluster(server: RedisServer, run: Runs) -> None:
+    node = run(server, redis_prefix="staging")
+    await node.start()
+    await node.put(*added(1, 2), (QUEUE_PAUSED, b"q", PAUSE_IN), (UNIT_DONE, make_job(1).id, b""))
+    await node.store.rewrite(iter(added(3)))
+    names = server.call("KEYS", "*")
+    assert {name.partition(b":")[0] for name in names} == {b"{staging}"}
+
+
+@async_test
+async def test_a_pause_that_ends_is_forgotten_and_a_flush_ends_all(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put((QUEUE_PAUSED, b"a", PAUSE_IN), (QUEUE_PAUSED, b"b", PAUSE_IN), (QUEUE_PAUSED, b"a", 0))
+    assert server.call("HKEYS", node.key("pauses")) == [b"b"]
+    await node.put((FLUSHED,))
+    assert server.call("EXISTS", node.key("pauses")) == 0
+
+
+@async_test
+async def test_an_operator_is_told_of_a_server_that_evicts(server: RedisServer, run: Runs, said: list[str]) -> None:
+    server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        await run(server).start()
+    finally:
+        server.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert any("maxmemory-policy is allkeys-lru" in line for line in said)
+
+
+# What is in the way.
+
+
+@async_test
+@pytest.mark.parametrize(
+    ("part", "command"),
+    [("jobs", ("SET", "x")), ("done", ("SET", "x")), ("meta", ("LPUSH", "x")), ("owner", ("HSET", "x", "y"))],
+)
+async def test_a_key_of_something_else_stops_the_start(
+    server: RedisServer, run: Runs, part: str, command: tuple[str, ...]
+) -> None:
+    node = run(server)
+    server.call(command[0], node.key(part), *command[1:])
+    before = server.call("DUMP", node.key(part))
+    with pytest.raises(StoreError, match=rf"the key \{{disqued\}}:{part} is a \w+ and has to be a \w+"):
+        await node.start()
+    assert server.call("KEYS", "*") == [node.key(part).encode()]
+    assert server.call("DUMP", node.key(part)) == before
+
+
+@async_test
+async def test_a_key_that_something_else_puts_in_the_place_of_ours_is_named(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*added(1))
+    server.call("SET", node.key("jobs"), "mine")
+    with pytest.raises(StoreFailed, match=r"the key \{disqued\}:jobs is a string and has to be a hash"):
+        await node.put(*added(2))
+    assert server.call("GET", node.key("jobs")) == b"mine"
+    server.call("DEL", node.key("jobs"))
+    await node.commit_until_good(lambda: iter(added(1)))
+    assert node.stored() == ids(1, 2)
+
+
+@async_test
+async def test_jobs_without_the_key_that_describes_them_stop_the_start(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    server.call("HSET", node.key("jobs"), "x", "y")
+    with pytest.raises(StoreError, match=r"the key \{disqued\}:jobs is there and \{disqued\}:meta is not"):
+        await node.start()
+    assert server.call("HGETALL", node.key("jobs")) == {b"x": b"y"}
+
+
+@async_test
+async def test_a_newer_format_is_refused(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    server.call("HSET", node.key("meta"), "format", 2)
+    with pytest.raises(StoreError, match="the keys have format 2, this version knows those up to 1"):
+        await node.start()
+    with pytest.raises(StoreError, match="the keys have format 2"):
+        await read(RedisStoreFactory().peek(node.settings))
+
+
+@async_test
+async def test_jobs_that_somebody_removed_stop_the_start_until_that_is_accepted(server: RedisServer, run: Runs) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(*added(1, 2, 3))
+    await before.close()
+    server.call("HDEL", before.key("jobs"), make_job(1).id)
+    with pytest.raises(StoreError, match="there are 2 jobs where 3 were written"):
+        await run(server).start()
+    server.call("HSET", before.key("meta"), "jobs", 2)
+    assert bodies(await run(server).start()) == {b"body 2", b"body 3"}
+
+
+@async_test
+async def test_a_record_that_is_none_stops_the_start(server: RedisServer, run: Runs) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(*added(1))
+    await before.close()
+    server.call("HSET", before.key("jobs"), make_job(1).id, "nonsense")
+    with pytest.raises(StoreError, match=r"\{disqued\}:jobs holds what is no record: format 110"):
+        await run(server).start()
+
+
+def test_a_url_that_is_none_is_refused(server: RedisServer, run: Runs) -> None:
+    with pytest.raises(StoreError, match="redis-url: the URL has to begin with redis://"):
+        run(server, redis_url="http://127.0.0.1")
+
+
+def test_without_txredisapi_the_way_to_get_it_is_told(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = run(server)
+    for module in [name for name in sys.modules if name.startswith("disqued.persistence.redis_")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "txredisapi", None)
+    said = r'`persistence redis` needs txredisapi: pip install "disqued\[redis\]"'
+    with pytest.raises(StoreError, match=said):
+        run(server)
+    with pytest.raises(StoreError, match=said):
+        RedisStoreFactory().peek(node.settings)
+
+
+# Two nodes.
+
+
+@async_test
+async def test_a_second_node_is_refused_and_told_who_is_there(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_server, "BEAT_S", 0.1)
+    first = run(server)
+    await first.start()
+    with pytest.raises(StoreLocked, match=r"in use by .* pid \d+ run [0-9a-f]{16}, which has just renewed its lease"):
+        await run(server).start()
+    await first.put(*added(1))
+    other = run(server, redis_prefix="another")
+    assert await other.start() == []
+
+
+@async_test
+async def test_who_comes_after_a_run_that_was_killed_waits_for_its_lease(
+    server: RedisServer, run: Runs, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_server, "LEASE_MS", 700)
+    killed = run(server)
+    await killed.start()
+    await killed.put(*added(1))
+    await killed.crash()
+    assert server.call("EXISTS", killed.key("owner")) == 1
+    assert bodies(await run(server).start()) == {b"body 1"}
+    assert any("holds the lease, for another" in line for line in said)
+
+
+@async_test
+async def test_a_run_that_lost_its_lease_to_another_writes_no_more(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A run that hung: it does not renew its lease, and does not know that it has lost it.
+    monkeypatch.setattr(redis_server, "BEAT_S", 3_600)
+    hung = run(server)
+    await hung.start()
+    await hung.put(*added(1))
+    server.call("DEL", hung.key("owner"))
+    second = run(server)
+    assert bodies(await second.start()) == {b"body 1"}
+    await second.put(*added(2))
+    with pytest.raises(StoreFailed, match=r"its keys were taken by .* this node writes there no more") as caught:
+        await hung.put(*added(3))
+    assert caught.value.final
+    with pytest.raises(StoreFailed, match="its keys were taken by"):
+        await hung.commit()
+    assert not hung.store.wants_compaction
+    with pytest.raises(StoreError):
+        hung.store.compact(iter(()))
+    with pytest.raises(StoreFailed, match="its keys were taken by"):
+        await hung.store.rewrite(iter(added(4)))
+    await second.put(*added(5))
+    assert second.stored() == ids(1, 2, 5)
+
+
+@async_test
+async def test_a_run_finds_out_while_it_is_idle_that_another_took_its_place(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_server, "BEAT_S", 0.05)
+    first = run(server)
+    await first.start()
+    server.call("DEL", first.key("owner"))
+    server.call("HSET", first.key("meta"), "writer", "somebody else", "epoch", 99)
+    await until(lambda: not is_good(first), "the loss is noticed")
+    with pytest.raises(StoreFailed, match="its keys were taken by somebody else"):
+        await first.commit()
+
+
+def is_good(node: Run) -> bool:
+    """True while a commit of nothing succeeds."""
+    try:
+        node.store.commit()
+    except StoreFailed:
+        return False
+    return True
+
+
+@async_test
+async def test_a_lease_that_ended_while_nobody_else_came_is_taken_again(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    server.call("DEL", node.key("owner"))
+    await node.put(*added(1))
+    assert server.call("EXISTS", node.key("owner")) == 1
+
+
+# Data that are lost.
+
+
+def lose_everything(server: RedisServer, node: Run) -> None:
+    server.call("FLUSHALL")
+
+
+def lose_by_restart(server: RedisServer, node: Run) -> None:
+    server.restart()
+
+
+def lose_the_jobs(server: RedisServer, node: Run) -> None:
+    server.call("DEL", node.key("jobs"))
+
+
+def lose_the_description(server: RedisServer, node: Run) -> None:
+    server.call("DEL", node.key("meta"))
+
+
+@async_test
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize("lose", [lose_everything, lose_by_restart, lose_the_jobs, lose_the_description])
+async def test_lost_data_are_never_passed_over_and_are_written_anew(
+    own_server: RedisServer, run: Runs, policy: str, lose: Callable[[RedisServer, Run], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(redis_server, "BEAT_S", 0.1)
+    monkeypatch.setattr(redis_store, "RECORDS_PER_SLICE", 3)
+    own_server.start()
+    node = run(own_server, appendfsync=policy)
+    await node.start()
+    await node.put(*added(*range(10)))
+    await node.drained()
+    lose(own_server, node)
+    node.store.append([*added(20), (UNIT_DONE, make_job(0).id, b"")])
+    await until(lambda: node.store.wants_compaction, "the loss is noticed")
+    with pytest.raises(StoreFailed, match="it has lost its data") as caught:
+        await node.commit()
+    assert caught.value.final
+    walk = iter(added(*range(1, 10), 20))
+    node.store.compact(walk)
+    assert node.store.status()["aof_rewrite_in_progress"] == 1
+    assert not node.store.wants_compaction
+    with pytest.raises(StoreError, match="being written anew already"):
+        node.store.compact(iter(()))
+    node.store.append([*added(21), (JOB_GONE, make_job(9).id, GONE_EXPIRED)])
+    with pytest.raises(StoreFailed):
+        await node.commit()
+    await node.commit_until_good()
+    await node.drained()
+    assert node.stored() == ids(*range(1, 9), 20, 21)
+    assert node.store.status()["aof_last_bgrewrite_status"] == "ok"
+    assert not own_server.call("KEYS", node.key("new:*"))
+    await node.close()
+    assert bodies(await run(own_server).start()) == {b"body %d" % number for number in (*range(1, 9), 20, 21)}
+
+
+@async_test
+async def test_a_server_that_comes_back_older_is_given_everything_again(
+    own_server: RedisServer, run: Runs, said: list[str]
+) -> None:
+    own_server.start()
+    node = run(own_server)
+    await node.start()
+    await node.put(*added(1))
+    own_server.call("SAVE")
+    await node.put(*added(2), (UNIT_DONE, make_job(1).id, b""))
+    own_server.restart()
+    await until(lambda: node.store.wants_compaction, "the loss is noticed")
+    with pytest.raises(
+        StoreFailed, match=r"it is at batch 1, and had acknowledged 2\); all jobs are to be written anew"
+    ):
+        await node.commit()
+    await node.commit_until_good(lambda: iter(added(2)))
+    assert node.stored() == ids(2)
+    assert sum("it has lost its data" in line for line in said) == 1
+
+
+@async_test
+async def test_a_server_that_comes_back_with_what_another_run_wrote_before_is_given_everything_again(
+    own_server: RedisServer, run: Runs
+) -> None:
+    own_server.start()
+    before = run(own_server)
+    await before.start()
+    await before.put(*added(1))
+    await before.close()
+    own_server.call("SAVE")
+    node = run(own_server)
+    await node.start()
+    own_server.restart()
+    with pytest.raises(StoreFailed, match="lost its data"):
+        await node.put(*added(2))
+    await node.commit_until_good(lambda: iter(added(1, 2)))
+    assert node.stored() == ids(1, 2)
+
+
+@async_test
+async def test_writing_anew_that_is_interrupted_begins_again(
+    own_server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "RECORDS_PER_SLICE", 2)
+    own_server.start()
+    node = run(own_server)
+    await node.start()
+    await node.put(*added(*range(10)))
+    own_server.restart()
+    await until(lambda: node.store.wants_compaction, "the loss is noticed")
+
+    def walk() -> Iterator[Record]:
+        for record in added(*range(10)):
+            if record[1].id == make_job(5).id:
+                own_server.restart()
+            yield record
+
+    node.store.compact(walk())
+    await until(lambda: node.store.status()["aof_last_bgrewrite_status"] == "err", "the interruption is noticed")
+    assert node.stored() == set()
+    await node.commit_until_good(lambda: iter(added(*range(10))))
+    assert node.stored() == ids(*range(10))
+
+
+@async_test
+async def test_parts_that_vanish_while_all_is_written_anew_are_missed(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "RECORDS_PER_SLICE", 2)
+    node = run(server)
+    await node.start()
+    await node.put(*added(100))
+
+    def walk() -> Iterator[Record]:
+        for record in added(*range(10)):
+            if record[1].id == make_job(5).id:
+                server.call("DEL", node.key("new:jobs"), node.key("new:meta"))
+            yield record
+
+    with pytest.raises(StoreFailed, match="something that was written aside is gone"):
+        await node.store.rewrite(walk())
+    assert node.stored() == ids(100)
+
+
+@async_test
+async def test_a_healthy_store_has_nothing_to_make_smaller(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    assert not node.store.wants_compaction
+    with pytest.raises(StoreError, match="there is no journal to rewrite: the Redis server keeps the jobs as they are"):
+        node.store.compact(iter(()))
+
+
+# The controlled restart.
+
+
+@async_test
+async def test_a_snapshot_that_fails_leaves_everything_as_it_was(own_server: RedisServer, run: Runs) -> None:
+    own_server.start("--appendonly", "yes", "--appendfsync", "always")
+    node = run(own_server)
+    await node.start()
+    await node.put(*added(1))
+    own_server.kill()
+    with pytest.raises(StoreFailed):
+        await node.store.rewrite(iter(added(2)))
+    own_server.start(*own_server.options)
+    await node.put(*added(3))
+    assert node.stored() == ids(1, 3)
+    await node.close()
+    after = run(own_server, aof_enqueue_jobs_once=True)
+    await after.start()
+    assert not after.store.restores_queues
+
+
+@async_test
+async def test_a_snapshot_heals_a_server_that_has_lost_its_data(own_server: RedisServer, run: Runs) -> None:
+    own_server.start()
+    node = run(own_server)
+    await node.start()
+    await node.put(*added(1))
+    own_server.restart()
+    await until(lambda: node.store.wants_compaction, "the loss is noticed")
+    await node.store.rewrite(iter(added(3, 1, 2)))
+    await node.close()
+    after = run(own_server, aof_enqueue_jobs_once=True)
+    assert [record[1].body for record in await after.start()] == [b"body 3", b"body 1", b"body 2"]
+    assert after.store.restores_queues
+
+
+@async_test
+async def test_the_order_of_a_large_snapshot_is_kept(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 77)
+    node = run(server)
+    await node.start()
+    numbers = [number * 7_919 % 2_003 for number in range(2_003)]
+    await node.store.rewrite(iter([(QUEUE_PAUSED, b"q", PAUSE_IN), *added(*numbers)]))
+    await node.close()
+    after = run(server, aof_enqueue_jobs_once=True)
+    pause, *jobs = await after.start()
+    assert pause[:3] == (QUEUE_PAUSED, b"q", PAUSE_IN)
+    assert [record[1].id for record in jobs] == [make_job(number).id for number in numbers]
+    assert server.call("EXISTS", node.key("order")) == 0
+
+
+@async_test
+async def test_a_run_that_ends_while_it_loads_leaves_the_word_about_queues(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.store.rewrite(iter(added(1, 2)))
+    await node.close()
+    killed = run(server, aof_enqueue_jobs_once=True)
+    killed.store.open()
+    records = killed.store.load()
+    await next(records)
+    await killed.close()
+    after = run(server, aof_enqueue_jobs_once=True)
+    assert bodies(await after.start()) == {b"body 1", b"body 2"}
+    assert after.store.restores_queues
+
+
+# Beside a running node.
+
+
+@async_test
+async def test_everything_can_be_read_beside_a_running_node_which_does_not_notice(
+    server: RedisServer, run: Runs
+) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*added(1, 2, 3, 4), (QUEUE_PAUSED, b"q", PAUSE_IN))
+    wall = node.clock.wall()
+    await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(2).id, GONE_EXPIRED))
+    await node.put((UNIT_DONE, make_job(3).id, b""))
+    before = {name: server.call("DUMP", name) for name in server.call("KEYS", "*") if b"owner" not in name}
+    records = await read(node.factory.peek(node.settings))
+    assert records[:4] == [
+        (UNIT_DONE, make_job(1).id, b"", wall),
+        (JOB_GONE, make_job(2).id, GONE_EXPIRED, wall),
+        (UNIT_DONE, make_job(3).id, b"", wall),
+        (QUEUE_PAUSED, b"q", PAUSE_IN, wall),
+    ]
+    assert bodies(records[4:]) == {b"body 4"}
+    assert before == {name: server.call("DUMP", name) for name in server.call("KEYS", "*") if b"owner" not in name}
+    await node.put(*added(5))
+
+
+@async_test
+async def test_what_ends_while_it_is_read_is_told_in_the_end(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*added(1))
+    records = []
+    for record in node.factory.peek(node.settings):
+        if not isinstance(record, tuple):
+            await record
+            continue
+        records.append(record)
+        if record[0] == JOB_ADDED:
+            await node.put((UNIT_DONE, make_job(1).id, b""))
+    assert [record[0] for record in records] == [JOB_ADDED, UNIT_DONE]
+
+
+@async_test
+async def test_a_long_history_is_read_in_its_order(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 7)
+    node = run(server)
+    await node.start()
+    for number in range(40):
+        await node.put(*added(number))
+        node.clock.advance(1)
+        over = (UNIT_DONE, make_job(number).id, b"") if number % 3 else (JOB_GONE, make_job(number).id, GONE_EXPIRED)
+        await node.put(over)
+    records = await read(node.factory.peek(node.settings))
+    assert [record[1] for record in records] == [make_job(number).id for number in range(40)]
+
+
+@async_test
+async def test_nothing_can_be_read_where_no_server_is(own_server: RedisServer, run: Runs) -> None:
+    node = run(own_server)
+    with pytest.raises(StoreError, match=f"redis {own_server.name}: connection refused"):
+        await read(node.factory.peek(node.settings))
