@@ -9,6 +9,9 @@ is next: nothing is lost and nothing is applied twice.
 
 A batch in the form of the script that applies it: A n (id job)*n | D id scope time | G id reason time | F time |
 P queue pause | U queue.  Jobs that are added one after the other share one A.
+
+A server that is out of memory takes no batch, and as long as none is taken no job is removed from it: so the removals
+among what waits are sent ahead.  When it is the turn of their batch there is nothing left to remove.
 """
 
 from collections import deque
@@ -110,6 +113,7 @@ class Backlog:
         self._batches: deque[Batch] = deque()
         self._sent = 0  #: how many of them are on their way
         self._sent_size = 0
+        self._ahead = 0  #: number of the last batch whose removals were sent ahead
 
     def begin(self, applied: int) -> None:
         """Go on behind a batch that the server has applied; nothing else is kept."""
@@ -185,3 +189,28 @@ class Backlog:
             self.size -= batch.size
             self.count -= batch.count
         return True
+
+    def removals(self) -> list[bytes] | None:
+        """What the next batch removes, to be sent ahead, in its own form; None when there is no further batch."""
+        for batch in self._batches:
+            if batch.number > self._ahead:
+                self._ahead = batch.number
+                return removals(batch.args)
+        return None
+
+
+def removals(args: list[bytes]) -> list[bytes]:
+    """The records of a batch that remove one job each."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(args):
+        kind = args[at]
+        size = _SIZES.get(kind) or 2 + 2 * int(args[at + 1])
+        if kind == b"G" or (kind == b"D" and not args[at + 2]):
+            found += args[at : at + size]
+        at += size
+    return found
+
+
+#: Arguments of a record, by its kind; A has as many as it says.
+_SIZES: Final = {b"D": 4, b"G": 4, b"F": 2, b"P": 3, b"U": 2}

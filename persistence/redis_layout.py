@@ -152,17 +152,9 @@ hold()
 return why or {'ok', meta.sequence}
 """)
 
-#: Apply a batch.  ARGV 5 to 7: the sequence before, the sequence after, entries of a stream; then the records:
-#: A n (id job)*n | D id scope time | G id reason time | F time | P queue pause | U queue.
-APPLY: Final = _script("""
-local wrong = misplaced()
-if wrong then return wrong end
-local meta = read_meta()
-wrong = changed(meta)
-if wrong then return wrong end
-local before, after, history = ARGV[5], ARGV[6], ARGV[7]
-if meta.sequence ~= before then return {'sequence', meta.sequence} end
-hold()
+#: What scripts begin with that put jobs into the history; their ARGV 5 says how many entries a stream keeps.
+_HISTORY = """
+local HISTORY = ARGV[5]
 
 -- What a history tells of a job: its queue, and when it was added.
 local function told(job)
@@ -177,16 +169,32 @@ local function note(stream, id, job, time, word, value)
     if job then queue, added = told(job) end
     local entry = {'id', id, 'queue', queue, 'added', added, 'time', time}
     if value ~= '' then entry[9], entry[10] = word, value end
-    redis.call('XADD', stream, 'MAXLEN', '~', history, '*', unpack(entry))
+    redis.call('XADD', stream, 'MAXLEN', '~', HISTORY, '*', unpack(entry))
 end
 
+-- What is over twice, as a job is that is delivered at most once and then acknowledged, is noted once.
 local function gone(stream, id, time, word, value)
     local job = redis.call('HGET', K.jobs, id)
     if job then
-        note(stream, id, job, time, word, value)
         redis.call('HDEL', K.jobs, id)
+        note(stream, id, job, time, word, value)
     end
 end
+"""
+
+#: Apply a batch.  ARGV 6 and 7: the sequence before and after; then the records:
+#: A n (id job)*n | D id scope time | G id reason time | F time | P queue pause | U queue.
+APPLY: Final = _script(
+    _HISTORY
+    + """
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+wrong = changed(meta)
+if wrong then return wrong end
+local before, after = ARGV[6], ARGV[7]
+if meta.sequence ~= before then return {'sequence', meta.sequence} end
+hold()
 
 local i, last = 8, #ARGV
 while i <= last do
@@ -226,7 +234,32 @@ if meta.queues then
 end
 redis.call('HSET', K.meta, 'sequence', after, 'jobs', redis.call('HLEN', K.jobs))
 return {'ok', after}
-""")
+"""
+)
+
+#: Remove jobs that are over, before it is their turn, from a server that is out of memory; ARGV 6 and on: D and G as in
+#: a batch.  A script that has begun to write may go on, and to set a time to live needs no memory.
+RELIEVE: Final = _script(
+    _HISTORY
+    + """
+local wrong = misplaced()
+if wrong then return wrong end
+local meta = read_meta()
+wrong = changed(meta)
+if wrong then return wrong end
+if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
+redis.call('PEXPIRE', K.owner, LEASE)
+for i = 6, #ARGV, 4 do
+    if ARGV[i] == 'D' then
+        gone(K.done, ARGV[i + 1], ARGV[i + 3], 'scope', '')
+    else
+        gone(K.evictions, ARGV[i + 1], ARGV[i + 3], 'reason', ARGV[i + 2])
+    end
+end
+redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs))
+return {'ok'}
+"""
+)
 
 #: Begin anew: everything goes, history too.
 RENEW: Final = _script("""
@@ -301,4 +334,4 @@ if redis.call('GET', K.owner) == WRITER then redis.call('DEL', K.owner) end
 return {'ok'}
 """)
 
-SCRIPTS: Final = (CLAIM, SYNC, APPLY, RENEW, STAGE, SWAP, RELEASE)
+SCRIPTS: Final = (CLAIM, SYNC, APPLY, RELIEVE, RENEW, STAGE, SWAP, RELEASE)

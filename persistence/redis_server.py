@@ -16,7 +16,7 @@ Times are seconds where the name ends in `_S`, else integer milliseconds.
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import attrs
@@ -68,14 +68,16 @@ class Server:
         reactor: IReactorTime,
         *,
         synced: Callable[[list[Any]], None],
+        full: Callable[[RedisConnection], Awaitable[None]],
         up: Callable[[], None],
         down: Callable[[bool], None],
     ) -> None:
         """Take a server and its keys, and what to tell.
 
-        `synced` is told what SYNC answers on a connection that was made again: ok or lost.  `up` is called when the
-        server can be used.  `down` is called when it cannot any more, and whenever that is found to be so still; and
-        told whether another attempt follows at once.
+        `synced` is told what SYNC answers on a connection that was made again: ok or lost.  `full` is to make room on
+        a server that is out of memory, before it is tried again.  `up` is called when the server can be used.  `down`
+        is called when it cannot any more, and whenever that is found to be so still; and told whether another attempt
+        follows at once.
         """
         self.keys: Keys = keys
         self.away: str | None = "not connected yet"  #: why it cannot be used; None = it can
@@ -86,6 +88,7 @@ class Server:
         self.possession: Possession | None = None
         self._reactor = reactor
         self._synced = synced
+        self._full = full
         self._up = up
         self._down = down
         self._link = Link(address, reactor, prepare=self._prepare, up=self._is_up, down=self._is_down, scripts=SCRIPTS)
@@ -152,9 +155,10 @@ class Server:
 
     def send(self, script: bytes, *args: bytes | int) -> "Deferred[list[Any]]":
         """Send a script on the connection that there is; what it answers is not looked at."""
-        return self._send(self._used(), script, *args)
+        return self.send_on(self._used(), script, *args)
 
-    def _send(self, connection: RedisConnection, script: bytes, *args: bytes | int) -> "Deferred[list[Any]]":
+    def send_on(self, connection: RedisConnection, script: bytes, *args: bytes | int) -> "Deferred[list[Any]]":
+        """Send a script on a connection that may not be ready."""
         assert self.possession is not None
         identity: list[bytes | int] = [self._writer, self.possession.birth, self.possession.epoch, LEASE_MS]
         return connection.run(script, self.keys.all(), [*identity, *args])
@@ -207,7 +211,12 @@ class Server:
             raise ServerRefused(str(error)) from None
 
     async def _sync(self, connection: RedisConnection) -> None:
-        answer = await self._send(connection, SYNC)
+        try:
+            answer = await self.send_on(connection, SYNC)
+        except ResponseError as error:
+            if str(error).startswith("OOM "):
+                await self._full(connection)
+            raise
         if answer[0] == b"taken":
             raise StoreError(f"{self.where}: {explain(answer)}; this node writes there no more")
         if answer[0] not in (b"ok", b"lost"):
@@ -247,7 +256,6 @@ class Server:
 
     def _is_up(self) -> None:
         self.away = None
-        self._link.confirm()
         ready, self._ready = self._ready, []
         for waiter in ready:
             waiter.callback(None)

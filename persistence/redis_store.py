@@ -31,7 +31,7 @@ from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
 from disqued.persistence.redis_backlog import Backlog, build
-from disqued.persistence.redis_layout import APPLY, HISTORY, RENEW, STAGE, SWAP, Keys
+from disqued.persistence.redis_layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis_link import RedisConnection, RedisError, reason_of
 from disqued.persistence.redis_reading import JobReader, Records, reply
 from disqued.persistence.redis_server import Server, explain
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from disqued.persistence.redis import RedisSettings
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
+BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove
 LAST_WAIT_S: Final = 5.0  #: how long the end of the store waits for the server
 RECORDS_PER_SLICE: Final = 500  #: written at a time when all is written anew
 REST: Final = 3.0  #: while the node goes on the loop rests for this many times what a slice took
@@ -70,7 +71,9 @@ class RedisStore:
         self._fsync = fsync
         self._limit = backlog_limit
         self._enqueue_once = enqueue_once
-        self._server = Server(address, keys, reactor, synced=self._synced, up=self._pump, down=self._is_down)
+        self._server = Server(
+            address, keys, reactor, synced=self._synced, full=self._relieve, up=self._is_up, down=self._is_down
+        )
         self._reader = JobReader(keys, self._server.ask)
         self._backlog = Backlog()
         self._is_loaded = False
@@ -139,7 +142,7 @@ class RedisStore:
         while True:
             await self._server.when_ready()
             try:
-                await self._server.run(APPLY, sequence, sequence, HISTORY)
+                await self._server.run(APPLY, HISTORY, sequence, sequence)
             except StoreFailed as error:
                 self.log.warn("{reason}", reason=str(error))
             else:
@@ -203,7 +206,7 @@ class RedisStore:
         if connection is None or not self._is_loaded or server.loss is not None:
             return
         while self._backlog.sent_size < WINDOW and (batch := self._backlog.next_to_send()):
-            answer = server.send(APPLY, batch.number - 1, batch.number, HISTORY, *batch.args)
+            answer = server.send(APPLY, HISTORY, batch.number - 1, batch.number, *batch.args)
             answer.addCallbacks(self._answered, self._refused, callbackArgs=(connection,), errbackArgs=(connection,))
             answer.addErrback(self._report)
 
@@ -251,6 +254,21 @@ class RedisStore:
             server.loss = f"{server.where}: it has lost its data (it {how}); all jobs are to be written anew"
             self.log.error("{reason}", reason=server.loss)
         self._fail_waiting()
+
+    async def _relieve(self, connection: RedisConnection) -> None:
+        """Remove from a server that is out of memory the jobs that are over."""
+        self._backlog.seal()
+        for _ in range(BATCHES_AHEAD):
+            found = self._backlog.removals()
+            if found is None:
+                return
+            if found:
+                await self._server.send_on(connection, RELIEVE, HISTORY, *found)
+
+    def _is_up(self) -> None:
+        if not self._backlog.count or not self._is_loaded:
+            self._server.confirm()
+        self._pump()
 
     def _is_down(self, hopeful: bool) -> None:
         self._backlog.rewind()

@@ -13,7 +13,8 @@ from twisted.internet.endpoints import serverFromString
 from twisted.internet.protocol import Factory, Protocol
 from twisted.protocols.portforward import ProxyClient, ProxyClientFactory, ProxyFactory
 
-from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
+from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.queues import PAUSE_IN
 from disqued.persistence import redis_link, redis_store
 from disqued.persistence.interface import StoreError, StoreFailed
 from tests.contract.redis_runs import Run, added, make_job, read, until
@@ -245,6 +246,30 @@ async def test_a_server_out_of_memory_is_quoted_and_waited_for(own_server: Redis
     await node.commit_until_good()
     assert node.stored() == ids(2)
     assert len(node.noted("done")) == 1
+
+
+@async_test
+async def test_a_full_server_is_relieved_of_the_jobs_that_are_over_and_takes_jobs_again(
+    own_server: RedisServer, run: Runs
+) -> None:
+    own_server.start("--maxmemory-policy", "noeviction")
+    node = run(own_server)
+    await node.start()
+    await node.put(*((0, make_job(number, body=b"x" * 20_000)) for number in range(500)))
+    used = own_server.call("INFO", "memory")["used_memory"]
+    own_server.call("CONFIG", "SET", "maxmemory", used - 1_000_000)
+    with pytest.raises(StoreFailed, match="OOM command not allowed"):
+        await node.put(*added(1_000))
+    node.store.append([(JOB_GONE, make_job(1_000).id, GONE_EXPIRED), (QUEUE_PAUSED, b"q", PAUSE_IN)])
+    node.store.append([(UNIT_DONE, make_job(number).id, b"") for number in range(400)])
+    node.store.append([(JOB_GONE, make_job(number).id, GONE_EXPIRED) for number in range(400, 450)])
+    await node.commit_until_good()
+    assert node.stored() == ids(*range(450, 500))
+    assert [entry[b"id"] for entry in node.noted("done")] == [make_job(number).id for number in range(400)]
+    assert len(node.noted("evictions")) == 51
+    await node.put(*added(2_000))
+    await node.close()
+    assert len(await run(own_server).start()) == 52
 
 
 @async_test
