@@ -295,7 +295,8 @@ class Import:
         try:
             holdings = await self._look(factory)
             self._check_empty(holdings)
-            await self._load(store)
+            await self._load(store, holdings)
+            self._check_empty(holdings)
             jobs = self._jobs(sources, holdings)
             if self._wishes.queues:
                 pauses = ((QUEUE_PAUSED, queue, pause) for queue, pause in holdings.pauses.items() if pause)
@@ -322,10 +323,11 @@ class Import:
                 " it has to be empty; import several files at once, or without --queues"
             )
 
-    async def _load(self, store: IStore) -> None:
+    async def _load(self, store: IStore, holdings: Holdings) -> None:
         """Make the store ready for records.  Raises ToolError when that would cost it its queues."""
         checked = False
-        async for _ in steps(self._reactor, store.load()):
+        wall = self._clock.wall()
+        async for record in steps(self._reactor, store.load()):
             # A journal loaded to its end is one that goes on: what it knew of queues is history then.
             if not checked and store.restores_queues and not self._wishes.queues:
                 raise ToolError(
@@ -333,6 +335,7 @@ class Import:
                     " would lose; start the node first, with `aof-enqueue-jobs-once yes`, and stop it again"
                 )
             checked = True
+            holdings.note(record, wall)
 
     async def _append(self, store: IStore, jobs: Iterator[Job]) -> None:
         records: list[Record] = []
