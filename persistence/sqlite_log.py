@@ -117,7 +117,7 @@ class Log:
         Raises StoreFailed when nothing can be trusted after it; a disk that is full only leaves the log long.
         """
         try:
-            _, pages, moved = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            _, pages, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
         except sqlite3.Error as error:
             failure = write_failure_of(error, self._path)
@@ -126,7 +126,8 @@ class Log:
             self.log.warn("The log of the database stays long: {why}", why=str(failure))
             return
         with self._lock:
-            self._is_long = moved < pages and pages * page_size > LONG_LOG_BYTES
+            # What was committed meanwhile is not counted: only a writer that pauses gets to the end.
+            self._is_long = pages * page_size > LONG_LOG_BYTES
 
     def end(self) -> None:
         """Stop the thread and let go of the file."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite_rows import (
     JOB_COLUMNS,
@@ -24,8 +24,8 @@ from disqued.persistence.sqlite_rows import (
     Row,
     fact_record,
     flush_record,
+    job_records,
     pause_record,
-    stored_job,
 )
 from disqued.persistence.sqlite_schema import (
     NUMBERED,
@@ -108,12 +108,11 @@ class DatabaseReader:
         cursor = self._connection.execute(_JOBS)
         read, total, jobs = 0, self.bytes_total, self._jobs
         while rows := cursor.fetchmany(ROWS):
-            for row in rows:
-                try:
-                    job = stored_job(row)
-                except BadRow as error:
-                    raise self._damage(row, str(error)) from None
-                yield (JOB_ADDED, job)
+            try:
+                records = job_records(rows)
+            except BadRow as error:
+                raise self._damage(error) from None
+            yield from records
             read += len(rows)
             self.bytes_loaded = total * read // (jobs + 1)
         if read != jobs:
@@ -123,10 +122,10 @@ class DatabaseReader:
         try:
             return record_of(row)
         except BadRow as error:
-            raise self._damage(row, str(error)) from None
+            raise self._damage(error) from None
 
-    def _damage(self, row: Row, what: str) -> DatabaseDamaged:
-        return DatabaseDamaged(self._path, what, row=row[0] if isinstance(row[0], int) else 0)
+    def _damage(self, error: BadRow) -> DatabaseDamaged:
+        return DatabaseDamaged(self._path, str(error), row=error.number)
 
 
 def _done_record(row: Row) -> Record:
@@ -138,7 +137,7 @@ def _gone_record(row: Row) -> Record:
 
 
 def _job_record(row: Row) -> Record:
-    return (JOB_ADDED, stored_job(row))
+    return job_records([row])[0]
 
 
 def oldest_fact(connection: sqlite3.Connection) -> int | None:
@@ -193,11 +192,11 @@ def _history(connection: sqlite3.Connection, path: Path) -> Iterator[Record]:
         (_PAUSES + "ORDER BY seq", pause_record),
     ]
     streams = [_numbered(connection, query, record_of) for query, record_of in sources]
-    for number, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
+    for _, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
         try:
             yield record_of(row)
         except BadRow as error:
-            raise DatabaseDamaged(path, str(error), row=number) from None
+            raise DatabaseDamaged(path, str(error), row=error.number) from None
 
 
 def _numbered(

@@ -2,7 +2,7 @@
 
     append --> `noted`: a tuple of what is true now, with its number      on the reactor's thread
     commit --> `job_row`, `fact_row`: what SQL is given                    on the writer's thread
-    load   <-- `stored_job`: checked and put together again
+    load   <-- `job_records` and others: checked and put together again
 
 Names, bodies and the like are kept as TEXT where they are UTF-8, so that people can read them, and as BLOB where they
 are not: read as bytes, both are what was given.
@@ -33,6 +33,7 @@ Row = tuple[Any, ...]
 Note = tuple[Any, ...]
 
 _pack_job = Struct("<qBBHBIIqqqQQQIIq").pack
+_new_job = tuple.__new__
 _pack_ctime = Struct("<q").pack
 _pack_news = Struct("<qq").pack
 _pack_pause = Struct("<qBq").pack
@@ -43,8 +44,13 @@ _CRC_MASK: Final = 0xFFFF_FFFF
 _NONSENSE: Final = (TypeError, ValueError, AttributeError, OverflowError, error)
 
 
-class BadRow(ValueError):
+class BadRow(Exception):
     """A row does not say what was written into it."""
+
+    def __init__(self, what: str, row: Row) -> None:
+        super().__init__(what)
+        #: Number of the record; 0 when even that is lost.
+        self.number: int = row[0] if row and isinstance(row[0], int) else 0
 
 
 def noted(records: list[Record], first: int, wall: int, offset: int, *, with_state: bool = False) -> list[Note]:
@@ -130,35 +136,40 @@ def job_row(note: Note) -> Row:
     )  # fmt: skip
 
 
-def stored_job(row: Row) -> StoredJob:
-    """A job from its row, read with TEXT as bytes.  Raises BadRow."""
-    (
-        sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms,
-        replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted,
-    ) = row  # fmt: skip
+def job_records(rows: list[Row]) -> list[Record]:
+    """(JOB_ADDED, StoredJob) for each row, read with TEXT as bytes.  Raises BadRow."""
+    records: list[Record] = []
+    row: Row = ()
     try:
-        if not job_id.isascii():
-            job_id = id_bytes(job_id)
-        check = crc32(
-            _pack_job(
-                sequence, state, flags, replicate, len(job_id), len(queue), len(body), ctime, expires, requeue,
+        # A database has millions of these: all is in this one loop, and local.
+        for row in rows:
+            (
+                sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms,
+                replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted,
+            ) = row  # fmt: skip
+            if not job_id.isascii():
+                job_id = id_bytes(job_id)
+            check = crc32(
+                _pack_job(
+                    sequence, state, flags, replicate, len(job_id), len(queue), len(body), ctime, expires, requeue,
+                    ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+                ) + job_id + queue + body,
+                fact,
+            )  # fmt: skip
+            holders = None
+            if named is not None:
+                check = crc32(named, check)
+                holders = frozenset(named.split())
+            if check != wanted:
+                raise BadRow("the checksum is wrong", row)
+            # The class's own constructor takes twice as long.
+            records.append((JOB_ADDED, _new_job(StoredJob, (
+                job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
                 ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
-            ) + job_id + queue + body,
-            fact,
-        )  # fmt: skip
-        holders = None
-        if named is not None:
-            check = crc32(named, check)
-            holders = frozenset(named.split())
+            ))))  # fmt: skip
     except _NONSENSE as problem:
-        raise BadRow(f"the row makes no sense: {problem}") from None
-    if check != wanted:
-        raise BadRow("the checksum is wrong")
-    # The class's own constructor takes twice as long.
-    return tuple.__new__(StoredJob, (
-        job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
-        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
-    ))  # fmt: skip
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
+    return records
 
 
 def fact_row(note: Note, job: Note | None) -> Row:
@@ -186,9 +197,9 @@ def fact_record(kind: int, row: Row) -> Record:
         job_id = id_bytes(text)
         check = (fact_crc(job_id, queue, ctime) + news_crc(sequence, when, tail)) & _CRC_MASK
     except _NONSENSE as problem:
-        raise BadRow(f"the row makes no sense: {problem}") from None
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
     if check != wanted:
-        raise BadRow("the checksum is wrong")
+        raise BadRow("the checksum is wrong", row)
     return (kind, job_id, tail, when)
 
 
@@ -203,9 +214,9 @@ def pause_record(row: Row) -> Record:
     try:
         check = crc32(queue, crc32(_pack_pause(sequence, pause, when)))
     except _NONSENSE as problem:
-        raise BadRow(f"the row makes no sense: {problem}") from None
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
     if check != wanted:
-        raise BadRow("the checksum is wrong")
+        raise BadRow("the checksum is wrong", row)
     return (QUEUE_PAUSED, queue, pause, when)
 
 
@@ -220,9 +231,9 @@ def flush_record(row: Row) -> Record:
     try:
         check = crc32(_pack_flush(sequence, when, jobs))
     except _NONSENSE as problem:
-        raise BadRow(f"the row makes no sense: {problem}") from None
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
     if check != wanted:
-        raise BadRow("the checksum is wrong")
+        raise BadRow("the checksum is wrong", row)
     return (FLUSHED, when)
 
 
