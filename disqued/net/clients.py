@@ -8,7 +8,10 @@
 
 One chunk of input is one step of the node: the clocks are read once, the commands in it run in order, and their
 replies leave in one write.  A client that does not read its replies is not read from either, so that it holds no
-more than the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.
+more than the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.  When all that
+clients have not read is too much together, those with most of it are ended.
+
+A command that is too long for one step is, to its connection, one that blocks: the next one waits for its reply.
 
 Source: Disque, src/networking.c.
 """
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
 SLICE_S = 0.01  #: a client that has run commands for this long lets others have their turn
 RESUMED = 1_000  #: commands that were put off and are taken up again at a time
+#: Bytes of replies that all clients together may leave unread: a quarter of maxmemory, but not less than this.
+UNREAD_MIN = 64 << 20
+UNREAD_STEP = 64 * 1024  #: by how much a client's unread replies grow before those of all are added up again
 #: Bytes that a command, and each word of it, takes beside its text.
 COMMAND_COST = WORD_COST = 64
 INTERNAL_ERROR = b"ERR internal error"
@@ -79,6 +85,7 @@ class ClientConnection(Protocol):
         self._closing = False
         self._lost = False
         self._overfull_since = 0
+        self._added_up = 0  #: bytes that it left unread when those of all clients were last added up on its behalf
         self._unlock_limits = False
 
     # What commands see.
@@ -466,10 +473,15 @@ class ClientConnection(Protocol):
         """Send a large reply before the next command runs; say whether the client has to read it first."""
         if not self._daemon.node.state.journaling:
             self.flush()
-        return self._stalled or self.output_buffered > LARGE_REPLY
+        buffered = self.output_buffered
+        if buffered > LARGE_REPLY:
+            self._bound_total(buffered)
+        return self._stalled or buffered > LARGE_REPLY
 
     def _check_output(self) -> None:
         """End a client that has too much unread, now or for too long."""
+        if self._lost:
+            return
         limit = self._daemon.config.client_output_buffer_limit
         buffered = self.output_buffered
         now = self._daemon.node.state.now
@@ -479,10 +491,34 @@ class ClientConnection(Protocol):
             self._overfull_since = 0
         too_long = self._overfull_since and now - self._overfull_since > limit.soft_seconds * 1_000
         if (limit.hard and buffered > limit.hard) or too_long:
-            self._daemon.log.warn(
-                "Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered
-            )
-            self.transport.abortConnection()
+            self._end_unread(buffered)
+        else:
+            self._bound_total(buffered)
+
+    def _end_unread(self, buffered: int) -> None:
+        """End the connection of a client that leaves so many bytes unread; it hears no more from now on."""
+        self._lost = True
+        self._daemon.log.warn(
+            "Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered
+        )
+        self.transport.abortConnection()
+
+    def _bound_total(self, buffered: int) -> None:
+        """End those clients that leave most unread, while all of it together is more than the node is to keep."""
+        if buffered < self._added_up + UNREAD_STEP:
+            return
+        self._added_up = buffered
+        unread = {
+            client: client.output_buffered
+            for client in self._daemon.sessions()
+            if (client._stalled or client._out or client._held) and not client._lost
+        }
+        total = sum(unread.values())
+        limit = max(UNREAD_MIN, self._daemon.node.state.memory.limit // 4)
+        while total > limit:
+            client = max(unread, key=unread.__getitem__)
+            total -= unread[client]
+            client._end_unread(unread.pop(client))
 
     def pauseProducing(self) -> None:
         """The transport has more than it wants: run and read nothing until it has sent that."""
@@ -493,7 +529,7 @@ class ClientConnection(Protocol):
     def resumeProducing(self) -> None:
         """The transport has sent what it had."""
         self._stalled = False
-        self._overfull_since = 0
+        self._overfull_since = self._added_up = 0
         self.transport.resumeProducing()
         self.resume()
 

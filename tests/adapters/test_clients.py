@@ -4,11 +4,14 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import pytest_twisted
+from twisted.logger import capturedLogs
 
 from disqued.commands import table
 from disqued.commands.shapes import integer
-from disqued.commands.table import Flag, command
+from disqued.commands.table import LONG, Flag, command
+from disqued.net import clients
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -328,3 +331,98 @@ async def test_a_shorter_pause_does_not_end_a_longer_one(launch: Launch) -> None
     assert running.daemon._pause_end is not None
     running.daemon._pause_end.reset(0)
     assert await second.replies(1) == [0]
+
+
+# Commands that are too long for one step.
+
+
+async def filled(client: RawClient, count: int) -> list[bytes]:
+    """Add jobs; returns their ids."""
+    client.transport.write(pack("ADDJOB", "q", "body", 0) * count)
+    return await client.replies(count)
+
+
+@async_test
+async def test_commands_after_a_very_long_one_wait_for_it_and_other_clients_do_not(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    ids = await filled(client, 20 * LONG)
+    client.transport.write(pack("ACKJOB", *ids) + pack("QLEN", "q") + pack("ACKJOB", *ids))
+    await wait_until(lambda: len(running.daemon.node.state.unfinished) > 0)
+    client.send("PING")
+    lengths = []
+    while client.unread_replies == 0:
+        lengths.append(await other.call("QLEN", "q"))
+    assert any(0 < length < len(ids) for length in lengths)
+    assert await client.replies(4) == [len(ids), 0, 0, b"PONG"]
+    assert not running.daemon.statistics.crashes
+
+
+@async_test
+async def test_a_bad_id_in_a_very_long_command_is_an_error_like_any_other(launch: Launch) -> None:
+    client = await launch().connect()
+    ids = await filled(client, 2 * LONG)
+    client.transport.write(pack("ACKJOB", *ids, "bad") + pack("QLEN", "q"))
+    error, length = await client.replies(2)
+    assert str(error) == "BADID Invalid Job ID format."
+    assert length == len(ids)
+
+
+@async_test
+async def test_a_very_long_command_of_a_client_that_closes_is_done_to_its_end(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    ids = await filled(client, 10 * LONG)
+    client.send("ACKJOB", *ids)
+    await wait_until(lambda: len(running.daemon.node.state.unfinished) > 0)
+    client.transport.abortConnection()
+    await wait_until(lambda: not len(running.daemon.node.state.jobs))
+    assert await other.call("QLEN", "q") == 0
+
+
+# What many clients leave unread.
+
+
+@async_test
+async def test_what_all_clients_leave_unread_is_bounded_and_the_one_with_most_goes_first(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "UNREAD_MIN", 1)
+    running = launch("maxmemory 170mb")
+    quick, slow = await running.connect(), [await running.connect() for _ in range(8)]
+    daemon, connections = running.daemon, running.daemon.sessions()
+    await quick.call("ADDJOB", "small", b"x" * 10_000_000, 0)
+    await quick.call("ADDJOB", "large", b"x" * 30_000_000, 0)
+
+    def unread() -> int:
+        return sum(connection.output_buffered for connection in daemon.sessions() if not connection.is_gone())
+
+    asked: list[RawClient] = []
+    for number, client in enumerate(slow):
+        before = unread()
+        client.transport.pauseProducing()
+        client.send("QPEEK", "large" if number == 1 else "small", 1)
+        asked.append(client)
+        await wait_until(lambda before=before: len(daemon.clients) < len(connections) or unread() > before)
+        assert unread() <= daemon.node.state.memory.limit // 4
+        if len(daemon.clients) < len(connections):
+            break
+    assert [number for number, connection in enumerate(connections) if connection.id not in daemon.clients] == [2]
+    assert len(asked) > 2
+    for client in asked[:1] + asked[2:]:
+        client.transport.resumeProducing()
+        assert len((await client.replies(1))[0][0][2]) == 10_000_000
+
+
+@async_test
+async def test_that_a_client_does_not_read_is_logged_once(launch: Launch) -> None:
+    running = launch("client-output-buffer-limit normal 1mb 0 0")
+    watcher, client = await running.connect(), await running.connect()
+    assert await watcher.call("MONITOR") == b"OK"
+    watcher.transport.pauseProducing()
+    with capturedLogs() as events:
+        while len(running.daemon.clients) == 2:
+            client.transport.write(pack("QLEN", "x" * 100_000) * 20)
+            await client.replies(20)
+    lines = [event for event in events if "does not read" in (event["log_format"] or "")]
+    assert len(lines) == 1

@@ -640,7 +640,7 @@ def ask(server: Server, *queues: str, client: str = "client", count: int = 1) ->
 
 
 def test_a_consumer_drops_a_bounded_number_of_jobs_that_are_over(server: Server) -> None:
-    heap(server, "good")
+    heap(server, "good", count=4 * (OVER_PER_PART + DUE_PER_TICK))
     before = len(server.journal)
     assert server("GETJOB", "NOHANG", "FROM", "q") is BLOCKED
     assert server("GETJOB", "NOHANG", "FROM", "q", client="another") is BLOCKED
@@ -689,6 +689,22 @@ def test_good_jobs_between_heaps_of_others_are_all_found(server: Server) -> None
         assert ask(server) == [b"good %d" % round_]
     assert ask(server) is None
     check(server)
+
+
+def test_two_who_wait_get_the_good_jobs_of_which_each_is_behind_a_heap_of_others(server: Server) -> None:
+    server.node.begin()
+    for body in (b"one", b"two"):
+        for number in range(OVER_PER_PART + OVER_AT_ONCE):
+            server.run("ADDJOB", "q", number, 0, "TTL", 1)
+        server.run("ADDJOB", "q", body, 0)
+    server.clock.advance(1_000)
+    # Their deadlines come late here, so that only consumers notice.
+    server.state.schedule.pop_due(server.clock.now(), 10_000)
+    for client in "abc":
+        assert server("GETJOB", "NOHANG", "FROM", "q", client=client) is BLOCKED
+    server.advance(0)
+    assert [server.answers[client][0][0][2] for client in "ab"] == [b"one", b"two"]
+    assert server.answers["c"] == [None]
 
 
 def test_consumers_of_both_kinds_are_served_in_the_order_in_which_they_came(server: Server) -> None:
