@@ -44,14 +44,16 @@ class Keys:
     """The names of the keys of one node."""
 
     prefix: str
+    #: Every key, in the order in which the scripts take them.
+    names: list[bytes] = attrs.field(init=False)
+
+    @names.default
+    def _name_all(self) -> list[bytes]:
+        return [self.name(part) for part in KINDS]
 
     def name(self, part: str) -> bytes:
         """The key for a part: one of `KINDS`."""
         return b"{%b}:%b" % (self.prefix.encode(), part.encode())
-
-    def all(self) -> list[bytes]:
-        """Every key, in the order in which the scripts take them."""
-        return [self.name(part) for part in KINDS]
 
 
 #: What every script begins with.  KEYS are those of `KINDS`; ARGV 1 to 4 are writer, birth, epoch and lease.

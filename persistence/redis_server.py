@@ -161,7 +161,7 @@ class Server:
         """Send a script on a connection that may not be ready."""
         assert self.possession is not None
         identity: list[bytes | int] = [self._writer, self.possession.birth, self.possession.epoch, LEASE_MS]
-        return connection.run(script, self.keys.all(), [*identity, *args])
+        return connection.run(script, self.keys.names, [*identity, *args])
 
     def _used(self) -> RedisConnection:
         connection = self.connection
@@ -228,7 +228,7 @@ class Server:
         birth = secrets.token_hex(8).encode()
         ends_s: float | None = None
         while True:
-            answer = await connection.run(CLAIM, self.keys.all(), [self._writer, birth, 0, LEASE_MS])
+            answer = await connection.run(CLAIM, self.keys.names, [self._writer, birth, 0, LEASE_MS])
             if answer[0] != b"held":
                 break
             left_s = max(answer[2], 0) / 1_000
@@ -249,7 +249,7 @@ class Server:
             )  # fmt: skip
         elif now_s + left_s > ends_s + LOOK_S:
             raise StoreLocked(
-                f"{self.where}: the keys {{{self.keys.prefix}}}:... are in use by {who}, which has just renewed its"
+                f"{self.where}: the keys {{{self.keys.prefix}}}:... belong to {who}, which has just renewed its"
                 f" lease for {left_s:.1f} s; give each node a redis-prefix of its own"
             )
         return now_s + left_s

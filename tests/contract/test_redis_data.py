@@ -240,7 +240,7 @@ async def test_a_second_node_is_refused_and_told_who_is_there(
     monkeypatch.setattr(redis_server, "BEAT_S", 0.1)
     first = run(server)
     await first.start()
-    with pytest.raises(StoreLocked, match=r"in use by .* pid \d+ run [0-9a-f]{16}, which has just renewed its lease"):
+    with pytest.raises(StoreLocked, match=r"belong to .* pid \d+ run [0-9a-f]{16}, which has just renewed its lease"):
         await run(server).start()
     await first.put(*added(1))
     other = run(server, redis_prefix="another")
