@@ -189,6 +189,8 @@ class Daemon(Factory):
 
     def compact(self) -> None:
         """Begin to rewrite the journal in the background.  Raises CommandError."""
+        if self.driver.store.status().get("aof_rewrite_in_progress"):
+            raise CommandError("Background append only file rewriting already in progress")
         try:
             self.driver.compact()
         except StoreError as error:

@@ -290,3 +290,13 @@ async def test_jobs_in_a_reply_that_the_socket_refused_go_back_as_defect_24_of_t
     taken = await producer.call("GETJOB", "WITHCOUNTERS", "COUNT", 2, "FROM", "q")
     assert [job[1] for job in taken] == [once, again]
     assert [job[4::2] for job in taken] == [[0, 0], [0, 0]]
+
+
+@async_test
+async def test_a_second_rewrite_waits_until_the_first_is_over(launch: Launch) -> None:
+    store = RecordingStore()
+    client = await launch(store=store).connect()
+    assert await client.call("BGREWRITEAOF") == b"Background append only file rewriting started"
+    store.status = lambda: {"aof_rewrite_in_progress": 1}  # type: ignore[method-assign]
+    answer = str(await client.call("BGREWRITEAOF"))
+    assert answer == "ERR Background append only file rewriting already in progress"
