@@ -21,10 +21,11 @@ Version 1 had no marks.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from mmap import mmap
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from zlib import crc32
 
 from disqued.core.outbox import Record
@@ -44,6 +45,7 @@ _CHECK = Struct("<I")
 _FRAME = Struct("<IIQI")
 _LENGTHS = Struct("<II")
 _NUMBER = Struct("<Q")
+_ONES = b"\xff" * 4
 _MARK_START = bytes(4) + b"\xff" * 4
 _pack_frame = _FRAME.pack
 _unpack_frame = _FRAME.unpack_from
@@ -83,17 +85,28 @@ def number_of(frame: bytes) -> int:
 class SegmentReader:
     """Reads one segment from its start to its end, once."""
 
-    __slots__ = ("_file", "_first", "_path", "_start", "_version", "good_size", "sequence", "size", "torn")
+    __slots__ = ("_decode", "_file", "_first", "_path", "_start", "_version", "good_size", "sequence", "size", "torn")
 
-    def __init__(self, path: Path, file: BinaryIO, first: int, sequence: int, *, start: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        first: int,
+        sequence: int,
+        *,
+        start: int = 0,
+        decode: Callable[[bytes], Any] = decode_record,
+    ) -> None:
         """Take an open file, the number that its header may tell and that of its first record.
 
-        With `start` it is read from that byte on, where a frame must begin.
+        With `start` it is read from that byte on, where a frame must begin.  What `decode` makes of a payload is
+        yielded; it raises BadRecord.
         """
         self._path = path
         self._file = file
         self._first = first
         self._start = start
+        self._decode = decode
         self._version = VERSION
         self.size: int = os.fstat(file.fileno()).st_size  #: bytes in the file
         self.good_size: int = start  #: bytes up to the end of the last good record, as of the last `CHUNK`
@@ -131,6 +144,7 @@ class SegmentReader:
         # This loop runs once per record of a journal: what it needs is local.
         data, at, sequence = b"", 0, self.sequence
         before = self.good_size  # bytes of the file before `data`
+        decode = self._decode
         while True:
             size = len(data)
             last = size - FRAME_SIZE
@@ -157,7 +171,7 @@ class SegmentReader:
                         f"the record calls itself {number}" if number != sequence else "the checksum is wrong"
                     )
                 try:
-                    record = decode_record(payload)
+                    record = decode(payload)
                 except BadRecord as error:
                     self._stand(before + at, sequence)
                     raise self._damage(str(error)) from None
@@ -237,7 +251,42 @@ class SegmentReader:
     def _has_lost_bits(self, start: int) -> bool:
         """Tell whether a length of zeros, in whole or in part, had more than one bit."""
         length, turned = _LENGTHS.unpack(os.pread(self._file.fileno(), _LENGTHS.size, start))
-        return (length ^ turned ^ _TURNED).bit_count() > 1
+        lost: int = length ^ turned ^ _TURNED
+        return lost.bit_count() > 1
 
     def _damage(self, what: str) -> StoreDamaged:
         return StoreDamaged(str(self._path), self.good_size, self.sequence if self.good_size else 0, what)
+
+
+def is_record(data: bytes | mmap, at: int, first: int, last: int) -> bool:
+    """Tell whether a whole record with a number in this range begins here."""
+    if not 0 <= at <= len(data) - FRAME_SIZE:
+        return False
+    length, turned, number, check = _unpack_frame(data, at)
+    if length ^ turned != _TURNED or not 0 < length <= len(data) - at - FRAME_SIZE or not first <= number <= last:
+        return False
+    expected: int = check
+    return crc32(data[at + FRAME_SIZE : at + FRAME_SIZE + length], number) == expected
+
+
+def next_record(data: bytes | mmap, start: int, first: int, last: int) -> int:
+    """Where the next whole record with a number in this range begins, at byte `start` or later; -1 = nowhere."""
+    for window in range(start, len(data), CHUNK):
+        # Where a length and the same turned follow each other, their difference is all ones.
+        part = data[window : window + CHUNK + _LENGTHS.size]
+        number = int.from_bytes(part, "little")
+        ones = (number ^ (number >> 32)).to_bytes(len(part), "little")
+        at = ones.find(_ONES)
+        while at >= 0:
+            if is_record(data, window + at, first, last):
+                return window + at
+            at = ones.find(_ONES, at + 1)
+    return -1
+
+
+def record_end(data: bytes | mmap, at: int) -> int:
+    """Where a record ends by what its frame says; -1 where that makes no sense."""
+    if at > len(data) - FRAME_SIZE:
+        return -1
+    length, turned, _, _ = _unpack_frame(data, at)
+    return at + FRAME_SIZE + int(length) if length ^ turned == _TURNED else -1

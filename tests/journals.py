@@ -123,6 +123,16 @@ def replayed(records: list[Record]) -> dict[bytes, bytes]:
     return jobs
 
 
+class QuickDisk(Disk):
+    """A disk for looking at the outcome: nobody pulls its plug."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Nothing to wait for."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing to wait for."""
+
+
 class FaultyDisk(Disk):
     """Fails at one call, counted over all that change the disk; knows what a power cut would leave."""
 

@@ -18,23 +18,12 @@ from twisted.internet.task import Clock as Reactor
 from disqued.core.outbox import Record
 from disqued.persistence import compaction
 from disqued.persistence.aof import AofStore
-from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.testing.clock import Clock
 from tests.crashfs import Operation, RecordingDisk, crash_states
-from tests.journals import NAME, added, job_id, opened, put, replayed, small_journal
+from tests.journals import NAME, QuickDisk, added, job_id, opened, put, replayed, small_journal
 
 GO_ON = 4  #: the store goes on in every fourth state, and is started once more
-
-
-class QuickDisk(Disk):
-    """A disk for looking at the outcome: nobody pulls its plug."""
-
-    def fdatasync(self, fd: int) -> None:
-        """Nothing to wait for."""
-
-    def sync_directory(self, path: Path) -> None:
-        """Nothing to wait for."""
 
 
 class TroubledDisk(RecordingDisk):

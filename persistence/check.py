@@ -1,0 +1,360 @@
+"""`disqued check-aof`: what a journal holds, what of it is lost, and how to go on without that.
+
+    read each segment --damage--> note it --> the next whole record behind it --> read on
+      |
+      +-- records by kind, jobs that are alive, what is lost: file, bytes, numbers of records
+
+    --repair    every whole record, in order, in a new increment --> a manifest that lists it alone
+                the old files stay, under names that end in `.damaged`
+
+The loader is that of the store.  What a lost record said is not known: a job may be missing, or one that was done
+may come back.  Of a manifest one flipped bit can be put right, since its checksum tells which.
+
+Exit status: 0 = the journal is whole, 1 = it is not, 2 = wrong usage.  Source: Disque, disque-check-aof.c.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import BinaryIO, Final, TextIO
+
+import attrs
+
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.persistence.disk import Disk, reason, write_all
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
+from disqued.persistence.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.segments import (
+    FRAME_SIZE,
+    HEADER_SIZE,
+    SegmentReader,
+    framed,
+    is_record,
+    next_record,
+    number_of,
+    record_end,
+)
+from disqued.wire.jobdump import decode_record
+
+WHOLE: Final = 0
+DAMAGED: Final = 1
+USAGE: Final = 2
+KINDS: Final = {JOB_ADDED: "added", UNIT_DONE: "done", JOB_GONE: "gone", FLUSHED: "flushed", QUEUE_PAUSED: "paused"}
+RECORDS_PER_WRITE: Final = 4_096
+NAME: Final = "disque.aof"
+
+
+@attrs.frozen
+class Loss:
+    """A part of a file that does not hold what was written to it."""
+
+    path: Path
+    start: int  #: first byte of it
+    end: int  #: first byte behind it
+    first: int  #: number of the first record that is lost; 0 = none is known to be
+    last: int  #: number of the last
+    what: str
+    torn: bool = False  #: it is what a crash leaves; a start goes on without it
+    following: int = 0  #: whole records behind it in the same file
+
+    def __str__(self) -> str:
+        if self.torn:
+            return f"torn: {self.path.name}: {self.end - self.start} bytes from byte {self.start} on: {self.what}"
+        if self.first > self.last:
+            records = "no record"
+        elif self.first == self.last:
+            records = f"record {self.first}"
+        else:
+            records = f"records {self.first} to {self.last}"
+        return (
+            f"lost: {self.path.name}: bytes {self.start} to {self.end - 1}, {records}: {self.what};"
+            f" {self.following} whole records follow"
+        )
+
+
+@attrs.define
+class Report:
+    """What was found."""
+
+    kinds: Counter[int] = attrs.field(factory=Counter)  #: records by kind
+    jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs that are alive in the end
+    pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits by name of the queue
+    segments: list[tuple[Path, int, int]] = attrs.field(factory=list)  #: path, records, bytes
+    losses: list[Loss] = attrs.field(factory=list)
+
+    def note(self, record: Record) -> None:
+        """Take a record into account."""
+        kind = record[0]
+        self.kinds[kind] += 1
+        if kind == JOB_ADDED:
+            self.jobs.add(record[1].id)
+        elif kind == FLUSHED:
+            self.jobs.clear()
+            self.pauses.clear()
+        elif kind == QUEUE_PAUSED:
+            self.pauses[record[1]] = record[2]
+        elif kind != UNIT_DONE or not record[2]:
+            self.jobs.discard(record[1])
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether nothing worse happened than a crash."""
+        return all(loss.torn for loss in self.losses)
+
+    def lines(self) -> Iterator[str]:
+        """The report as people read it."""
+        for path, records, size in self.segments:
+            yield f"{path.name}: {records} records, {size} bytes"
+        yield "records: " + ", ".join(f"{self.kinds[kind]} {word}" for kind, word in KINDS.items())
+        yield f"jobs: {len(self.jobs)} alive; queues paused: {sum(map(bool, self.pauses.values()))}"
+        yield from map(str, self.losses)
+
+
+class Examiner:
+    """Reads every segment, whatever is wrong with it."""
+
+    def __init__(self, files: JournalFiles, manifest: Manifest, keep: Callable[[bytes], None]) -> None:
+        """Take a journal; `keep` is given the bytes of each record that is whole, in turn."""
+        self.report = Report()
+        self._files = files
+        self._segments = manifest.segments
+        self._keep = keep
+        self._sequence = 1  #: number of the next record
+        self._is_numbered = False  #: the next segment goes on with it
+        self._tail: Loss | None = None  #: the end of a segment, while nothing tells what stood there
+        self._found = 0  #: records found in the segment at hand
+
+    def examine(self) -> Report:
+        """Read it all.  Raises OSError."""
+        path = self._files.manifest_path
+        for segment in self._segments:
+            first = segment.first or self._sequence
+            if self._is_numbered and first > self._sequence:
+                self._close_gap(path, first)
+            path = self._files.segment(segment)
+            self._sequence = first
+            before, self._found = len(self.report.losses), 0
+            size = self._examine(segment, path)
+            if isinstance(segment, Base) and self._sequence < segment.first + segment.count:
+                self._close_gap(path, segment.first + segment.count)
+            self.report.losses[before:] = [
+                attrs.evolve(loss, following=self._found - loss.following) for loss in self.report.losses[before:]
+            ]
+            self.report.segments.append((path, self._found, size))
+            self._is_numbered = isinstance(segment, Increment)
+        if self._tail is not None:
+            self.report.losses.append(self._tail)
+        return self.report
+
+    def _examine(self, segment: Base | Increment, path: Path) -> int:
+        """Read a segment; return its size."""
+        try:
+            with path.open("rb") as file, ExitStack() as stack:
+                size = path.stat().st_size
+                data: bytes | mmap = stack.enter_context(mmap(file.fileno(), 0, access=ACCESS_READ)) if size else b""
+                at = 0
+                while at >= 0:
+                    at = self._read(segment, path, file, data, at)
+                return size
+        except FileNotFoundError:
+            self._tail = Loss(path, 0, 0, self._sequence, 0, "the manifest lists this file, and it is missing")
+            return 0
+
+    def _read(self, segment: Base | Increment, path: Path, file: BinaryIO, data: bytes | mmap, start: int) -> int:
+        """Read on from a byte; return where to read on after damage, -1 at the end."""
+        reader = SegmentReader(path, file, segment.first, self._sequence, start=start, decode=self._decode)
+        try:
+            for _ in reader:
+                self._found += 1
+            what = reader.torn
+        except StoreDamaged as damage:
+            what = damage.what
+        at, number = reader.good_size, reader.sequence
+        self._sequence = number
+        if not what:
+            return -1
+        if reader.torn and self._is_last(segment):
+            self._tail = Loss(path, at, len(data), number, number, what, torn=True, following=self._found)
+            return -1
+        most = number + len(data) // FRAME_SIZE
+        behind = record_end(data, at) if at else HEADER_SIZE
+        if not is_record(data, behind, number, most):
+            behind = next_record(data, max(at + 1, HEADER_SIZE), number, most)
+        if behind < 0:
+            # A mark is no record.
+            last = number if len(data) - at > FRAME_SIZE else number - 1
+            self._tail = Loss(path, at, len(data), number, last, what, following=self._found)
+            return -1
+        self._sequence = number_of(data[behind : behind + FRAME_SIZE])
+        self._lose(Loss(path, at, behind, number, self._sequence - 1, what, following=self._found))
+        return behind
+
+    def _is_last(self, segment: Base | Increment) -> bool:
+        """Tell whether no record stands in a later segment, so that this one may be torn."""
+        later = self._segments[self._segments.index(segment) + 1 :]
+        return isinstance(segment, Increment) and self._files.size_of(later) <= HEADER_SIZE * len(later)
+
+    def _lose(self, loss: Loss) -> None:
+        if self._tail is not None:
+            # It was not the end: records follow in the next segment.
+            loss = attrs.evolve(self._tail, last=loss.last, torn=False)
+            self._tail = None
+        self.report.losses.append(loss)
+
+    def _close_gap(self, path: Path, following: int) -> None:
+        """Note that everything up to the record with this number is missing at the end of a file."""
+        end = path.stat().st_size if path.exists() else 0
+        what = "the file ends early"
+        self._lose(Loss(path, end, end, self._sequence, following - 1, what, following=self._found))
+        self._sequence = following
+
+    def _decode(self, payload: bytes) -> Record:
+        record = decode_record(payload)
+        self.report.note(record)
+        self._keep(payload)
+        return record
+
+
+class Salvage:
+    """Writes whole records into an increment that takes the place of a damaged journal."""
+
+    def __init__(self, files: JournalFiles) -> None:
+        """Begin a file beside.  Raises OSError."""
+        self._files = files
+        self._increment = Increment(files.free_number(), 1)
+        self._fd = files.begin(self._increment)
+        self._payloads: list[bytes] = []
+        self.count = 0
+
+    def keep(self, payload: bytes) -> None:
+        """Take the next record.  Raises OSError."""
+        self._payloads.append(payload)
+        if len(self._payloads) >= RECORDS_PER_WRITE:
+            self._write()
+
+    def _write(self) -> None:
+        write_all(self._files.disk, self._fd, b"".join(framed(self._payloads, self.count + 1)))
+        self.count += len(self._payloads)
+        self._payloads = []
+
+    def drop(self) -> None:
+        """Leave no trace."""
+        self._files.disk.close(self._fd)
+        self._files.remove(self._files.segment(self._increment))
+
+    def swap(self, damaged: Manifest) -> list[Path]:
+        """Put it in the place of the damaged journal; return under which names that one is kept.  Raises OSError."""
+        self._write()
+        self._files.disk.fdatasync(self._fd)
+        self._files.disk.close(self._fd)
+        paths = [self._files.manifest_path, *map(self._files.segment, damaged.segments)]
+        kept = [(path, _free_name(path)) for path in paths if path.exists()]
+        for path, name in kept:
+            name.hardlink_to(path)
+        self._files.write_manifest(Manifest(increments=(self._increment,)))
+        for path, _ in kept[1:]:
+            self._files.disk.remove(path)
+        return [name for _, name in kept]
+
+
+def _free_name(path: Path) -> Path:
+    """A name for a damaged file that nothing has yet."""
+    name = path.with_name(path.name + ".damaged")
+    number = 1
+    while name.exists():
+        number += 1
+        name = path.with_name(f"{path.name}.damaged.{number}")
+    return name
+
+
+def read_manifest(files: JournalFiles) -> tuple[Manifest, str]:
+    """The manifest, and what is wrong with it where one flipped bit can be put right.  Raises StoreError."""
+    try:
+        return files.read_manifest(), ""
+    except StoreDamaged:
+        data = files.manifest_path.read_bytes() if files.manifest_path.exists() else b""
+        for bit in range(len(data) * 8):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            try:
+                return Manifest.from_bytes(
+                    bytes(changed)
+                ), f"{files.manifest_path.name}: one bit of byte {bit // 8} is wrong"
+            except ValueError:
+                continue
+        raise
+
+
+def check(path: Path, out: TextIO, *, repair: bool, disk: Disk | None = None) -> int:
+    """Examine a journal, and repair it when told so; the exit status."""
+    files = JournalFiles(path, disk or Disk())
+    try:
+        if repair:
+            files.lock()
+        try:
+            return _check(files, out, repair=repair)
+        finally:
+            files.unlock()
+    except StoreError as error:
+        out.write(f"{error}\n")
+    except OSError as error:
+        out.write(f"{error.filename or path}: {reason(error)}\n")
+    return DAMAGED
+
+
+def _check(files: JournalFiles, out: TextIO, *, repair: bool) -> int:
+    manifest, wrong = read_manifest(files)
+    if not files.manifest_path.exists():
+        raise StoreFailed(f"{files.manifest_path}: there is no journal of this name")
+    salvage = Salvage(files) if repair else None
+    try:
+        report = Examiner(files, manifest, salvage.keep if salvage else lambda payload: None).examine()
+    except BaseException:
+        if salvage:
+            salvage.drop()
+        raise
+    out.writelines(line + "\n" for line in report.lines())
+    if wrong:
+        out.write(f"damaged: {wrong}\n")
+    if not wrong and not report.losses:
+        if salvage:
+            salvage.drop()
+        out.write("The journal is whole.\n")
+        return WHOLE
+    if salvage:
+        kept = salvage.swap(manifest)
+        if manifest.has_queues:
+            out.write("What it said about queues is not kept: no start restores them.\n")
+        out.write(f"Repaired: the journal holds {salvage.count} records.  What it was is kept:\n")
+        out.writelines(f"  {path}\n" for path in kept)
+        return WHOLE
+    if report.is_torn and not wrong:
+        out.write("The journal is torn, as a crash leaves it: a start with `aof-load-truncated yes` cuts that off.\n")
+    else:
+        out.write("The journal is damaged: --repair keeps every whole record.\n")
+    return DAMAGED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `disqued check-aof`; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="disqued check-aof", description="Examine a journal (persistence aof) and say what of it is lost."
+    )
+    parser.add_argument("path", nargs="?", help="the path that the journal's files are named after, or its manifest")
+    parser.add_argument("--dir", help=f"the folder of a journal that is called {NAME}; default: this one")
+    parser.add_argument("--repair", action="store_true", help="write a journal of what is whole; the old one is kept")
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    if options.path and options.dir:
+        sys.stderr.write("disqued check-aof: give a path or --dir, not both\n")
+        return USAGE
+    path = Path(options.path.removesuffix(".manifest")) if options.path else Path(options.dir or ".") / NAME
+    if path.is_dir():
+        path = path / NAME
+    return check(path, sys.stdout, repair=options.repair)

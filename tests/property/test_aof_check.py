@@ -1,0 +1,223 @@
+"""`disqued check-aof`: whatever is wrong with a journal, it says so exactly, and keeps every record that is whole."""
+
+import os
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from twisted.internet.task import Clock as Reactor
+
+from disqued.core.outbox import QUEUE_PAUSED, UNIT_DONE
+from disqued.persistence import segments
+from disqued.persistence.check import DAMAGED, USAGE, WHOLE, check, main
+from disqued.persistence.interface import StoreDamaged
+from tests.journals import (
+    NAME,
+    QuickDisk,
+    added,
+    files,
+    flipped,
+    job_id,
+    loaded,
+    opened,
+    put,
+    record_ends,
+    settle,
+    small_journal,
+)
+
+
+def checked(directory: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    """Exit status and report."""
+    status = main([str(directory / NAME), *options])
+    return status, capsys.readouterr().out
+
+
+def compacted_journal(directory: Path) -> None:
+    """A fuzzy base of three jobs, and an increment of two records."""
+    reactor = Reactor()
+    store, _ = opened(directory, reactor=reactor)
+    put(store, b"old", b"older")
+    store.compact(iter(added(number, b"") for number in range(2)))
+    settle(store, reactor)
+    store.append([added(2, b""), (UNIT_DONE, job_id(0), b"")])
+    store.commit()
+    store.close()
+
+
+def test_a_whole_journal_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_journal(tmp_path)
+    store, _ = opened(tmp_path)
+    store.append([(QUEUE_PAUSED, b"queue", 1)])
+    store.commit()
+    store.close()
+    status, report = checked(tmp_path, capsys)
+    assert status == WHOLE
+    lines = report.splitlines()
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert lines == [
+        f"disque.aof.2.base: 3 records, {sizes['disque.aof.2.base']} bytes",
+        f"disque.aof.3.incr: 4 records, {sizes['disque.aof.3.incr']} bytes",
+        "records: 4 added, 1 done, 1 gone, 0 flushed, 1 paused",
+        "jobs: 2 alive; queues paused: 1",
+        "The journal is whole.",
+    ]
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_torn_end_is_told_by_its_bytes_and_cut_off_by_a_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_journal(tmp_path)
+    path = files(tmp_path)["incr"]
+    data = path.read_bytes()
+    end = record_ends(data)[-2]
+    path.write_bytes(data[: end + 9])
+    status, report = checked(tmp_path, capsys)
+    assert status == DAMAGED
+    assert f"torn: {path.name}: 9 bytes from byte {end} on: record 6 is cut off" in report
+    status, report = checked(tmp_path, capsys, "--repair")
+    assert (status, len(loaded(tmp_path))) == (WHOLE, 5)
+    assert checked(tmp_path, capsys)[0] == WHOLE
+
+
+@pytest.mark.parametrize("kind", ["base", "incr", "manifest"])
+def test_a_repair_loses_nothing_but_the_record_that_a_flipped_bit_hit(tmp_path: Path, kind: str) -> None:
+    compacted_journal(tmp_path)
+    whole = loaded(tmp_path)
+    good = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    path = files(tmp_path)[kind]
+    data = good[path.name]
+    ends = record_ends(data) if kind != "manifest" else []
+    before = len(whole) - 2 if kind == "incr" else 0
+    for bit in range(len(data) * 8):
+        path.write_bytes(flipped(data, bit))
+        out = StringIO()
+        assert check(tmp_path / NAME, out, repair=True, disk=QuickDisk()) == WHOLE
+        assert path.name in out.getvalue()
+        # The header, a mark and a manifest that can be put right cost no record.
+        hit = [number for number, (start, end) in enumerate(pairwise(ends)) if start <= bit // 8 < end]
+        if kind != "manifest":
+            told = f"record {(3 if kind == 'incr' else 1) + hit[0]}:" if hit else "no record:"
+            assert told in out.getvalue()
+        assert loaded(tmp_path, disk=QuickDisk()) == [
+            record for at, record in enumerate(whole) if at - before not in hit
+        ]
+        assert path.with_name(path.name + ".damaged").read_bytes() == flipped(data, bit)
+        for found in tmp_path.iterdir():
+            found.unlink()
+        for name, content in good.items():
+            (tmp_path / name).write_bytes(content)
+
+
+def test_what_is_lost_is_told_record_by_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, _ = opened(tmp_path)
+    put(store, *(b"%d" % number for number in range(50)))
+    store.close()
+    path = files(tmp_path)["incr"]
+    data = bytearray(path.read_bytes())
+    ends = record_ends(bytes(data))
+    # Records 5 to 7 as wholes, one byte of record 20, and a part of the last.
+    data[ends[4] : ends[7]] = b"\xa5" * (ends[7] - ends[4])
+    data[ends[20] - 1] ^= 1
+    path.write_bytes(data[: ends[50] - 3])
+    status, report = checked(tmp_path, capsys)
+    assert status == DAMAGED
+    assert f"bytes {ends[4]} to {ends[7] - 1}, records 5 to 7: the length is damaged; 41 whole records follow" in report
+    assert f"bytes {ends[19]} to {ends[20] - 1}, record 20: the checksum is wrong; 29 whole records follow" in report
+    assert f"torn: {path.name}: {ends[50] - 3 - ends[49]} bytes from byte {ends[49]} on" in report
+    assert "jobs: 45 alive" in report
+    status, report = checked(tmp_path, capsys, "--repair")
+    assert "the journal holds 45 records" in report
+    assert [record[1].body for record in loaded(tmp_path)] == [
+        b"%d" % number for number in range(49) if number not in (4, 5, 6, 19)
+    ]
+
+
+def test_a_file_that_is_missing_or_short_is_told_with_the_numbers_of_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_journal(tmp_path)
+    path = files(tmp_path)["base"]
+    data = path.read_bytes()
+    path.write_bytes(data[: record_ends(data)[1]])
+    assert "records 2 to 3" in checked(tmp_path, capsys)[1]
+    path.unlink()
+    report = checked(tmp_path, capsys)[1]
+    assert "records 1 to 3: the manifest lists this file, and it is missing" in report
+    assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert len(loaded(tmp_path)) == 3
+
+
+def test_the_end_of_an_increment_that_another_one_follows_is_not_torn_but_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"one", b"two", b"three")
+    (path,) = tmp_path.glob("*.incr")
+    store._drop_appender()
+    store._begin_increment()
+    put(store, b"four")
+    store.close()
+    data = path.read_bytes()
+    path.write_bytes(data[: record_ends(data)[1] + 5])
+    assert "records 2 to 3: record 2 is cut off" in checked(tmp_path, capsys)[1]
+    path.write_bytes(data[: record_ends(data)[1]])
+    assert "records 2 to 3: the file ends early" in checked(tmp_path, capsys)[1]
+    assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert [record[1].body for record in loaded(tmp_path)] == [b"one", b"four"]
+
+
+def test_a_body_that_looks_like_a_record_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"one")
+    inner = files(tmp_path)["incr"].read_bytes()[segments.HEADER_SIZE :]
+    again = b"".join(segments.framed([inner[segments.FRAME_SIZE :]], 4))
+    put(store, again + b"x", b"three", b"four")
+    store.close()
+    path = files(tmp_path)["incr"]
+    data = path.read_bytes()
+    ends = record_ends(data)
+    path.write_bytes(flipped(data, (ends[2] - 1) * 8))
+    assert "record 2: the checksum is wrong; 2 whole records follow" in checked(tmp_path, capsys)[1]
+
+
+def test_a_repair_is_refused_while_a_node_uses_the_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"one")
+    assert checked(tmp_path, capsys)[0] == WHOLE
+    status, report = checked(tmp_path, capsys, "--repair")
+    assert status == DAMAGED
+    assert "another process uses this journal" in report
+    store.close()
+
+
+def test_damaged_files_of_several_repairs_are_all_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        small_journal(tmp_path)
+        path = files(tmp_path)["manifest"]
+        path.write_bytes(flipped(path.read_bytes(), 3))
+        with pytest.raises(StoreDamaged):
+            loaded(tmp_path)
+        assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert sorted(name.name for name in tmp_path.glob("*manifest.damaged*")) == [
+        f"{NAME}.manifest.damaged",
+        f"{NAME}.manifest.damaged.2",
+        f"{NAME}.manifest.damaged.3",
+    ]
+
+
+def test_words_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--nonsense"]) == USAGE
+    assert main(["one", "--dir", "two"]) == USAGE
+    assert main(["--help"]) == WHOLE
+    assert main(["--dir", str(tmp_path)]) == DAMAGED
+    assert "there is no journal of this name" in capsys.readouterr().out
+    assert main([str(tmp_path / "missing" / NAME)]) == DAMAGED
+    small_journal(tmp_path)
+    for word in (tmp_path, tmp_path / NAME, tmp_path / f"{NAME}.manifest"):
+        assert main([os.fspath(word)]) == WHOLE
+    assert main(["--dir", str(tmp_path)]) == WHOLE
