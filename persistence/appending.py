@@ -174,7 +174,7 @@ class Appender:
                     self._move()
                 self._write()
                 self._sync()
-                if self._mark:
+                if self._mark and self._written != self.first:
                     # Should it get lost, nothing is.
                     _error_of(write_all, self._disk, self._fd, mark(self._mark))
         finally:
