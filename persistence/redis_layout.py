@@ -88,7 +88,7 @@ end
 
 local function missing(meta)
     local count = redis.call('HLEN', K.jobs)
-    if tostring(count) ~= meta.jobs then return {'missing', count, meta.jobs or '0'} end
+    if tostring(count) ~= meta.jobs then return {'missing', count, meta.jobs or '0', K.meta} end
 end
 
 -- Whether the data are what this run left.
@@ -129,7 +129,7 @@ if not meta.format then
     meta = {birth = BIRTH, epoch = '0', sequence = '0', jobs = '0'}
 end
 local gap = missing(meta)
-if gap then return {'missing', gap[2], gap[3]} end
+if gap then return gap end
 hold()
 local epoch = string.format('%.0f', tonumber(meta.epoch) + 1)
 redis.call('HSET', K.meta, 'format', FORMAT, 'birth', meta.birth, 'epoch', epoch, 'writer', WRITER,
@@ -160,6 +160,7 @@ local HISTORY = ARGV[5]
 
 -- What a history tells of a job: its queue, and when it was added.
 local function told(job)
+    if #job < 81 then return '', '' end
     local length, _, ctime = struct.unpack('<I4I4i8', job, 10)
     local start = 82 + string.byte(job, 5)
     -- A double rounds the stamp by 128 ns at most.

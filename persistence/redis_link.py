@@ -38,12 +38,13 @@ LAST_PAUSE_S: Final = 2.0
 
 #: Errors of a server that waiting can help, by their first word.
 PASSING: Final = frozenset((
-    "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "NOSCRIPT",
+    "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
 ))  # fmt: skip
 
 
 RedisError = txredisapi.RedisError
 ResponseError = txredisapi.ResponseError
+ScriptMissing = txredisapi.ScriptDoesNotExist
 
 
 class ServerAway(Exception):
@@ -127,7 +128,7 @@ def reason_of(error: BaseException) -> str:
 
 def is_passing(error: txredisapi.ResponseError) -> bool:
     """Tell whether waiting can help against what a server says."""
-    return str(error).partition(" ")[0] in PASSING
+    return isinstance(error, ScriptMissing) or str(error).partition(" ")[0] in PASSING
 
 
 class Link:

@@ -34,6 +34,7 @@ from disqued.persistence.redis_link import (
     RedisConnection,
     RedisError,
     ResponseError,
+    ScriptMissing,
     ServerAway,
     ServerRefused,
     reason_of,
@@ -177,7 +178,7 @@ class Server:
             answer = await self.send(script, *args)
         except RedisError as error:
             why = connection.why or reason_of(error)
-            self.drop(connection, why)
+            self.refused(error, connection)
             raise self.failed(why) from None
         if answer[0] != b"ok":
             self.drop(connection, explain(answer), hopeful=True)
@@ -195,6 +196,10 @@ class Server:
         """Give up a connection that does not do what it is for, unless it has been given up."""
         if connection is self.connection:
             self._link.drop(connection.why or why, hopeful=hopeful)
+
+    def refused(self, error: BaseException, connection: RedisConnection) -> None:
+        """Give up a connection on which something failed; scripts that are missing are loaded on the next one."""
+        self.drop(connection, reason_of(error), hopeful=isinstance(error, ScriptMissing))
 
     # The connection comes and goes.
 
@@ -231,7 +236,7 @@ class Server:
             answer = await connection.run(CLAIM, self.keys.names, [self._writer, birth, 0, LEASE_MS])
             if answer[0] != b"held":
                 break
-            left_s = max(answer[2], 0) / 1_000
+            left_s = answer[2] / 1_000
             ends_s = self._check_holder(answer[1].decode(errors="replace"), left_s, ends_s)
             await deferLater(self._reactor, min(LOOK_S, left_s + 0.01))
         if answer[0] != b"ok":
@@ -242,17 +247,21 @@ class Server:
     def _check_holder(self, who: str, left_s: float, ends_s: float | None) -> float:
         """Look at the lease of another run; returns when it ends.  Raises StoreLocked when it has been renewed."""
         now_s = self._reactor.seconds()
+        belongs = f"{self.where}: the keys {{{self.keys.prefix}}}:... belong to {who}"
+        if left_s < 0:
+            raise StoreLocked(f"{belongs}, for ever; remove the key {self.keys.name('owner').decode()} to end that")
         if ends_s is None:
             self.log.info(
                 "{where}: {who} holds the lease, for another {left} s unless it renews it",
                 where=self.where, who=who, left=f"{left_s:.1f}",
             )  # fmt: skip
-        elif now_s + left_s > ends_s + LOOK_S:
+            return now_s + left_s
+        if now_s + left_s > ends_s + LOOK_S / 2:
             raise StoreLocked(
-                f"{self.where}: the keys {{{self.keys.prefix}}}:... belong to {who}, which has just renewed its"
-                f" lease for {left_s:.1f} s; give each node a redis-prefix of its own"
+                f"{belongs}, which has just renewed its lease for {left_s:.1f} s; give each node a redis-prefix of its"
+                " own"
             )
-        return now_s + left_s
+        return ends_s
 
     def _is_up(self) -> None:
         self.away = None
@@ -296,7 +305,7 @@ class Server:
         if not isinstance(failure.value, RedisError):
             self._report(failure)
         assert failure.value is not None
-        self.drop(connection, reason_of(failure.value))
+        self.refused(failure.value, connection)
 
     def _stop_beat(self) -> None:
         if self._beat.running:
@@ -323,7 +332,7 @@ def explain(answer: list[Any]) -> str:
         case "missing":
             return (
                 f"there are {facts[0]} jobs where {facts[1]} were written; something else has removed the others;"
-                f" restore the server's data, or accept what is there with HSET KEY jobs {facts[0]} for the key of meta"
+                f" restore the server's data, or accept what is there with: HSET {facts[2]} jobs {facts[0]}"
             )
         case "sequence":
             return f"it is at batch {facts[0]}"

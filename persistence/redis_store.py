@@ -32,7 +32,7 @@ from disqued.core.outbox import Record
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
 from disqued.persistence.redis_backlog import Backlog, build
 from disqued.persistence.redis_layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
-from disqued.persistence.redis_link import RedisConnection, RedisError, reason_of
+from disqued.persistence.redis_link import RedisConnection, RedisError
 from disqued.persistence.redis_reading import JobReader, Records, reply
 from disqued.persistence.redis_server import Server, explain
 
@@ -226,7 +226,7 @@ class RedisStore:
         if not isinstance(failure.value, RedisError):
             self._report(failure)
         assert failure.value is not None
-        self._server.drop(connection, reason_of(failure.value))
+        self._server.refused(failure.value, connection)
 
     def _report(self, failure: Failure) -> None:
         self.log.failure("Internal error in the Redis store", failure=failure)
@@ -410,6 +410,8 @@ class RedisStore:
                 await self._drain()
         finally:
             await self._server.stop()
+        if self._server.loss is not None:
+            raise StoreFailed(self._server.loss)
 
     async def _drain(self) -> None:
         """Wait until everything that was appended has been applied; not for ever.  Raises StoreFailed."""

@@ -451,6 +451,15 @@ async def test_the_end_writes_what_still_waits(own_server: RedisServer, run: Run
 
 
 @async_test
+async def test_a_server_that_forgot_the_scripts_is_given_them_again(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    server.call("SCRIPT", "FLUSH")
+    await node.put(*added(1))
+    assert node.stored() == ids(1)
+
+
+@async_test
 async def test_a_large_commit_goes_in_several_batches(server: RedisServer, run: Runs) -> None:
     node = run(server)
     await node.start()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
+from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from disqued.core.outbox import (
@@ -194,7 +195,7 @@ async def test_jobs_that_somebody_removed_stop_the_start_until_that_is_accepted(
     await before.put(*added(1, 2, 3))
     await before.close()
     server.call("HDEL", before.key("jobs"), make_job(1).id)
-    with pytest.raises(StoreError, match="there are 2 jobs where 3 were written"):
+    with pytest.raises(StoreError, match=r"there are 2 jobs where 3 were written.* HSET \{disqued\}:meta jobs 2"):
         await run(server).start()
     server.call("HSET", before.key("meta"), "jobs", 2)
     assert bodies(await run(server).start()) == {b"body 2", b"body 3"}
@@ -245,6 +246,29 @@ async def test_a_second_node_is_refused_and_told_who_is_there(
     await first.put(*added(1))
     other = run(server, redis_prefix="another")
     assert await other.start() == []
+
+
+@async_test
+async def test_a_node_that_writes_all_the_time_is_seen_to_live(server: RedisServer, run: Runs) -> None:
+    first = run(server)
+    await first.start()
+    second = Deferred.fromCoroutine(run(server).start())
+    number = 0
+    while not second.called:
+        number += 1
+        await first.put(*added(number))
+    with pytest.raises(StoreLocked, match="which has just renewed its lease"):
+        await second
+
+
+@async_test
+async def test_a_lease_without_an_end_is_told(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    server.call("SET", node.key("owner"), "somebody")
+    with pytest.raises(
+        StoreLocked, match=r"belong to somebody, for ever; remove the key \{disqued\}:owner to end that"
+    ):
+        await node.start()
 
 
 @async_test
@@ -396,6 +420,19 @@ async def test_a_server_that_comes_back_older_is_given_everything_again(
     await node.commit_until_good(lambda: iter(added(2)))
     assert node.stored() == ids(2)
     assert sum("it has lost its data" in line for line in said) == 1
+
+
+@async_test
+async def test_an_end_before_all_is_written_anew_is_told(own_server: RedisServer, run: Runs) -> None:
+    own_server.start()
+    node = run(own_server)
+    await node.start()
+    await node.put(*added(1))
+    own_server.call("FLUSHALL")
+    with pytest.raises(StoreFailed):
+        await node.put(*added(2))
+    with pytest.raises(StoreFailed, match="it has lost its data"):
+        await node.close()
 
 
 @async_test
