@@ -319,8 +319,8 @@ class Import:
     def _check_empty(self, holdings: Holdings) -> None:
         if self._wishes.queues and holdings.alive:
             raise ToolError(
-                f"the store holds {len(holdings.alive)} jobs, and their place in the queues is not in it; with --queues"
-                " it has to be empty; import several files at once, or without --queues"
+                f"the store holds {len(holdings.alive)} jobs, whose place in the queues would be lost: with --queues it"
+                " has to be empty; import several files at once, or without --queues"
             )
 
     async def _load(self, store: IStore, holdings: Holdings) -> None:

@@ -110,11 +110,9 @@ def test_the_help_names_every_tool_before_the_options_of_a_node() -> None:
     assert said.index("check-aof") < said.index("--appendfsync")
 
 
-@pytest.mark.parametrize("tool", ["import", "export"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_a_tool_has_a_help_of_its_own(tool: str) -> None:
-    said = done(tool, "--help")
-    assert said.startswith(f"usage: disqued {tool} ")
-    assert "--persistence NAME" in said
+    assert done(tool, "--help").startswith(f"usage: disqued {tool} ")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +237,17 @@ def test_parquet_without_pyarrow_says_what_to_install(data: Path, tmp_path: Path
     assert process.stderr.endswith("pip install 'disqued[parquet]'\n")
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "table").exists()
+
+
+def test_check_aof_is_a_tool_too(data: Path, recent: Path) -> None:
+    done("import", recent, *AOF, "--dir", data)
+    assert run("check-aof", "--dir", data).returncode == 0
+    [segment] = data.glob("*.incr")
+    damaged = bytearray(segment.read_bytes())
+    damaged[-1] ^= 1
+    segment.write_bytes(damaged)
+    assert run("check-aof", "--dir", data).returncode == 1
+    assert run("check-aof", "--no-such").returncode == 2
 
 
 # Import.
@@ -388,7 +397,10 @@ def test_queues_are_not_mixed_with_jobs_whose_place_is_not_known(data: Path, rec
     before = contents(data)
     process = run("import", recent, *AOF, "--dir", data, "--queues")
     assert process.returncode == 1
-    assert "the store holds 1 jobs, and their place in the queues is not in it" in process.stderr
+    assert (
+        "the store holds 1 jobs, whose place in the queues would be lost: with --queues it has to be empty"
+        in process.stderr
+    )
     assert contents(data) == before
 
 
