@@ -18,7 +18,7 @@ from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
-FREED_AT_ONCE = 4_000  #: entries of tables that a flush lets go of at a time, some milliseconds' work
+FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 _DONE = object()
 
 

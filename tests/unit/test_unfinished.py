@@ -224,12 +224,17 @@ def test_a_flush_is_done_at_once_and_lets_go_of_what_was_there_bit_by_bit(server
         server.add(f"other {number}")
     server.get(count=1_000)
     jobs, queues, schedule = kept(server)
+
+    def entries() -> int:
+        queued = sum(len(queue.units) for queue in queues.by_name.values())
+        return sum(1 for _ in jobs) + len(queues) + queued + schedule.entries
+
+    left = [entries()]
     flush(server)
     assert (jobs_known(server), len(server.state.queues), server.state.memory.used) == (0, 0, 0)
-    left = [count + len(jobs) + len(queues) + schedule.entries]
     while (at := server.node.deadline()) is not None and at <= server.clock.now():
         server.tick()
-        left.append(len(jobs) + len(queues) + schedule.entries + sum(len(q.units) for q in queues.by_name.values()))
+        left.append(entries())
         assert left[-2] - left[-1] <= 3 * FREED_AT_ONCE
     assert left[-1] == 0
     assert len(left) > 6
