@@ -217,10 +217,15 @@ class AofStore:
 
     def _measure(self) -> None:
         """Find out how large the journal is, and from which size on it is to be made smaller."""
-        before = [segment for segment in self._manifest.segments if segment != self._in_use]
-        self._size_before = self._files.size_of(before)
+        self._measure_before()
         self._base_size = self._size
         self._set_threshold()
+
+    def _measure_before(self) -> None:
+        in_use = self._in_use and self._in_use.number
+        self._size_before = self._files.size_of(
+            segment for segment in self._manifest.segments if segment.number != in_use
+        )
 
     @property
     def _size(self) -> int:
@@ -371,6 +376,7 @@ class AofStore:
         """Go on in this increment.  Raises StoreFailed."""
         self._manifest = manifest
         self._use(increment, fd, HEADER_SIZE)
+        self._measure_before()
 
     def moved_at(self) -> int | None:
         """Number of the first record that goes there; None while the one before is not synced.  Raises StoreFailed."""
@@ -396,6 +402,7 @@ class AofStore:
         else:
             if self._failure is not None:
                 self._fail(self._failure)
+            self._measure_before()
             self._note_failure()
             self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
 

@@ -148,6 +148,10 @@ class FaultyDisk(Disk):
         self._written: dict[Path, int] = {}
         self.synced: dict[Path, int] = {}
 
+    def stop_failing(self) -> None:
+        """No call fails from now on."""
+        self._fail_at = 0
+
     def _count(self, name: str) -> None:
         if self._only in ("", name):
             self.calls += 1
