@@ -195,7 +195,7 @@ class Driver:
     def _fail(self, error: StoreFailed, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self._set_failure(str(error))
-        self.log.critical("The journal takes no jobs now: {reason}", reason=self.failure)
+        self.log.error("The journal takes no jobs now: {reason}", reason=self.failure)
         self._take_back(clients, batch)
         for client in clients:
             client.release()
