@@ -8,6 +8,8 @@ import csv
 import subprocess
 from collections.abc import Sequence
 
+import attrs
+
 CONNECTIONS = 50
 
 
@@ -15,16 +17,25 @@ class LoadFailed(Exception):
     """redis-benchmark did not do what it was asked; the text says why."""
 
 
-def parse_rate(output: str) -> float:
-    """Read the commands a second from the output of `redis-benchmark --csv`.  Raises LoadFailed."""
+@attrs.frozen
+class Report:
+    """What redis-benchmark says of a load."""
+
+    rate: float  #: commands a second
+    p99_ms: float  #: how long 99 of 100 commands took at most, as their client saw it
+
+
+def parse_report(output: str) -> Report:
+    """Read the output of `redis-benchmark --csv`.  Raises LoadFailed."""
     rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
     header = rows[0] if rows else []
-    if len(rows) != 2 or "rps" not in header or len(rows[1]) != len(header):
+    if len(rows) != 2 or not {"rps", "p99_latency_ms"} <= set(header):
         raise LoadFailed(f"no figures from redis-benchmark but {output.strip()[:200]!r}")
+    found = dict(zip(header, rows[1], strict=True))
     try:
-        return float(rows[1][header.index("rps")])
+        return Report(float(found["rps"]), float(found["p99_latency_ms"]))
     except ValueError:
-        raise LoadFailed(f"{rows[1]} holds no rate of requests") from None
+        raise LoadFailed(f"{rows[1]} holds no rate or no time of requests") from None
 
 
 def whole(count: float, pipeline: int, connections: int = CONNECTIONS) -> int:
@@ -33,8 +44,8 @@ def whole(count: float, pipeline: int, connections: int = CONNECTIONS) -> int:
     return max(1, round(count / unit)) * unit
 
 
-def run(port: int, command: Sequence[str], count: int, pipeline: int, limit_s: float) -> float:
-    """Send a command `count` times; returns commands a second.  Raises LoadFailed."""
+def run(port: int, command: Sequence[str], count: int, pipeline: int, limit_s: float) -> Report:
+    """Send a command `count` times.  Raises LoadFailed."""
     arguments = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-c", str(CONNECTIONS), "-n", str(count)]
     try:
         done = subprocess.run(
@@ -51,4 +62,4 @@ def run(port: int, command: Sequence[str], count: int, pipeline: int, limit_s: f
         raise LoadFailed(f"{count} times {' '.join(command)[:60]} took more than {limit_s:.0f} s") from None
     if done.returncode or "Error from server" in done.stdout:
         raise LoadFailed(f"{' '.join(command)[:60]}: {(done.stdout + done.stderr).strip()[-200:]}")
-    return parse_rate(done.stdout)
+    return parse_report(done.stdout)

@@ -61,6 +61,38 @@ def recovery(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
+def _is_compacting(daemon: Disqued) -> bool:
+    facts = daemon.call(b"INFO", b"persistence")
+    assert isinstance(facts, bytes)
+    return b"aof_rewrite_in_progress:1" in facts
+
+
+def compaction(bench: Bench, name: str, title: str) -> Row:
+    """p99 of ADDJOB while the journal is written anew, and without; in turns, under full load of 50 connections."""
+    count = whole(bench.size(MILLION, 100_000), FILL_PIPELINE)
+    command = ("ADDJOB", "other", "hello", "0")
+    without: list[float] = []
+    during: list[float] = []
+    settings = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+    with Disqued(bench.processors, settings) as daemon:
+        _fill(bench, daemon, count)
+        adds = whole(bench.size(60_000, 5_000), 1)
+        for _ in range(bench.rounds):
+            without.append(load.run(daemon.port, command, adds, 1, bench.left_s()).p99_ms)
+            daemon.call(b"BGREWRITEAOF")
+            during.append(load.run(daemon.port, command, adds, 1, bench.left_s()).p99_ms)
+            outlived = _is_compacting(daemon)
+            while _is_compacting(daemon):
+                bench.left_s()
+                time.sleep(0.05)
+    more = [mine - other for mine, other in zip(during, without, strict=True)]
+    return Row(
+        name, title, "ms more", spread(more), goal=Goal(20.0, unit="ms more"), rounds=bench.rounds,
+        note=f"{count} jobs; p99 {percentile(without, 50):.1f} ms without, {percentile(during, 50):.1f} ms during"
+        + ("" if outlived else "; the compaction was over before the load"),
+    )  # fmt: skip
+
+
 @attrs.frozen
 class Delivery:
     """How one server is made to deliver: bytes that block a consumer, and bytes that end its wait."""
@@ -178,6 +210,7 @@ def idle(bench: Bench, name: str, title: str) -> Row:
 MEASURES = (
     Measure("memory", "resident memory for each job of 100 bytes", memory),
     Measure("recovery", "from kill -9 to serving, jobs of 100 bytes in the journal", recovery),
+    Measure("compaction", "p99 of ADDJOB while the journal is compacted, above that without", compaction),
     Measure("latency", "add to delivery of one blocked consumer, p99, idle node", latency),
     Measure("connections", "memory for each idle connection", connections),
     Measure("idle", "wake-ups of an idle node", idle),

@@ -63,7 +63,7 @@ class Load:
         if self.takes_jobs:
             load.run(self.server.port, ADDJOB, count, min(self.pipeline, FILL_PIPELINE), bench.left_s())
         before = self.server.cpu_seconds()
-        rate = load.run(self.server.port, self.command, count, self.pipeline, bench.left_s())
+        rate = load.run(self.server.port, self.command, count, self.pipeline, bench.left_s()).rate
         after = self.server.cpu_seconds()
         self.cpu = (self.cpu[0] + after[0] - before[0], self.cpu[1] + after[1] - before[1])
         self._check(count)

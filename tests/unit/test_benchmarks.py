@@ -12,7 +12,7 @@ from benchmarks import profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, amount, as_json, conclude, describe, percentile, ratios, spread, told
-from benchmarks.load import LoadFailed, parse_rate, whole
+from benchmarks.load import LoadFailed, parse_report, whole
 from benchmarks.machine import Processors, stamp
 from benchmarks.measure import Bench, Measure, OutOfTime
 from benchmarks.raw import words
@@ -155,11 +155,11 @@ def test_the_report_for_programs_carries_the_machine_in_each_row() -> None:
 
 
 def test_the_rate_is_read_from_the_column_of_its_name() -> None:
-    assert parse_rate(CSV) == 28_571.43
+    assert parse_report(CSV).rate == 28_571.43
 
 
 def test_lines_that_are_no_figures_are_passed_over() -> None:
-    assert parse_rate("WARNING: Could not fetch server CONFIG\n" + CSV) == 28_571.43
+    assert parse_report("WARNING: Could not fetch server CONFIG\n" + CSV).rate == 28_571.43
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,12 @@ def test_lines_that_are_no_figures_are_passed_over() -> None:
 )
 def test_output_without_one_line_of_figures_is_refused_and_shown(output: str) -> None:
     with pytest.raises(LoadFailed, match="no figures"):
-        parse_rate(output)
+        parse_report(output)
 
 
 def test_a_rate_that_is_no_number_is_refused() -> None:
     with pytest.raises(LoadFailed, match="no rate"):
-        parse_rate(CSV.replace("28571.43", "many"))
+        parse_report(CSV.replace("28571.43", "many"))
 
 
 @pytest.mark.parametrize(("count", "pipeline", "expected"), [(1, 16, 800), (100_000, 16, 100_000), (999, 1, 1_000)])
