@@ -35,6 +35,7 @@ APPLICATION_ID: Final = 0x4449_5351  #: "DISQ", at byte 68 of the file
 OLDEST_SQLITE: Final = (3, 37, 0)  #: the first with STRICT tables
 BUSY_S: Final = 10.0  #: how long another program's write transaction is waited for
 CACHE_KIB: Final = 32_768  #: pages kept by the connection that writes
+KEPT_LOG_BYTES: Final = 64 << 20  #: length of the log that is kept for what comes, once it begins anew
 
 _MAGIC = b"SQLite format 3\0"
 _MARKS = struct.Struct(">I4xI")  #: at byte 60: user_version, four bytes, application_id
@@ -144,7 +145,8 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """
     connection = connect(path)
     for pragma in (
-        "synchronous = NORMAL", "wal_autocheckpoint = 0", "secure_delete = OFF", f"cache_size = -{CACHE_KIB}",
+        "synchronous = NORMAL", "wal_autocheckpoint = 0", f"journal_size_limit = {KEPT_LOG_BYTES}",
+        "secure_delete = OFF", f"cache_size = -{CACHE_KIB}",
     ):  # fmt: skip
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
@@ -169,6 +171,8 @@ def prepare(path: Path, disk: Disk) -> None:
         if find_database(path):
             _migrate(path)
             return
+        for leftover in ("", "-journal", "-wal", "-shm"):
+            aside.with_name(aside.name + leftover).unlink(missing_ok=True)
         descriptor = disk.create(aside)
         try:
             _create(aside)

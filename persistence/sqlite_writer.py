@@ -243,14 +243,15 @@ class Writer:
 
     def give_back(self, pages: int) -> bool:
         """Give some free pages back to the system; False when there is none left.  Raises StoreFailed."""
-        before = self.free_bytes
         try:
+            self._look()
+            before = self.free_bytes
             # It stops after one page for those who do not ask to the end.
             self._connection.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
+            self._look()
         except sqlite3.Error as error:
             raise self._told(write_failure_of(error, self._path)) from error
         self.log.has_grown(pages)
-        self._look()
         return 0 < self.free_bytes < before
 
     def shorten_log(self) -> None:

@@ -1,0 +1,278 @@
+"""The database against cuts, flipped bits, hands that change it, and files that are something else."""
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from disqued.core.outbox import GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.queues import PAUSE_IN
+from disqued.persistence import sqlite_schema
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
+from disqued.persistence.sqlite_reading import peek_database
+from tests.databases import NAME, added, bodies, change, job_id, loaded, opened, replayed, rows
+
+PAGE = 4_096
+HEADER = 100
+
+
+def small_database(directory: Path) -> bytes:
+    """Some jobs, some that are over, and a pause; returns the file."""
+    store, _ = opened(directory)
+    store.put_bodies(*(b"%d " % number + b"x" * (number * 37 % 200) for number in range(40)))
+    store.put((UNIT_DONE, job_id(3), b""), (JOB_GONE, job_id(4), GONE_DELETED), (QUEUE_PAUSED, b"queue", PAUSE_IN))
+    store.put_all([added(number, b"again %d" % number, holders=frozenset([b"a" * 40])) for number in range(20)])
+    store.put((UNIT_DONE, job_id(5), b""), (QUEUE_PAUSED, b"mail", PAUSE_IN))
+    store.end()
+    return (directory / NAME).read_bytes()
+
+
+def begin_anew(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
+def use(directory: Path) -> None:
+    """Load a file, end every job of it, and load it again: nothing may be wrong that was not told."""
+    store, records = opened(directory)
+    jobs, pauses = replayed(records)
+    assert (len(jobs), pauses) == (19, {b"mail": PAUSE_IN})
+    assert jobs == {job_id(number): b"again %d" % number for number in range(20) if number != 5}
+    try:
+        store.put(*((UNIT_DONE, name, b"") for name in jobs))
+        store.end()
+    except StoreFailed:
+        store.end()
+        return
+    assert replayed(loaded(directory))[0] == {}
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_one_flipped_bit_in_the_header_is_told_or_changes_nothing(tmp_path: Path) -> None:
+    data = small_database(tmp_path)
+    told = 0
+    for bit in range(0, HEADER * 8, 3):
+        begin_anew(tmp_path)
+        (tmp_path / NAME).write_bytes(flipped(data, bit))
+        try:
+            use(tmp_path)
+        except StoreError:
+            told += 1
+    assert told > 80
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_one_flipped_bit_anywhere_is_told_or_changes_nothing(tmp_path: Path, data: st.DataObject) -> None:
+    begin_anew(tmp_path)
+    good = small_database(tmp_path)
+    bit = data.draw(st.integers(HEADER * 8, len(good) * 8 - 1))
+    begin_anew(tmp_path)
+    (tmp_path / NAME).write_bytes(flipped(good, bit))
+    with contextlib.suppress(StoreError):
+        use(tmp_path)
+
+
+def test_one_flipped_bit_in_a_body_is_told_with_its_record(tmp_path: Path) -> None:
+    data = small_database(tmp_path)
+    at = data.index(b"again 7")
+    # A page may hold an older copy in room that it does not use any more.
+    told = 0
+    while at >= 0:
+        (tmp_path / NAME).write_bytes(flipped(data, at * 8))
+        try:
+            assert b"again 7" in bodies(tmp_path)
+        except StoreDamaged as error:
+            told += "the checksum is wrong" in str(error) and error.sequence > 0
+        at = data.find(b"again 7", at + 1)
+    assert told == 1
+
+
+def test_a_file_cut_anywhere_is_told_unless_nothing_stood_there(tmp_path: Path) -> None:
+    data = small_database(tmp_path)
+    lengths = [*range(0, len(data), 512), *range(PAGE - 1, len(data), PAGE), 1, 99, 101, len(data) - 1]
+    for length in lengths:
+        begin_anew(tmp_path)
+        (tmp_path / NAME).write_bytes(data[:length])
+        if length <= len(data) - PAGE:
+            with pytest.raises(StoreDamaged):
+                loaded(tmp_path)
+        else:
+            use(tmp_path)
+
+
+def test_a_page_of_zeros_anywhere_is_told_or_changes_nothing(tmp_path: Path) -> None:
+    data = small_database(tmp_path)
+    told = 0
+    for start in range(0, len(data), PAGE):
+        begin_anew(tmp_path)
+        (tmp_path / NAME).write_bytes(data[:start] + bytes(PAGE) + data[start + PAGE :])
+        try:
+            use(tmp_path)
+        except StoreError:
+            told += 1
+    assert told > 10
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("UPDATE jobs SET body = 'other' WHERE id LIKE '%7SQ'", "the checksum is wrong"),
+        ("UPDATE jobs SET ttl_ms = ttl_ms + 1 WHERE seq = (SELECT max(seq) FROM jobs)", "the checksum is wrong"),
+        ("UPDATE jobs SET holders = NULL WHERE seq = (SELECT max(seq) FROM jobs)", "the checksum is wrong"),
+        ("UPDATE jobs SET retry_ms = -1 WHERE seq = (SELECT max(seq) FROM jobs)", "the row makes no sense"),
+        ("UPDATE pauses SET pause = 2", "the checksum is wrong"),
+        ("UPDATE meta SET value = 'yes' WHERE name = 'queues'", "the word `queues` in the table meta is wrong"),
+        ("DELETE FROM meta WHERE name = 'queues'", "the word `queues` is missing"),
+        ("DROP INDEX jobs_by_queue", "they must not be changed"),
+        ("DROP VIEW jobs_readable", "they must not be changed"),
+        ("ALTER TABLE jobs ADD COLUMN note TEXT", "they must not be changed"),
+    ],
+)
+def test_what_people_change_is_told(tmp_path: Path, statement: str, text: str) -> None:
+    small_database(tmp_path)
+    change(tmp_path, statement)
+    with pytest.raises(StoreDamaged, match=text):
+        loaded(tmp_path)
+
+
+def test_an_index_and_a_view_of_the_operator_are_welcome(tmp_path: Path) -> None:
+    small_database(tmp_path)
+    change(tmp_path, "CREATE INDEX mine ON jobs (body); CREATE VIEW bodies AS SELECT body FROM jobs")
+    use(tmp_path)
+
+
+def test_damage_in_what_is_over_is_told_by_those_who_read_it(tmp_path: Path) -> None:
+    small_database(tmp_path)
+    for statement in (
+        "UPDATE done SET done_at = done_at + 1",
+        "UPDATE evictions SET reason = 'expired'",
+        "UPDATE evictions SET queue = NULL",
+        "UPDATE done SET ctime = ctime + 1",
+    ):
+        data = (tmp_path / NAME).read_bytes()
+        change(tmp_path, statement)
+        with pytest.raises(StoreDamaged, match="the checksum is wrong"):
+            list(peek_database(tmp_path / NAME))
+        (tmp_path / NAME).write_bytes(data)
+    assert len(list(peek_database(tmp_path / NAME))) == 19 + 2 + 1 + 1
+
+
+# Other files.
+
+
+@pytest.mark.parametrize("data", [b"", b"*2\r\n$7\r\nLOADJOB\r\n" * 50, b"SQLite format 3\0", bytes(5_000)])
+def test_a_file_that_is_no_database_is_refused_and_stays(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / NAME).write_bytes(data)
+    with pytest.raises(StoreDamaged, match="this is no SQLite database; move it away"):
+        loaded(tmp_path)
+    with pytest.raises(StoreDamaged, match="this is no SQLite database"):
+        list(peek_database(tmp_path / NAME))
+    assert (tmp_path / NAME).read_bytes() == data
+
+
+def test_a_database_of_another_program_is_refused_and_stays(tmp_path: Path) -> None:
+    change(tmp_path, "PRAGMA application_id = 7; CREATE TABLE jobs (a)")
+    data = (tmp_path / NAME).read_bytes()
+    with pytest.raises(StoreError, match=r"a database of another program \(application_id 7\); set sqlite-file"):
+        loaded(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == data
+
+
+def test_a_log_without_its_database_is_told(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put_bodies(b"one")
+    log = (tmp_path / f"{NAME}-wal").read_bytes()
+    store.end()
+    begin_anew(tmp_path)
+    (tmp_path / f"{NAME}-wal").write_bytes(log)
+    with pytest.raises(StoreDamaged, match="the database is missing, but disque"):
+        loaded(tmp_path)
+
+
+def test_what_a_crash_left_of_a_new_database_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.new").write_bytes(b"half a database")
+    assert loaded(tmp_path) == []
+    assert not (tmp_path / f"{NAME}.new").exists()
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o640
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="No such file or directory"):
+        loaded(tmp_path / "missing")
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    with pytest.raises(StoreLocked, match="another process uses this database"):
+        opened(tmp_path)
+    store.end()
+    assert loaded(tmp_path) == []
+
+
+# Versions.
+
+
+def test_a_database_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
+    small_database(tmp_path)
+    change(tmp_path, "PRAGMA user_version = 2")
+    data = (tmp_path / NAME).read_bytes()
+    with pytest.raises(StoreError, match="version 2 of the schema is not known to this version of disqued, which know"):
+        loaded(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == data
+
+
+def test_a_database_of_version_1_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_database(tmp_path)
+    before = loaded(tmp_path)
+
+    def add_notes(database: object) -> None:
+        database.create_table("notes", {"name": str}, pk="name", strict=True)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, add_notes])
+    assert loaded(tmp_path) == before
+    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    assert rows(tmp_path, "SELECT count(*) FROM notes") == [(0,)]
+    assert loaded(tmp_path) == before
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="version 2 of the schema"):
+        loaded(tmp_path)
+
+
+def test_a_step_that_fails_leaves_the_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_database(tmp_path)
+
+    def stumble(database: object) -> None:
+        database.create_table("notes", {"name": str}, pk="name", strict=True)  # type: ignore[attr-defined]
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, stumble])
+    with pytest.raises(StoreError, match="disk is full"):
+        loaded(tmp_path)
+    monkeypatch.undo()
+    assert rows(tmp_path, "SELECT count(*) FROM sqlite_schema WHERE name = 'notes'") == [(0,)]
+    use(tmp_path)
+
+
+def test_a_changed_database_is_not_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_database(tmp_path)
+    change(tmp_path, "DROP INDEX jobs_by_queue")
+    monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, lambda database: None])
+    with pytest.raises(StoreDamaged, match="they must not be changed"):
+        loaded(tmp_path)
+    assert rows(tmp_path, "PRAGMA user_version") == [(1,)]
+
+
+def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreError, match=r"is too old for `persistence sqlite`: needed is 3\.37\.0"):
+        loaded(tmp_path)
