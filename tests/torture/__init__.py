@@ -1,0 +1,1 @@
+"""Campaigns against real processes that take too long for `make test`: `python -m tests.torture --help`."""
