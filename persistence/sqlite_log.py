@@ -28,7 +28,7 @@ from twisted.logger import Logger
 
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.sqlite_schema import connect, wal_path, write_failure_of
+from disqued.persistence.sqlite_schema import DATABASE_ERRORS, connect, wal_path, write_failure_of
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -119,7 +119,7 @@ class Log:
         try:
             _, pages, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             failure = write_failure_of(error, self._path)
             if failure.final:
                 raise self.fail(failure) from error
@@ -152,7 +152,7 @@ class Log:
     def _keep(self) -> None:
         try:
             connection = connect(self._path, busy_s=0)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             self.fail(write_failure_of(error, self._path))
             return
         try:

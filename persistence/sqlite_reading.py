@@ -28,6 +28,7 @@ from disqued.persistence.sqlite_rows import (
     pause_record,
 )
 from disqued.persistence.sqlite_schema import (
+    DATABASE_ERRORS,
     NUMBERED,
     DatabaseDamaged,
     check_schema,
@@ -63,7 +64,7 @@ class DatabaseReader:
         self._path = path
         try:
             self._connection = connect_reader(path)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise failure_of(error, path) from error
         try:
             self.bytes_total: int = path.stat().st_size + (
@@ -76,7 +77,7 @@ class DatabaseReader:
             self.next_number: int = 1 + max(self._greatest(table) for table in NUMBERED)
             #: Time of the first job that is over; None = there is none.
             self.oldest_fact: int | None = oldest_fact(self._connection)
-        except (sqlite3.Error, OSError) as error:
+        except (*DATABASE_ERRORS, OSError) as error:
             self.close()
             raise failure_of(error, path) from error
         except StoreError:
@@ -99,7 +100,7 @@ class DatabaseReader:
             yield from self._read_jobs()
             for row in self._connection.execute(_DONE_IN_GROUPS):
                 yield self._checked(_done_record, row)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise failure_of(error, self._path) from error
         self.bytes_loaded = self.bytes_total
         self.log.info("Database read: {jobs} jobs from {path}", jobs=self._jobs, path=str(self._path))
@@ -160,7 +161,7 @@ def check_database(path: Path) -> None:
                     raise DatabaseDamaged(path, f"{pragma.partition('(')[0]} says: {found}")
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise failure_of(error, path) from error
 
 
@@ -179,7 +180,7 @@ def peek_database(path: Path) -> Iterator[Record]:
             yield from _history(connection, path)
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise failure_of(error, path) from error
 
 

@@ -45,6 +45,8 @@ _HEADER_SIZE = 100
 #: Errors after which a file cannot be trusted; every other leaves the transaction undone and nothing changed.
 _FINAL_CODES = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+#: What a connection raises; the last one when the text of an error quotes what is damaged.
+DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 _PRIMARY = 0xFF  #: the low byte of an error code says which kind it is
 
 
@@ -57,23 +59,20 @@ class DatabaseDamaged(StoreDamaged):
         self.args = (f"{path}: damaged{f', record {row}' if row else ''}: {what}",)
 
 
-def is_damage(error: sqlite3.Error) -> bool:
-    """Tell whether SQLite says that the file makes no sense."""
-    code = getattr(error, "sqlite_errorcode", None)
-    # Without a code it is the module that speaks: a TEXT that is none, a number that does not fit.
-    return code is None or code & _PRIMARY in _DAMAGE_CODES
-
-
-def failure_of(error: sqlite3.Error | OSError, path: Path) -> StoreError:
-    """What an error of SQLite or of the system means to those who use a store."""
+def failure_of(error: Exception, path: Path) -> StoreError:
+    """What one of `DATABASE_ERRORS` or an error of the system means to those who use a store."""
     if isinstance(error, OSError):
         return StoreFailed(f"{path}: {error.strerror or error}")
-    if is_damage(error):
+    if isinstance(error, UnicodeDecodeError):
+        return DatabaseDamaged(path, error.object.decode(errors="replace"))
+    # Without a code it is the module that speaks: of a TEXT that is none, or of a number that does not fit.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    if code & _PRIMARY in _DAMAGE_CODES:
         return DatabaseDamaged(path, str(error))
-    return StoreFailed(f"{path}: {error}", final=error.sqlite_errorcode in _FINAL_CODES)
+    return StoreFailed(f"{path}: {error}", final=code in _FINAL_CODES)
 
 
-def write_failure_of(error: sqlite3.Error | OSError, path: Path) -> StoreFailed:
+def write_failure_of(error: Exception, path: Path) -> StoreFailed:
     """What an error means to those who wait for a transaction: damage is as final as a failed sync."""
     failure = failure_of(error, path)
     return failure if isinstance(failure, StoreFailed) else StoreFailed(str(failure))
@@ -182,7 +181,7 @@ def prepare(path: Path, disk: Disk) -> None:
         disk.sync_directory(path.parent)
         disk.rename(aside, path)
         disk.sync_directory(path.parent)
-    except (sqlite3.Error, OSError) as error:
+    except (*DATABASE_ERRORS, OSError) as error:
         raise failure_of(error, path) from error
 
 

@@ -24,6 +24,7 @@ from disqued.persistence.sqlite_reading import check_database, oldest_fact
 from disqued.persistence.sqlite_rows import Note
 from disqued.persistence.sqlite_schema import (
     BUSY_S,
+    DATABASE_ERRORS,
     NUMBERED,
     connect_writer,
     set_has_queues,
@@ -116,7 +117,7 @@ class Writer:
             except BaseException:
                 self._connection.close()
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except (*DATABASE_ERRORS, OSError) as error:
             raise write_failure_of(error, self._path) from error
 
     def close(self, notes: list[Note], *, keeps_history: bool, take_back: bool) -> None:
@@ -153,7 +154,7 @@ class Writer:
                 with suppress(sqlite3.Error):
                     execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise self._told(write_failure_of(error, self._path)) from error
         if transaction.oldest_fact is not None and self.oldest_fact is None:
             self.oldest_fact = transaction.oldest_fact
@@ -249,7 +250,7 @@ class Writer:
             # It stops after one page for those who do not ask to the end.
             self._connection.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
             self._look()
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise self._told(write_failure_of(error, self._path)) from error
         self.log.has_grown(pages)
         return 0 < self.free_bytes < before
@@ -260,7 +261,7 @@ class Writer:
         try:
             self.log.checkpoint(self._connection, "TRUNCATE")
             self.oldest_fact = oldest_fact(self._connection)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise self._told(write_failure_of(error, self._path)) from error
         finally:
             set_patience(self._connection, BUSY_S)

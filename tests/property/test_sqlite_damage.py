@@ -97,6 +97,24 @@ def test_one_flipped_bit_in_a_body_is_told_with_its_record(tmp_path: Path) -> No
     assert told == 1
 
 
+@pytest.mark.parametrize("word", [b"INTEGER NOT NULL", b"CREATE INDEX", b"jobs_by_id", b"THEN", b"queues"])
+def test_a_flipped_letter_in_the_schema_or_in_a_word_about_the_file_is_told(tmp_path: Path, word: bytes) -> None:
+    data = small_database(tmp_path)
+    told = 0
+    at = data.index(word)
+    while at >= 0:
+        for bit in (0, 7):
+            begin_anew(tmp_path)
+            (tmp_path / NAME).write_bytes(flipped(data, at * 8 + bit))
+            # Room that is not used any more may hold the same word.
+            try:
+                use(tmp_path)
+            except StoreDamaged:
+                told += 1
+        at = data.find(word, at + 400)
+    assert told >= 2
+
+
 def test_a_file_cut_anywhere_is_told_unless_nothing_stood_there(tmp_path: Path) -> None:
     data = small_database(tmp_path)
     lengths = [*range(0, len(data), 512), *range(PAGE - 1, len(data), PAGE), 1, 99, 101, len(data) - 1]
