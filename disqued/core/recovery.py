@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from disqued.core.delivery import Delivery
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job, JobOptions
+from disqued.core.memory import JOB_COST
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.registry import TABLES
 from disqued.core.state import State
@@ -95,7 +96,7 @@ def walk(state: State) -> Iterator[Record]:
 class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
-    __slots__ = ("_delivery", "_names", "_restores_queues", "_state", "expired", "read")
+    __slots__ = ("_delivery", "_names", "_options", "_restores_queues", "_state", "_wishes", "expired")
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
         """Take the state to fill, and whether what the records say about queues holds."""
@@ -104,7 +105,9 @@ class Recovery:
         self._delivery = Delivery(state)
         #: Names of queues, one object each.
         self._names: dict[bytes, bytes] = {}
-        self.read: int = 0  #: jobs met
+        #: What the last job wished: (ttl, retry, delay, replicate), and the options that came of it.
+        self._wishes: tuple[int, int, int, int] | None = None
+        self._options: JobOptions
         #: Ids of jobs left out because their time was over; the journal has yet to hear of it.
         self.expired: list[bytes] = []
 
@@ -126,46 +129,53 @@ class Recovery:
             self._state.finish(job)
 
     def _add(self, stored: StoredJob) -> None:
-        # A journal has millions of these: a tuple taken apart at once is read twice as fast as by name.
+        # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice
+        # as fast as by name, most jobs want the same as the one before, and what calls would cost is spelled out.
         (
-            job_id, queue, body, _, flags, replicate, holders, ctime, expires, _,
+            job_id, queue, body, _, flags, replicate, holders, ctime, expires, requeue,
             ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
         ) = stored  # fmt: skip
         state = self._state
-        self.read += 1
-        state.see_ctime(ctime)
-        self._forget(job_id)
+        if ctime > state.last_ctime:
+            state.last_ctime = ctime
         left_ms = expires - state.wall
         if left_ms <= 0:
-            self.expired.append(stored.id)
+            self._forget(job_id)
+            self.expired.append(job_id)
             return
-        options = state.options(ttl_ms, retry_ms, delay_ms, replicate)
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate)
+        if wishes == self._wishes:
+            options = self._options
+        else:
+            options = self._options = state.options(*wishes)
+            self._wishes = wishes
         job = Job(job_id, self._names.setdefault(queue, queue), body, ctime, options)
-        job.expires_at = at = state.now + (left_ms if left_ms < ttl_ms else ttl_ms)
+        now = state.now
+        job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
         job.holders = holders
         job.flags = flags
         job.nacks = nacks
         job.additional_deliveries = additional_deliveries
         job.order_key = order_key
-        state.register(job)
+        before = state.jobs.put(job)
+        if before is not None:
+            state.let_go(before)
+        state.memory.used += JOB_COST + len(body)
         if self._restores_queues:
             self._resume(job, stored)
-        elif delay_ms and not flags & FLAG_QUEUED_BEFORE and stored.requeue > state.wall:
-            job.requeue_at = state.now + min(stored.requeue - state.wall, delay_ms)
+        elif delay_ms and not flags & FLAG_QUEUED_BEFORE and requeue > state.wall:
+            job.requeue_at = now + min(requeue - state.wall, delay_ms)
+        elif retry_ms:
+            # A consumer may have it, or be done with it.
+            job.flags = flags | FLAG_QUEUED_BEFORE
+            job.requeue_at = now + retry_ms
         else:
-            self._restart(job, retry_ms)
-        if 0 < job.requeue_at < at:
-            at = job.requeue_at
-        state.schedule.add(job, at)
-
-    def _restart(self, job: Job, retry_ms: int) -> None:
-        """Decide when to queue a job that may be with a consumer, or done."""
-        job.flags |= FLAG_QUEUED_BEFORE
-        if retry_ms:
-            job.requeue_at = self._state.now + retry_ms
-        else:
+            # It may have been delivered, and once is all.
+            job.flags = flags | FLAG_QUEUED_BEFORE
             job.requeue_at = 0
-            self._state.evictable[job] = None
+            state.evictable[job] = None
+        requeue_at = job.requeue_at
+        state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
 
     def _resume(self, job: Job, stored: StoredJob) -> None:
         """Put a job back where it was."""

@@ -41,6 +41,15 @@ class Registry:
         self._tables[crc32(job.id) & _MASK][job.id] = job
         self._length += 1
 
+    def put(self, job: Job) -> Job | None:
+        """Enter a job in the place of one that has the same id, if there is one; returns that one."""
+        table = self._tables[crc32(job.id) & _MASK]
+        before = table.pop(job.id, None)
+        table[job.id] = job
+        if before is None:
+            self._length += 1
+        return before
+
     def remove(self, job: Job) -> None:
         """Take out a job that is in here."""
         del self._tables[crc32(job.id) & _MASK][job.id]

@@ -26,7 +26,7 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_ctime", "_options", "behind", "blocked", "evictable", "ids", "jobs", "journaling", "leaving", "memory",
+        "_options", "behind", "blocked", "evictable", "ids", "jobs", "journaling", "last_ctime", "leaving", "memory",
         "node_id", "now", "outbox", "queues", "ready", "schedule", "unfinished", "wall",
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ class State:
         self.now: int = 0  #: monotonic milliseconds, read once per step
         self.wall: int = 0  #: unix milliseconds, read once per step
         self.unfinished: Unfinished = Unfinished()
-        self._ctime: int = 0
+        self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self._options: dict[tuple[int, int, int, int], JobOptions] = {}
         self._clear()
 
@@ -84,15 +84,10 @@ class State:
     def next_ctime(self) -> int:
         """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""
         ctime = self.wall * 1_000_000
-        if ctime <= self._ctime:
-            ctime = self._ctime + 1
-        self._ctime = ctime
+        if ctime <= self.last_ctime:
+            ctime = self.last_ctime + 1
+        self.last_ctime = ctime
         return ctime
-
-    def see_ctime(self, ctime: int) -> None:
-        """Note a stamp that was given elsewhere or before, so that later ones come after it."""
-        if ctime > self._ctime:
-            self._ctime = ctime
 
     def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> JobOptions:
         """The shared options object for these wishes."""
@@ -126,9 +121,13 @@ class State:
             self.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
 
     def _drop(self, job: Job) -> None:
+        self.jobs.remove(job)
+        self.let_go(job)
+
+    def let_go(self, job: Job) -> None:
+        """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
             self.queues.by_name[job.queue].units.remove(job)
-        self.jobs.remove(job)
         self.memory.used -= JOB_COST + len(job.body)
         self.schedule.cancel(job)
         if self.evictable:
