@@ -7,16 +7,18 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Redis manua
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
 from disqued import __version__
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, null_or, or_silence, tuple_of
-from disqued.commands.table import NO_REPLY, Flag, command, container, option, optional, positional, rest
+from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional, rest
 from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer, read_timeout
 from disqued.core.node import Node
+from disqued.core.queues import Client
+from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
 from disqued.wire.replies import Status
 
@@ -263,6 +265,9 @@ container(
 )
 
 
+LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some milliseconds' work
+
+
 def _flags_of(client: Session) -> str:
     letters = {
         "O": client.monitors,
@@ -299,10 +304,28 @@ class ClientList:
     Flags: O it monitors, b it waits in a command, c it ends after its replies, U it came through a Unix socket, N none.
     """
 
-    def run(self, node: Node, client: Session) -> bytes:
-        """Describe every client."""
-        now = node.state.now
-        return b"".join(describe_client(session, now) + b"\n" for session in client.host.sessions())
+    def run(self, node: Node, client: Session) -> Any:
+        """Describe every client; very many of them in parts."""
+        sessions = list(client.host.sessions())
+        if len(sessions) > LISTED_PER_PART:
+            node.in_parts(cast(Client, client), self._parts(node, client.host, sessions))
+            return BLOCKED
+        return _lines(sessions, node.state.now)
+
+    @staticmethod
+    def _parts(node: Node, host: Host, sessions: list[Session]) -> Parts:
+        """Describe those who are still there when it is their turn."""
+        text: list[bytes] = []
+        for at in range(0, len(sessions), LISTED_PER_PART):
+            there = {session.id for session in host.sessions()}
+            some = [session for session in sessions[at : at + LISTED_PER_PART] if session.id in there]
+            text.append(_lines(some, node.state.now))
+            yield
+        return b"".join(text)
+
+
+def _lines(sessions: list[Session], now: int) -> bytes:
+    return b"".join(describe_client(session, now) + b"\n" for session in sessions)
 
 
 @command("CLIENT INFO", group="connection", flags=_ADMIN, reply=bulk("one line"), cost="O(1)")

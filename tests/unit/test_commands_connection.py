@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands import table
-from disqued.commands.connection import PAUSE_MAX_MS
+from disqued.commands.connection import LISTED_PER_PART, PAUSE_MAX_MS
 from disqued.commands.shapes import NO_REPLY
 from tests.fakes import NODE_ID, Client, Daemon
 
@@ -199,6 +199,24 @@ def test_flags_of_a_client_that_monitors_and_one_that_closes(daemon, client):
     lines = Client(daemon).says("CLIENT", "LIST").splitlines()
     assert [b"flags=O " in lines[0], b"flags=c " in lines[1], b"flags=N " in lines[2]] == [True, True, True]
     assert closing.is_closing
+
+
+def test_very_many_clients_are_listed_in_parts_without_those_who_leave_meanwhile(daemon, client):
+    others = [Client(daemon) for _ in range(3 * LISTED_PER_PART)]
+    assert client.says("CLIENT", "LIST") is table.BLOCKED
+    others[0].kill()
+    daemon.clock.advance(1)
+    for tick in range(5):
+        assert not daemon.node.outbox.replies
+        if tick == 1:
+            others[1].kill()
+            others[-1].kill()
+        daemon.node.begin()
+        daemon.node.tick()
+    [(told, text, _)] = daemon.node.outbox.replies
+    assert told is client
+    listed = [int(line.split()[0].removeprefix(b"id=")) for line in text.splitlines()]
+    assert listed == [session.id for session in [client, *others[1:-1]]]
 
 
 def test_client_info_is_the_own_line(daemon, client):
