@@ -54,7 +54,10 @@ class JournalReader:
         try:
             for segment, file in zip(self._segments, opened, strict=True):
                 with file:
-                    yield from self._read(segment, file)
+                    reader = self._begin(segment, file)
+                    # Each generator on the way of a record costs time.
+                    yield from reader
+                    self._end(segment, reader)
         except OSError as error:
             raise StoreFailed(f"{self._files.path}: {reason(error)}") from error
         self.log.info("Journal read: {size} bytes from {path}", size=self.bytes_loaded, path=str(self._files.path))
@@ -72,14 +75,16 @@ class JournalReader:
         except OSError as error:
             raise StoreFailed(f"{path}: {reason(error)}") from error
 
-    def _read(self, segment: Base | Increment, file: BinaryIO) -> Iterator[Record]:
+    def _begin(self, segment: Base | Increment, file: BinaryIO) -> SegmentReader:
         sequence = segment.first or self.sequence
         if self._is_numbered and sequence != self.sequence:
             raise self._incomplete(segment, f"it begins with record {sequence} where {self.sequence} is next")
         reader = self._reader = SegmentReader(self._files.segment(segment), file, segment.first, sequence)
         if self._refusal is not None and reader.size > HEADER_SIZE:
             raise self._refusal
-        yield from reader
+        return reader
+
+    def _end(self, segment: Base | Increment, reader: SegmentReader) -> None:
         self._check_end(segment, reader)
         self._is_numbered = isinstance(segment, Increment)
         self.sequence = reader.sequence

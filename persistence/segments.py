@@ -114,10 +114,9 @@ class SegmentReader:
         self.torn: str = ""  #: how the file is torn behind `good_size`; empty when it is whole
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield the records; stop at a torn end and say so in `torn`.  Raises StoreDamaged."""
+        """The records; a torn end ends them, and `torn` tells it.  Raises StoreDamaged, as what is returned does."""
         self._file.seek(self._start)
-        if self._start or self._read_header():
-            yield from self._read_records()
+        return self._read_records() if self._start or self._read_header() else iter(())
 
     def _read_header(self) -> bool:
         data = self._file.read(HEADER_SIZE)

@@ -42,7 +42,9 @@ _unpack_job = _JOB.unpack_from
 _JOB_SIZE = _JOB.size
 _JOB_START = bytes((FORMAT, JOB_ADDED))
 _COUNTER_MASK = 0xFFFF_FFFF
-_KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+_KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
+_LAST_STATE = max(STATE_NAMES)
+_new_tuple = tuple.__new__
 
 
 class BadRecord(ValueError):
@@ -85,10 +87,9 @@ def decode_record(data: bytes) -> Record:
     Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
     (FLUSHED, when) or (QUEUE_PAUSED, queue, bits, when).  Raises BadRecord.
     """
-    start = data[:2]
-    if start == _JOB_START:
+    if data.startswith(_JOB_START):
         return (JOB_ADDED, _decode_job(data))
-    if len(start) < 2:
+    if len(data) < 2:
         raise BadRecord(f"a record of {len(data)} bytes; the shortest has {_EVENT.size}")
     if data[0] != FORMAT:
         raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT}")
@@ -100,8 +101,10 @@ def decode_record(data: bytes) -> Record:
 
 
 def _decode_job(data: bytes) -> StoredJob:
-    if len(data) < _JOB_SIZE:
-        raise BadRecord(f"a job in {len(data)} bytes; the shortest has {_JOB_SIZE + OLD_JOB_ID_LENGTH}")
+    # A journal has millions of these: what is checked here is checked without a call.
+    size = len(data)
+    if size < _JOB_SIZE:
+        raise BadRecord(f"a job in {size} bytes; the shortest has {_JOB_SIZE + OLD_JOB_ID_LENGTH}")
     (
         _, _, state, flags, id_length, replicate, holder_count, queue_length, body_length,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
@@ -109,17 +112,16 @@ def _decode_job(data: bytes) -> StoredJob:
     queue_start = _JOB_SIZE + id_length
     body_start = queue_start + queue_length
     holders_start = body_start + body_length
-    if holders_start + holder_count * NODE_ID_LENGTH != len(data):
-        raise BadRecord(
-            f"a job in {len(data)} bytes whose parts add up to {holders_start + holder_count * NODE_ID_LENGTH}"
-        )
+    if holders_start + holder_count * NODE_ID_LENGTH != size:
+        raise BadRecord(f"a job in {size} bytes whose parts add up to {holders_start + holder_count * NODE_ID_LENGTH}")
     job_id = data[_JOB_SIZE:queue_start]
-    if not is_job_id(job_id):
+    # As is_job_id would find, for ids of today.
+    if not (id_length == JOB_ID_LENGTH and job_id[:2] == b"DI" and job_id[46:] == b"SQ") and not is_job_id(job_id):
         raise BadRecord(f"{job_id!r} is no job id")
-    if state not in STATE_NAMES or flags & ~_KNOWN_FLAGS:
-        raise BadRecord(f"state {state} with flags {flags}; allowed are 0 to 3 and 0 to {_KNOWN_FLAGS}")
+    if state > _LAST_STATE or flags > _KNOWN_FLAGS:
+        raise BadRecord(f"state {state} with flags {flags}; allowed are 0 to {_LAST_STATE} and 0 to {_KNOWN_FLAGS}")
     # The class's own constructor takes twice as long.
-    return tuple.__new__(StoredJob, (
+    return _new_tuple(StoredJob, (
         job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
         _decode_holders(data, holders_start) if holder_count else None,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
