@@ -48,6 +48,7 @@ class SqliteFactory:
             reactor=reactor,
             fsync=settings.appendfsync,
             history_s=settings.sqlite_history,
+            cut_torn=settings.aof_load_truncated,
             enqueue_once=settings.aof_enqueue_jobs_once,
         )
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 0x4449_5351  #: "DISQ", at byte 68 of the file
 OLDEST_SQLITE: Final = (3, 37, 0)  #: the first with STRICT tables
 BUSY_S: Final = 10.0  #: how long another program's write transaction is waited for
+PAGE_SIZE: Final = 4_096
 CACHE_KIB: Final = 32_768  #: pages kept by the connection that writes
 KEPT_LOG_BYTES: Final = 64 << 20  #: length of the log that is kept for what comes, once it begins anew
 
@@ -190,6 +191,7 @@ def _create(path: Path) -> None:
     try:
         # Before the first table: pages can be given back one by one only to those who keep account from the start.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _take_steps(connection, 0)
         connection.execute("PRAGMA journal_mode = WAL").fetchall()

@@ -33,9 +33,11 @@ from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings
 from disqued.persistence.sqlite import SqliteSettings
 from disqued.persistence.sqlite_compaction import Compaction
+from disqued.persistence.sqlite_log import ALWAYS
 from disqued.persistence.sqlite_reading import DatabaseReader, check_database
 from disqued.persistence.sqlite_rows import Note, noted
-from disqued.persistence.sqlite_schema import prepare, wal_path
+from disqued.persistence.sqlite_schema import find_database, prepare, wal_path
+from disqued.persistence.sqlite_tail import check_tail
 from disqued.persistence.sqlite_worker import FromThreads, Worker
 from disqued.persistence.sqlite_writer import Slices, Writer
 
@@ -61,16 +63,18 @@ class SqliteStore:
         reactor: IReactorTime,
         fsync: str,
         history_s: int,
+        cut_torn: bool = True,
         enqueue_once: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        """Take the settings sqlite-file, appendfsync, sqlite-history and aof-enqueue-jobs-once."""
+        """Take sqlite-file, appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
         self.restores_queues: bool = False
         self._path = path
         self._clock = clock
         self._reactor = reactor
         self._fsync = fsync
         self._history_ms = history_s * 1_000
+        self._cut_torn = cut_torn
         self._enqueue_once = enqueue_once
         self._disk = disk or Disk()
         self._lock: int | None = None
@@ -105,6 +109,8 @@ class SqliteStore:
     def open(self) -> None:
         self._lock_file()
         try:
+            if find_database(self._path):
+                check_tail(self._path, synced=self._fsync == ALWAYS, cut_torn=self._cut_torn)
             prepare(self._path, self._disk)
             self._reader = DatabaseReader(self._path)
         except BaseException:

@@ -1,0 +1,127 @@
+"""What a crash left of the write-ahead log, and whether all that was committed is in it.
+
+    header 32 bytes    magic, format, page size, checkpoints so far, two salts, checksum
+    frame  24 bytes    page number, pages of the database after a commit (0 = more to come), the salts, checksum
+           a page      each checksum covers all the frames before it
+
+SQLite takes the frames up to the first wrong checksum and says nothing about the rest.  But what stands behind that
+place with the same salts was written after it, and a mark of a commit there is a transaction that is lost:
+
+    none, or one in the last frame    the end was torn while it was written: nobody had been answered
+    more, under `always`              damage: each commit waited for the one before it to be on the disk
+    more, otherwise                   damage, or the disk wrote the last second in another order before the power went
+
+A header is written at once, before its frames: a wrong one that has frames is damage.
+
+Numbers are big-endian, those of the index (FILE-shm) in the order of the machine.
+Source: https://www.sqlite.org/fileformat2.html, "The Write-Ahead Log"; https://www.sqlite.org/walformat.html.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final
+
+import attrs
+from twisted.logger import Logger
+
+from disqued.persistence.sqlite_schema import DATABASE_ERRORS, PAGE_SIZE, DatabaseDamaged, connect, failure_of, wal_path
+
+_HEADER = Struct(">4I8sII")
+_WORDS: Final = {0x377F_0682: Struct("<6I"), 0x377F_0683: Struct(">6I")}  #: by magic: how sums are made
+_FRAME = Struct(">II8s8s")
+_VALID_FRAMES = Struct("=I")
+_VALID_FRAMES_AT: Final = 16  #: byte of the index that tells how many frames SQLite takes
+
+log = Logger()
+
+
+@attrs.frozen
+class Tail:
+    """What stands behind the frames that SQLite takes."""
+
+    offset: int  #: its first byte
+    transactions: int  #: complete ones that are lost
+    is_torn: bool  #: there is something that was not finished
+
+
+def check_tail(path: Path, *, synced: bool, cut_torn: bool) -> None:
+    """Look at what a crash left of the log of a database, before anybody writes to it.
+
+    `synced` says that commits waited for the disk; `cut_torn` lets others lose their end.  Raises StoreError.
+    """
+    if not wal_path(path).exists():
+        return
+    try:
+        tail = _find_tail(path)
+    except (*DATABASE_ERRORS, OSError) as error:
+        raise failure_of(error, path) from error
+    if tail is None or not tail.transactions:
+        if tail is not None and tail.is_torn:
+            log.warn("{path}: the last transaction was not finished; it is left out", path=str(path))
+        return
+    place = f"{wal_path(path).name}, byte {tail.offset}: {tail.transactions} transactions stand behind a damaged one"
+    if synced or not cut_torn:
+        hint = "" if synced else "; `aof-load-truncated yes` starts without them"
+        raise DatabaseDamaged(
+            path, f"{place}{hint}; to do without them now: sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        )
+    log.warn("{path}: {place}; they are left out", path=str(path), place=place)
+
+
+def _find_tail(path: Path) -> Tail | None:
+    # Who only reads changes neither of the files, and lets SQLite find the last good frame.
+    connection = connect(path, mode="ro")
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        with path.with_name(path.name + "-shm").open("rb") as index:
+            index.seek(_VALID_FRAMES_AT)
+            (valid,) = _VALID_FRAMES.unpack(index.read(_VALID_FRAMES.size))
+        with wal_path(path).open("rb") as file:
+            return _read_tail(file, valid)
+    finally:
+        connection.close()
+
+
+def _read_tail(file: BinaryIO, valid: int) -> Tail | None:
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    magic, _, page_size, _, salts, *sums = _HEADER.unpack(header)
+    is_whole = magic in _WORDS and sums == _sums(_WORDS[magic].unpack_from(header))
+    if not is_whole:
+        # The frames themselves must tell which belong together.
+        valid, page_size, salts = 0, PAGE_SIZE, _salts(_read_frame(file, _HEADER.size))
+    last = offset = _HEADER.size + valid * (_FRAME.size + page_size)
+    commits: list[int] = []
+    at = offset
+    while frame := _read_frame(file, at):
+        if _salts(frame) == salts:
+            last = at
+            if _FRAME.unpack(frame)[1]:
+                commits.append(at)
+        at += _FRAME.size + page_size
+    # The last frame may have been on its way to the disk.
+    lost = sum(commit < last or not is_whole for commit in commits)
+    return Tail(offset, lost, is_torn=last > offset or bool(commits))
+
+
+def _read_frame(file: BinaryIO, at: int) -> bytes:
+    """What stands before the page of a frame; nothing at the end of the file."""
+    file.seek(at)
+    frame = file.read(_FRAME.size)
+    return frame if len(frame) == _FRAME.size else b""
+
+
+def _salts(frame: bytes) -> bytes:
+    salts: bytes = _FRAME.unpack(frame)[2] if frame else b""
+    return salts
+
+
+def _sums(words: tuple[int, ...]) -> list[int]:
+    """The checksum of the log, which is the same for frames, over words two by two."""
+    first = second = 0
+    for one, two in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFF_FFFF
+        second = (second + two + first) & 0xFFFF_FFFF
+    return [first, second]

@@ -1,0 +1,123 @@
+"""What a crash leaves of the write-ahead log: torn ends, and damage with transactions behind it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from disqued.persistence.interface import StoreDamaged
+from tests.databases import NAME, added, bodies, opened
+
+HEADER, FRAME = 32, 24 + 4_096
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """A folder as a crash leaves it after five commits of one job each."""
+    place = tmp_path / "crashed"
+    running = tmp_path / "running"
+    running.mkdir()
+    store, _ = opened(running)
+    for number in range(5):
+        store.put(added(number, b"%d" % number))
+    shutil.copytree(running, place)
+    store.end()
+    (place / f"{NAME}.lock").unlink()
+    return place
+
+
+def log_of(place: Path) -> Path:
+    return place / f"{NAME}-wal"
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def commits(place: Path) -> list[int]:
+    """Where the frames begin that end a transaction."""
+    data = log_of(place).read_bytes()
+    return [at for at in range(HEADER, len(data), FRAME) if any(data[at + 4 : at + 8])]
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_what_a_crash_leaves_is_complete(crashed: Path, policy: str) -> None:
+    assert bodies(crashed, fsync=policy) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_log_cut_at_any_place_loses_no_complete_transaction(crashed: Path) -> None:
+    data = log_of(crashed).read_bytes()
+    ends = [at + FRAME for at in commits(crashed)]
+    for length in sorted({*range(0, len(data), 997), *ends, *(end - 1 for end in ends)}):
+        place = crashed.with_name("copy")
+        shutil.copytree(crashed, place)
+        log_of(place).write_bytes(data[:length])
+        complete = sum(end <= length for end in ends)
+        assert bodies(place, fsync="always") == [b"%d" % number for number in range(complete)]
+        shutil.rmtree(place)
+
+
+def test_damage_with_transactions_behind_it_stops_a_start_under_always(crashed: Path) -> None:
+    lost = commits(crashed)[2]
+    flip(log_of(crashed), lost + 2_000)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"disque\.sqlite-wal, byte \d+: 2 transactions stand behind a damaged"):
+            bodies(crashed, fsync="always")
+
+
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+def test_other_policies_leave_it_to_the_operator(crashed: Path, policy: str) -> None:
+    flip(log_of(crashed), commits(crashed)[2] + 2_000)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="`aof-load-truncated yes` starts without them"):
+            bodies(crashed, fsync=policy, cut_torn=False)
+    assert bodies(crashed, fsync=policy) == [b"0", b"1"]
+
+
+def test_a_flipped_bit_in_the_header_of_the_log_is_told(crashed: Path) -> None:
+    data = log_of(crashed).read_bytes()
+    for bit in range(HEADER * 8):
+        place = crashed.with_name("copy")
+        shutil.copytree(crashed, place)
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        log_of(place).write_bytes(changed)
+        with pytest.raises(StoreDamaged, match="byte 32: 5 transactions stand behind a damaged one"):
+            bodies(place, fsync="always")
+        shutil.rmtree(place)
+
+
+def test_a_log_that_has_begun_anew_holds_older_frames_and_that_is_no_damage(tmp_path: Path) -> None:
+    running, place = tmp_path / "running", tmp_path / "crashed"
+    running.mkdir()
+    store, _ = opened(running)
+    for number in range(5):
+        store.put(added(number, b"%d" % number))
+    store.loop.wait(store._ask(lambda: store._writer.log.checkpoint(store._writer._connection)))
+    store.put(added(5, b"5"))
+    shutil.copytree(running, place)
+    store.end()
+    assert len(commits(place)) == 5
+    assert bodies(place, fsync="always", cut_torn=False) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("place", [0, 6, 12, 20, 24, 4_000])
+def test_a_torn_last_frame_was_never_promised(crashed: Path, place: int) -> None:
+    flip(log_of(crashed), commits(crashed)[-1] + place)
+    assert bodies(crashed, fsync="always", cut_torn=False) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:20]),
+        lambda path: path.unlink(),
+    ],
+)
+def test_a_log_that_is_gone_takes_what_it_held(crashed: Path, harm: Callable[[Path], None]) -> None:
+    harm(log_of(crashed))
+    assert bodies(crashed) == []
