@@ -279,6 +279,7 @@ class Appender:
             return self._fail(worse)
         self._waiting.insert(0, data)
         self.trouble = reason(error)
+        self._to_write.notify()  # it is to try again by itself, should nobody ask for it
         return StoreFailed(self.trouble, final=False)
 
     def _sync(self) -> None:

@@ -107,6 +107,10 @@ class Worker:
             self.error = reason(error)
         except StoreFailed as error:
             self.error = str(error)
+        except Exception as error:
+            # Whoever waits for it would wait for ever.
+            self.error = f"internal error: {error!r}"
+            raise
 
 
 class Journal(Protocol):
@@ -201,6 +205,8 @@ class Compaction:
         """Once the new increment is listed, have the journal go on there."""
         if not self._worker.is_idle:
             return POLL_S
+        if self._worker.error is not None:
+            raise StoreFailed(self._worker.error)
         fd, self._increment_fd = self._increment_fd, None
         assert fd is not None
         self._turn = self._draw

@@ -216,8 +216,10 @@ class SegmentReader:
         zeros = last + 1
         if zeros <= start:
             return True
+        end = start + length
         sector = -(-zeros // SECTOR) * SECTOR
-        return sector < self.size and sector < start + length
+        # A sector may be as it was after a write that failed in the middle of a frame: nothing is behind that one.
+        return (sector < self.size and sector < end) or zeros < end <= self.size - FRAME_SIZE
 
     def _is_hole(self, start: int, length: int) -> bool:
         """Tell whether a sector of the `length` bytes at `start` was never written, nor any of it synced."""
