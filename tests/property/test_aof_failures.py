@@ -417,6 +417,8 @@ def test_the_journal_goes_unsynced_during_a_compaction_when_the_operator_wants_s
     store.compact(walk())
     while not turn.is_set():
         reactor.advance(compaction.POLL_S)
+    while store.moved_at() is None:
+        pass
     disk.syncs.clear()
     put(store, b"meanwhile")
     settle(store, reactor)
