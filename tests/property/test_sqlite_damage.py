@@ -294,3 +294,18 @@ def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
     with pytest.raises(StoreError, match=r"is too old for `persistence sqlite`: needed is 3\.37\.0"):
         loaded(tmp_path)
+
+
+def test_an_index_that_does_not_know_a_job_is_told(tmp_path: Path) -> None:
+    data = small_database(tmp_path)
+    told = 0
+    at = data.index(job_id(7))
+    while at >= 0:
+        begin_anew(tmp_path)
+        (tmp_path / NAME).write_bytes(flipped(data, (at + 45) * 8))
+        try:
+            use(tmp_path)
+        except StoreDamaged as error:
+            told += "1 jobs are not found by their ids" in str(error)
+        at = data.find(job_id(7), at + 1)
+    assert told == 1
