@@ -86,6 +86,7 @@ class Bed:
 
     node: Node
     client: ClientConnection
+    reactor: Clock
 
     @classmethod
     def make(cls, folder: Path) -> "Bed":
@@ -100,16 +101,21 @@ class Bed:
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())  # type: ignore[no-untyped-call]
-        return cls(node, client)
+        return cls(node, client, reactor)
 
     def add(self, count: int) -> None:
-        """Fill the queue."""
+        """Fill the queue; what takes long is put off to later turns of the loop."""
         self.client.dataReceived(words(b"ADDJOB", QUEUE, BODY, b"0") * count)
+        while len(self.node.state.jobs) < count:
+            self.reactor.advance(0)
 
     def take(self, count: int) -> list[bytes]:
         """Take jobs out; returns their ids."""
         queue = self.node.state.queues.by_name[QUEUE]
-        return [unit.id for unit in self.node.delivery.fetch([queue], count)]
+        taken: list[bytes] = []
+        while len(taken) < count:
+            taken += [unit.id for unit in self.node.delivery.fetch([queue], count - len(taken))]
+        return taken
 
 
 @attrs.frozen

@@ -336,7 +336,7 @@ class AofStore:
 
     # Getting smaller.
 
-    def compact(self, records: Iterator[Record]) -> None:
+    def compact(self, records: Iterator[Record | None]) -> None:
         if not self._is_loaded:
             raise StoreError("a journal is compacted after it is loaded, not before")
         if self._compaction is not None:

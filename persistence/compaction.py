@@ -138,7 +138,7 @@ class Compaction:
         self,
         files: JournalFiles,
         manifest: Manifest,
-        records: Iterator[Record],
+        records: Iterator[Record | None],
         journal: Journal,
         *,
         clock: Clock,
@@ -223,6 +223,8 @@ class Compaction:
         payloads: list[bytes] = []
         size = look_at = 0
         for record in self._records:
+            if record is None:
+                break
             payload = encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
             payloads.append(payload)
             size += len(payload)

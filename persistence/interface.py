@@ -137,12 +137,15 @@ class IStore(Interface):
         Not called again before its Deferred has fired.  Raises StoreFailed, or fails with it.
         """
 
-    def compact(records: Iterator[Record]) -> None:
+    def compact(records: Iterator[Record | None]) -> None:
         """Begin to make what is stored smaller, in the background; `status` tells how it goes.
 
         `records` walks over what the node knows (`recovery.walk`): it is drawn in slices, between the turns of the
-        loop, while the node goes on, so that it need be drawn only as far as the store has a use for it.  A store
-        whose failure is final is good again when this has succeeded.  Raises StoreError when it cannot be begun.
+        loop, while the node goes on, so that it need be drawn only as far as the store has a use for it.  None is no
+        record: nothing was met for a while, and others may have their turn (`recovery.draw`).
+
+        A store whose failure is final is good again when this has succeeded; until then it fails for a while.
+        Raises StoreError when it cannot be begun.
         """
 
     def rewrite(records: Iterable[Record]) -> "Deferred[None] | None":

@@ -175,8 +175,8 @@ class JournalFiles:
         """
         if self.path.exists():
             raise StoreError(
-                f"{self.path}: this is a journal of Disque, which this version cannot read; move it away, or set"
-                " appendfilename to another name"
+                f"{self.path}: this is a journal of Disque; move it away, or set appendfilename to another name, and"
+                " `disqued import` takes its jobs over"
             )
         for found in self._found().values():
             if found.stat().st_size > HEADER_SIZE:

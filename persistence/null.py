@@ -89,7 +89,7 @@ class NullStore:
     def commit(self) -> None:
         """Nothing was kept, so nothing can fail."""
 
-    def compact(self, records: Iterator[Record]) -> None:
+    def compact(self, records: Iterator[Record | None]) -> None:
         """Refuse: there is nothing that could become smaller."""
         raise StoreError("there is no journal to rewrite: `persistence` is none")
 

@@ -16,7 +16,6 @@ Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -29,6 +28,7 @@ from zope.interface import implementer
 from disqued.config_values import RedisAddress
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
+from disqued.core.recovery import draw
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
 from disqued.persistence.redis_backlog import Backlog, build
 from disqued.persistence.redis_layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
@@ -303,7 +303,7 @@ class RedisStore:
         server = self._server
         return server.loss is not None and server.connection is not None and self._rewriting is None
 
-    def compact(self, records: Iterator[Record]) -> None:
+    def compact(self, records: Iterator[Record | None]) -> None:
         server = self._server
         if self._rewriting is not None:
             raise StoreError(f"{server.where}: all jobs are being written anew already")
@@ -317,7 +317,7 @@ class RedisStore:
         self._rewriting = Deferred()
         Deferred.fromCoroutine(self._restore(records)).addErrback(self._report)
 
-    async def _restore(self, records: Iterator[Record]) -> None:
+    async def _restore(self, records: Iterator[Record | None]) -> None:
         """Give the server back what it has lost."""
         began = self._rewrite_began = self._clock.now()
         try:
@@ -339,7 +339,7 @@ class RedisStore:
     def rewrite(self, records: Iterable[Record]) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._rewrite(iter(records)))
 
-    async def _rewrite(self, records: Iterator[Record]) -> None:
+    async def _rewrite(self, records: Iterator[Record | None]) -> None:
         server = self._server
         if not self._is_loaded:
             raise StoreError("a store is rewritten after it is loaded, not before")
@@ -355,19 +355,19 @@ class RedisStore:
         self._backlog.begin(self._backlog.last)
         self.log.info("{where}: {count} records were written", where=server.where, count=count)
 
-    async def _write_anew(self, records: Iterator[Record], *, with_queues: bool) -> int:
+    async def _write_anew(self, records: Iterator[Record | None], *, with_queues: bool) -> int:
         """Write records aside and put them into place; returns how many.  Raises StoreFailed."""
         count = parts = 0
         while True:
             began_s = self._reactor.seconds()
-            some = list(islice(records, RECORDS_PER_SLICE))
-            if not some and parts:
+            some = draw(records, RECORDS_PER_SLICE)
+            if some is None and parts:
                 break
-            part = build(some, self._clock.wall(), self._clock.now(), with_state=with_queues)
+            part = build(some or [], self._clock.wall(), self._clock.now(), with_state=with_queues)
             rest_s = 0 if with_queues else (self._reactor.seconds() - began_s) * REST
             await self._server.run(STAGE, parts, int(with_queues), *part.args)
             await deferLater(self._reactor, rest_s)
-            count += len(some)
+            count += len(some or [])
             parts += 1
         # A snapshot is the last word; behind what a node that goes on knew there is what it has appended since.
         sequence = self._backlog.last if with_queues else self._backlog.applied

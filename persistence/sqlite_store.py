@@ -29,6 +29,7 @@ from zope.interface import implementer
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
+from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings
 from disqued.persistence.sqlite import SqliteSettings
@@ -291,7 +292,7 @@ class SqliteStore:
         free = self._writer.free_bytes
         return free > MUCH_FREE_BYTES and free > _size(self._path) // 2
 
-    def compact(self, records: Iterator[Record]) -> None:
+    def compact(self, records: Iterator[Record | None]) -> None:
         if not self._is_loaded or self._worker is None:
             raise StoreError("a database is compacted while it is in use")
         if self._compacting_since is not None:
@@ -320,7 +321,7 @@ class SqliteStore:
         self._compaction_s = (self._clock.now() - began) // 1_000
         self._compacting_since = None
 
-    def _write_anew(self, records: Iterator[Record]) -> None:
+    def _write_anew(self, records: Iterator[Record | None]) -> None:
         """Make a database that failed good again: all that the node knows replaces what it holds.
 
         What happens meanwhile is kept, and committed after it.
@@ -333,8 +334,8 @@ class SqliteStore:
         answer.addCallbacks(self._written_anew, self._not_written_anew)
         self._renewal.go_on()
 
-    def _slices_of(self, records: Iterator[Record]) -> Iterator[list[Note]]:
-        while some := list(islice(records, RECORDS_PER_SLICE)):
+    def _slices_of(self, records: Iterator[Record | None]) -> Iterator[list[Note]]:
+        while (some := draw(records, RECORDS_PER_SLICE)) is not None:
             yield self._note(some)
 
     def _written_anew(self, _: None) -> None:

@@ -30,6 +30,8 @@ from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Rec
 from disqued.core.registry import TABLES
 from disqued.core.state import State
 
+PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
+
 
 class StoredJob(NamedTuple):
     """A job as it was written down."""
@@ -70,15 +72,17 @@ def snapshot(state: State) -> Iterator[Record]:
             yield (JOB_ADDED, job)
 
 
-def walk(state: State) -> Iterator[Record]:
+def walk(state: State) -> Iterator[Record | None]:
     """All that a crash leaves, drawn bit by bit while the node goes on.
 
     Each record is true when it is drawn.  So a journal that has them among the records of what happens meanwhile, in
     that order, says what is true at the end of the walk; and so does one that has all of them first and then what
     happened since the walk began, for a record that is met twice changes nothing, and the last word is the later one.
 
-    An at-most-once job that was delivered is done, to a journal that goes on.
+    An at-most-once job that was delivered is done, to a journal that goes on.  Very many of these in a row are a None
+    each now and then, so that whoever draws can let others have their turn.
     """
+    passed = 0
     for queue in state.queues.from_serial(0, len(state.queues)):
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
@@ -91,6 +95,22 @@ def walk(state: State) -> Iterator[Record]:
                 and state.jobs.get(job.id) is job
             ):
                 yield (JOB_ADDED, job)
+            else:
+                passed += 1
+                if passed % PASSED_AT_ONCE == 0:
+                    yield None
+
+
+def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
+    """Draw some records of a walk, `limit` at most; none of them are many that were passed over, None is the end."""
+    drawn: list[Record] = []
+    for record in records:
+        if record is None:
+            return drawn
+        drawn.append(record)
+        if len(drawn) == limit:
+            return drawn
+    return drawn or None
 
 
 class Recovery:

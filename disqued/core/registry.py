@@ -59,6 +59,11 @@ class Registry:
         """The jobs of one of the `TABLES` tables, in the order in which they came."""
         return list(self._tables[number].values())
 
+    def release(self) -> Iterator[int]:
+        """Let go of all jobs, table by table; yields how many each held.  The registry is not used again."""
+        while self._tables:
+            yield len(self._tables.pop())
+
     def from_table(self, number: int) -> Iterator[tuple[int, list[Job]]]:
         """Yield the tables that hold something, from this number on: number, jobs in the order in which they came."""
         tables = self._tables

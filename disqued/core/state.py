@@ -155,7 +155,7 @@ class State:
 def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> Parts:
     """Let go of tables that nobody uses any more; the memory goes back with the last of them that holds a job."""
     freed = 0
-    for entries in chain(schedule.release(), queues.release(), _emptied(evictable), _forgotten(jobs)):
+    for entries in chain(schedule.release(), queues.release(), _emptied(evictable), jobs.release()):
         freed += entries
         if freed >= FREED_AT_ONCE:
             freed = 0
@@ -166,10 +166,3 @@ def _emptied(table: dict[Job, None]) -> Iterator[int]:
     while table:
         table.popitem()
         yield 1
-
-
-def _forgotten(jobs: Registry) -> Iterator[int]:
-    for _, found in jobs.from_table(0):
-        for job in found:
-            jobs.remove(job)
-        yield len(found)

@@ -11,7 +11,7 @@ Source: Disque, src/server.c, src/config.c.
 import hmac
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
@@ -70,7 +70,7 @@ class Daemon(Factory):
         self.latency = LatencyMonitor(config.latency_monitor_threshold)
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
-        self.driver = Driver(node, store, reactor, self._find_guards)
+        self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
         self.switch = Switch(
             self.driver, StoreWord(config.dir), store_name, opener=open_store, failed=self._store_stays
         )
@@ -417,6 +417,12 @@ class Daemon(Factory):
             "Internal error in a command of client {client}; its inputs are in {path}", client=client.address, path=path
         )
 
+    def _tick_crashed(self) -> None:
+        """Report a bug in what only time did; the node goes on with what is due next."""
+        self.statistics.crashes += 1
+        path = self.crashes.write(0, [])
+        self.log.failure("Internal error in what was due; the last inputs are in {path}", path=path)
+
     def note_slow(self, client: ClientConnection, args: list[bytes], seconds: float, *, fast: bool) -> None:
         """Note a command that took long."""
         usec = int(seconds * 1e6)
@@ -434,7 +440,7 @@ class Daemon(Factory):
     def show_monitors(self, client: ClientConnection, args: list[bytes], entry: Command) -> None:
         """Show a command to those who watch."""
         stamp = self.microseconds()
-        words = b" ".join(map(_quoted, redacted(args)))
+        words = b" ".join(_spelled(redacted(args)))
         line = b"+%d.%06d [%b] %b\r\n" % (stamp // 1_000_000, stamp % 1_000_000, client.address.encode(), words)
         for watcher in list(self.monitors):
             watcher.push(line)
@@ -527,6 +533,22 @@ class Daemon(Factory):
 _ESCAPES = {value: b"\\x%02x" % value for value in range(256)}
 _ESCAPES |= {value: bytes([value]) for value in range(32, 127)}
 _ESCAPES |= {ord("\\"): b"\\\\", ord('"'): b'\\"', 7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 13: b"\\r"}
+
+
+#: Bytes of a command that MONITOR spells; of longer ones it says how much more there is.
+MONITORED_BYTES = 16_384
+
+
+def _spelled(args: list[bytes]) -> Iterator[bytes]:
+    """Words as MONITOR shows them, the first of them when they are very long."""
+    left = MONITORED_BYTES
+    for at, word in enumerate(args):
+        yield _quoted(word[:left])
+        left -= len(word) + 1
+        if left <= 0 and (left < -1 or at + 1 < len(args)):
+            more = max(0, -left - 1) + sum(map(len, args[at + 1 :]))
+            yield b"... (%d more bytes)" % more
+            return
 
 
 def _quoted(word: bytes) -> bytes:

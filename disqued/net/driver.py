@@ -46,8 +46,14 @@ class Driver:
 
     log = Logger()
 
-    def __init__(self, node: Node, store: IStore, reactor: IReactorTime, on_failure: Callable[[], None]) -> None:
-        """Take a node and the store of its journal; `on_failure` is called when `failure` changes."""
+    def __init__(
+        self, node: Node, store: IStore, reactor: IReactorTime, *,
+        on_failure: Callable[[], None], on_crash: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Take a node and the store of its journal.
+
+        `on_failure` is called when `failure` changes, `on_crash` while an exception is handled that is a bug of ours.
+        """
         self.node = node
         self.store = store
         self.reactor = reactor
@@ -55,6 +61,7 @@ class Driver:
         #: Takes the same records, and will take the store's place.
         self.successor: IStore | None = None
         self._on_failure = on_failure
+        self._on_crash = on_crash
         self._outbox = node.outbox
         self._state = node.state
         self._timer: IDelayedCall | None = None
@@ -339,7 +346,10 @@ class Driver:
     def _tick(self) -> None:
         self._timer = None
         self.node.begin()
-        self.node.tick()
+        try:
+            self.node.tick()
+        except Exception:  # a bug of ours: the node goes on with what is due next
+            self._on_crash()
         self.finish_step(None)
 
     def run_due(self) -> None:

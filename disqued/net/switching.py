@@ -16,7 +16,6 @@ The file names stores that keep a journal only: a node that runs without one for
 
 import os
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 
 from twisted.internet.interfaces import IReactorTime
@@ -24,7 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.core.outbox import Record
-from disqued.core.recovery import walk
+from disqued.core.recovery import draw, walk
 from disqued.net.driver import Driver
 from disqued.net.identity import sync_folder
 from disqued.persistence.interface import IStore, StoreError
@@ -88,7 +87,7 @@ class Switch:
         self._open = opener
         self._reactor: IReactorTime = driver.reactor
         self._failed = failed
-        self._records: Iterator[Record] = iter(())
+        self._records: Iterator[Record | None] = iter(())
         self._copied = 0
 
     def note_loaded(self) -> None:
@@ -132,8 +131,8 @@ class Switch:
         if self._driver.successor is not successor:
             return
         began = self._reactor.seconds()
-        records = list(islice(self._records, RECORDS_PER_SLICE))
-        if not records:
+        records = draw(self._records, RECORDS_PER_SLICE)
+        if records is None:
             self._driver.hand_over(self._take_over)
             return
         self._copied += len(records)

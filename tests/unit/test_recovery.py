@@ -8,7 +8,7 @@ from disqued.core.job import ACTIVE, QUEUED, Job
 from disqued.core.node import Node
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.core.recovery import Recovery, snapshot, walk
+from disqued.core.recovery import PASSED_AT_ONCE, Recovery, draw, snapshot, walk
 from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
@@ -419,3 +419,18 @@ def test_a_pause_outlives_the_node(machine: Machine, end: str) -> None:
     machine.node.flush()
     machine.crash()
     machine.add()
+
+
+def test_a_walk_past_very_many_jobs_that_are_done_comes_back_now_and_then(machine: Machine) -> None:
+    for _ in range(2 * PASSED_AT_ONCE + 1):
+        machine.add(retry_ms=0)
+    kept = machine.add(queue=b"other")
+    assert len(machine.get(count=2 * PASSED_AT_ONCE + 1)) == 2 * PASSED_AT_ONCE + 1
+    records = walk(machine.node.state)
+    drawn: list[bytes] = []
+    draws = 0
+    while (some := draw(records, 10)) is not None:
+        draws += 1
+        drawn += [record[1].id for record in some]
+    assert drawn == [kept]
+    assert draws >= 2
