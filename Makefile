@@ -17,13 +17,14 @@ PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 FAST := tests/unit tests/property
 
-.PHONY: help run test check bench docs news clean
+.PHONY: help run test check bench torture docs news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data)'
 	@echo 'make test    run every test and every check, with all that they need'
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
+	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -57,6 +58,9 @@ check: lint
 
 bench: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m benchmarks
+
+torture: .venv/.test-stamp
+	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10)
 
 docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)
