@@ -85,7 +85,7 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[sqlite,redis]'
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python
