@@ -16,6 +16,7 @@ from disqued.persistence.sqlite_writer import Writer
 
 ROWS_PER_SLICE = 200  #: about 5 ms
 PAGES_PER_SLICE = 64
+PATIENCE_S = 0.005  #: commits wait no longer because of us
 
 #: Which rows of each table nobody needs.
 _CONDITIONS: Final = {
@@ -61,5 +62,7 @@ class Compaction:
             while self._writer.trim(statement, self._before) == ROWS_PER_SLICE:
                 yield True
         while self._writer.give_back(PAGES_PER_SLICE):
+            yield True
+        while not self._writer.log.wait_for_checkpoint(PATIENCE_S):
             yield True
         self._writer.shorten_log()

@@ -58,6 +58,7 @@ class Log:
         self._syncing = False
         self._written = 0  #: bytes since the last checkpoint, estimated
         self._is_long = False  #: checkpoints do not get to the end
+        self._moving = False  #: the thread is within a checkpoint
         self._ending = False
         self._thread.start()
 
@@ -111,11 +112,18 @@ class Log:
             is_long, self._is_long = self._is_long, False
         return is_long
 
+    def wait_for_checkpoint(self, seconds: float) -> bool:
+        """Wait for the thread to end a checkpoint, for so long at most; False when it has not."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._moving, seconds)
+
     def checkpoint(self, connection: sqlite3.Connection, mode: str = "PASSIVE") -> None:
         """Move the log into the database, as far as readers allow; the connection is the caller's.
 
         Raises StoreFailed when nothing can be trusted after it; a disk that is full only leaves the log long.
         """
+        with self._lock:
+            self._written = 0
         try:
             _, pages, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -192,8 +200,11 @@ class Log:
 
     def _checkpoint_beside(self, connection: sqlite3.Connection) -> None:
         with self._lock:
-            self._written = 0
+            self._moving = True
         try:
             self.checkpoint(connection)
         except StoreFailed as error:
             self.log.error("Moving the log into the database failed: {why}", why=str(error))
+        with self._lock:
+            self._moving = False
+            self._lock.notify_all()

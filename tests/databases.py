@@ -157,6 +157,8 @@ def replayed(records: Iterable[Record]) -> tuple[dict[bytes, bytes], dict[bytes,
     for record in records:
         kind = record[0]
         if kind == JOB_ADDED:
+            # The later one stands at the end.
+            jobs.pop(record[1].id, None)
             jobs[record[1].id] = record[1].body
         elif kind == FLUSHED:
             jobs.clear()
@@ -199,8 +201,8 @@ class WatchedDisk(Disk):
 
 def produce(directory: Path, policy: str) -> Iterator[int]:
     """Commit one job after the other, for ever; yields the number of each that was acknowledged."""
-    store, _ = opened(directory, fsync=policy)
-    number = 0
+    store, records = opened(directory, fsync=policy)
+    number = len(records)
     while True:
         number += 1
         store.put(added(number, b"%d" % number))
