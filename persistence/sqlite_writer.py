@@ -267,8 +267,9 @@ class Writer:
             set_patience(self._connection, BUSY_S)
 
     def _look(self) -> None:
-        """Find out how much of the file is free."""
-        (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
-        (page_size,) = self._connection.execute("PRAGMA page_size").fetchone()
-        self.free_bytes = free * page_size
+        """Find out how much of the file is free; what cannot be told now is told the next time."""
+        with suppress(*DATABASE_ERRORS):
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            (page_size,) = self._connection.execute("PRAGMA page_size").fetchone()
+            self.free_bytes = free * page_size
         self._rows_unseen = 0
