@@ -25,10 +25,8 @@ from typing import BinaryIO, Final, TextIO
 import attrs
 
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.persistence.disk import Disk, reason, write_all
-from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
-from disqued.persistence.manifest import Base, Increment, JournalFiles, Manifest
-from disqued.persistence.segments import (
+from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.aof.segments import (
     FRAME_SIZE,
     HEADER_SIZE,
     SegmentReader,
@@ -38,6 +36,8 @@ from disqued.persistence.segments import (
     number_of,
     record_end,
 )
+from disqued.persistence.disk import Disk, reason, write_all
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record
 
 WHOLE: Final = 0

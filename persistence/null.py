@@ -14,11 +14,11 @@ from zope.interface import implementer
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
-from disqued.persistence.base import replace_journal
+from disqued.persistence.aof.base import replace_journal
+from disqued.persistence.aof.manifest import JournalFiles, Manifest, journal_path
+from disqued.persistence.aof.reading import JournalReader
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings
-from disqued.persistence.manifest import JournalFiles, Manifest, journal_path
-from disqued.persistence.reading import JournalReader
 
 
 @implementer(IStore)

@@ -25,8 +25,8 @@ from typing import Any
 
 import attrs
 
+from disqued.persistence.aof.segments import SECTOR
 from disqued.persistence.disk import Disk
-from disqued.persistence.segments import SECTOR
 
 Operation = tuple[Any, ...]
 

@@ -17,7 +17,7 @@ from disqued.core.job import Job, JobOptions
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError
-from disqued.persistence.sqlite_store import SqliteStore
+from disqued.persistence.sqlite.store import SqliteStore
 from disqued.testing.clock import Clock
 
 NAME = "disque.sqlite"

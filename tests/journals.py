@@ -16,9 +16,9 @@ from twisted.internet.task import Clock as Reactor
 
 from disqued.core.job import Job, JobOptions
 from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.persistence import segments
-from disqued.persistence.aof import AofStore
-from disqued.persistence.compaction import POLL_S
+from disqued.persistence.aof import segments
+from disqued.persistence.aof.compaction import POLL_S
+from disqued.persistence.aof.store import AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError
 from disqued.testing.clock import Clock

@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from disqued.core.job import FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
 from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.persistence.redis import RedisStoreFactory
+from disqued.persistence.redis.factory import RedisStoreFactory
 from disqued.testing.clock import Clock
 from tests.redis_server import RedisServer
 

@@ -15,8 +15,9 @@ from twisted.protocols.portforward import ProxyClient, ProxyClientFactory, Proxy
 
 from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
 from disqued.core.queues import PAUSE_IN
-from disqued.persistence import redis_link, redis_store
 from disqued.persistence.interface import StoreError, StoreFailed
+from disqued.persistence.redis import link as redis_link
+from disqued.persistence.redis import store as redis_store
 from tests.contract.redis_runs import Run, added, make_job, read, until
 from tests.redis_server import RedisServer
 
@@ -373,7 +374,7 @@ async def test_a_host_without_an_address_is_told_by_its_name(server: RedisServer
 async def test_a_server_that_is_started_again_while_jobs_are_loaded_loses_none(
     own_server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch, enqueue_once: bool
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 50)
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 50)
     own_server.start(*DURABLE)
     before = run(own_server)
     await before.start()
@@ -407,7 +408,7 @@ async def until_first(records: Iterator[Any]) -> None:
 async def test_a_server_that_is_emptied_while_jobs_are_loaded_ends_the_start(
     own_server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 50)
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 50)
     own_server.start()
     before = run(own_server)
     await before.start()

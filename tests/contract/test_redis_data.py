@@ -20,9 +20,10 @@ from disqued.core.outbox import (
     Record,
 )
 from disqued.core.queues import PAUSE_IN
-from disqued.persistence import redis_server, redis_store
 from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
-from disqued.persistence.redis import RedisStoreFactory
+from disqued.persistence.redis import server as redis_server
+from disqued.persistence.redis import store as redis_store
+from disqued.persistence.redis.factory import RedisStoreFactory
 from tests.contract.redis_runs import Run, added, make_job, read, until
 from tests.redis_server import RedisServer
 
@@ -221,7 +222,7 @@ def test_without_txredisapi_the_way_to_get_it_is_told(
     server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = run(server)
-    for module in [name for name in sys.modules if name.startswith("disqued.persistence.redis_")]:
+    for module in [name for name in sys.modules if name.startswith("disqued.persistence.redis.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "txredisapi", None)
     said = r'`persistence redis` needs txredisapi: pip install "disqued\[redis\]"'
@@ -548,7 +549,7 @@ async def test_a_snapshot_heals_a_server_that_has_lost_its_data(own_server: Redi
 async def test_the_order_of_a_large_snapshot_is_kept(
     server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 77)
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 77)
     node = run(server)
     await node.start()
     numbers = [number * 7_919 % 2_003 for number in range(2_003)]
@@ -623,7 +624,7 @@ async def test_what_ends_while_it_is_read_is_told_in_the_end(server: RedisServer
 async def test_a_long_history_is_read_in_its_order(
     server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.redis_reading.PAGE", 7)
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 7)
     node = run(server)
     await node.start()
     for number in range(40):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
-from disqued.persistence import segments
-from disqued.persistence.aof import AofStore
+from disqued.persistence.aof import segments
+from disqued.persistence.aof.manifest import Manifest
+from disqued.persistence.aof.store import AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
-from disqued.persistence.manifest import Manifest
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import encode_event
 from tests.journals import (

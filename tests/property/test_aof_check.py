@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import QUEUE_PAUSED, UNIT_DONE
-from disqued.persistence import segments
+from disqued.persistence.aof import segments
 from disqued.persistence.check import DAMAGED, USAGE, WHOLE, check, main
 from disqued.persistence.interface import StoreDamaged
 from tests.journals import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.persistence import compaction
+from disqued.persistence.aof import compaction
 from tests.journals import POLICIES, added, bodies, job_id, loaded, opened, put, replayed, settle
 
 

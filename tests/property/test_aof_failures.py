@@ -13,8 +13,8 @@ import pytest
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import UNIT_DONE, Record
-from disqued.persistence import appending, compaction
-from disqued.persistence.aof import RETRY_MS, AofFactory, AofStore
+from disqued.persistence.aof import appending, compaction
+from disqued.persistence.aof.store import RETRY_MS, AofFactory, AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from tests.journals import (

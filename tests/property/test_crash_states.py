@@ -16,8 +16,8 @@ import pytest
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import Record
-from disqued.persistence import compaction
-from disqued.persistence.aof import AofStore
+from disqued.persistence.aof import compaction
+from disqued.persistence.aof.store import AofStore
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.testing.clock import Clock
 from tests.crashfs import Operation, RecordingDisk, crash_states

@@ -26,11 +26,12 @@ from disqued.core.outbox import (
     Record,
 )
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.persistence import sqlite_log, sqlite_writer
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.persistence.sqlite import SqliteFactory
-from disqued.persistence.sqlite_reading import peek_database
-from disqued.persistence.sqlite_schema import connect_writer
+from disqued.persistence.sqlite import log as sqlite_log
+from disqued.persistence.sqlite import writer as sqlite_writer
+from disqued.persistence.sqlite.factory import SqliteFactory
+from disqued.persistence.sqlite.reading import peek_database
+from disqued.persistence.sqlite.schema import connect_writer
 from tests.databases import (
     NAME,
     POLICIES,
@@ -260,7 +261,7 @@ def test_compaction_removes_what_is_over_for_longer_than_is_wanted(tmp_path: Pat
 def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.sqlite_store.MUCH_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("disqued.persistence.sqlite.store.MUCH_FREE_BYTES", 1 << 20)
     monkeypatch.setattr(sqlite_writer, "ROWS_PER_LOOK", 1)
     store, _ = opened(tmp_path, history_s=0)
     store.put(*(added(number, b"x" * 3_000) for number in range(1_000)))
@@ -768,7 +769,7 @@ def test_peeking_at_nothing_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named_with_the_way_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.persistence.sqlite.find_spec", lambda name: None)
+    monkeypatch.setattr("disqued.persistence.sqlite.factory.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r'needs the package sqlite-utils.*: pip install "disqued\[sqlite\]"'):
         SqliteFactory().create(None, None, None)  # type: ignore[arg-type]
 

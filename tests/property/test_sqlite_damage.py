@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from disqued.core.outbox import GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
 from disqued.core.queues import PAUSE_IN
-from disqued.persistence import sqlite_schema
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
-from disqued.persistence.sqlite_reading import peek_database
+from disqued.persistence.sqlite import schema as sqlite_schema
+from disqued.persistence.sqlite.reading import peek_database
 from tests.databases import NAME, added, bodies, change, job_id, loaded, opened, replayed, rows
 
 PAGE = 4_096

@@ -13,10 +13,10 @@ from twisted.logger import Logger
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
+from disqued.persistence.aof.manifest import Base, JournalFiles, Manifest
+from disqued.persistence.aof.segments import framed
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.manifest import Base, JournalFiles, Manifest
-from disqued.persistence.segments import framed
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_WRITE = 4_096

@@ -28,7 +28,7 @@ from twisted.logger import Logger
 
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.sqlite_schema import DATABASE_ERRORS, connect, wal_path, write_failure_of
+from disqued.persistence.sqlite.schema import DATABASE_ERRORS, connect, wal_path, write_failure_of
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from disqued.core.outbox import JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreError
-from disqued.persistence.sqlite_rows import (
+from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     BadRow,
     Row,
@@ -27,7 +27,7 @@ from disqued.persistence.sqlite_rows import (
     job_records,
     pause_record,
 )
-from disqued.persistence.sqlite_schema import (
+from disqued.persistence.sqlite.schema import (
     DATABASE_ERRORS,
     NUMBERED,
     DatabaseDamaged,
@@ -39,7 +39,7 @@ from disqued.persistence.sqlite_schema import (
     has_queues,
     wal_path,
 )
-from disqued.persistence.sqlite_transaction import PAUSED_NOW
+from disqued.persistence.sqlite.transaction import PAUSED_NOW
 
 CHECK_CACHE_KIB = 65_536  #: ids are looked up in no order
 ROWS = 500  #: rows asked for at a time

@@ -28,8 +28,8 @@ from twisted.python.failure import Failure
 
 from disqued.config_values import RedisAddress
 from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
-from disqued.persistence.redis_layout import CLAIM, FORMAT, RELEASE, SCRIPTS, SYNC, Keys
-from disqued.persistence.redis_link import (
+from disqued.persistence.redis.layout import CLAIM, FORMAT, RELEASE, SCRIPTS, SYNC, Keys
+from disqued.persistence.redis.link import (
     Link,
     RedisConnection,
     RedisError,

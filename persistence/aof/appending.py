@@ -30,9 +30,9 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
+from disqued.persistence.aof.segments import FRAME_SIZE, HEADER_SIZE, mark, number_of
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.segments import FRAME_SIZE, HEADER_SIZE, mark, number_of
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"

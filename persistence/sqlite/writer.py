@@ -19,10 +19,10 @@ from typing import Final
 from disqued.core.outbox import JOB_ADDED
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.persistence.sqlite_log import Log
-from disqued.persistence.sqlite_reading import check_database, oldest_fact
-from disqued.persistence.sqlite_rows import Note
-from disqued.persistence.sqlite_schema import (
+from disqued.persistence.sqlite.log import Log
+from disqued.persistence.sqlite.reading import check_database, oldest_fact
+from disqued.persistence.sqlite.rows import Note
+from disqued.persistence.sqlite.schema import (
     BUSY_S,
     DATABASE_ERRORS,
     NUMBERED,
@@ -31,7 +31,7 @@ from disqued.persistence.sqlite_schema import (
     set_patience,
     write_failure_of,
 )
-from disqued.persistence.sqlite_transaction import Transaction
+from disqued.persistence.sqlite.transaction import Transaction
 
 SLICES_AHEAD: Final = 16  #: slices of a replacement that wait for the writer at most
 ROWS_PER_LOOK = 4_096  #: rows written between two looks at how many pages are free

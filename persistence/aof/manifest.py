@@ -27,9 +27,9 @@ from zlib import crc32
 import attrs
 from twisted.logger import Logger
 
+from disqued.persistence.aof.segments import HEADER_SIZE, header
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked, StoreSettings
-from disqued.persistence.segments import HEADER_SIZE, header
 
 TITLE: Final = "disqued journal 2"
 TITLES: Final = ("disqued journal 1", TITLE)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.sqlite_writer import Writer
+from disqued.persistence.sqlite.writer import Writer
 
 ROWS_PER_SLICE = 200  #: about 5 ms
 PAGES_PER_SLICE = 64

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from disqued.core.job import WORK_SCOPE
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
-from disqued.persistence.sqlite_rows import (
+from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     Note,
     Row,
@@ -29,7 +29,7 @@ from disqued.persistence.sqlite_rows import (
     pause_row,
     readable,
 )
-from disqued.persistence.sqlite_schema import drop_indexes, make_indexes
+from disqued.persistence.sqlite.schema import drop_indexes, make_indexes
 
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)  #: rows of a statement; few sizes, so that each is prepared once
 

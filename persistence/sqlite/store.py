@@ -1,7 +1,7 @@
 """A database that an operator can read: jobs, and what became of those that are over.
 
-    append --> notes in memory --commit--> writer's thread: one transaction (sqlite_transaction) --> log --> answer
-    load   <-- the rows of the jobs (sqlite_reading), while the writer's thread checks the file
+    append --> notes in memory --commit--> writer's thread: one transaction (transaction.py) --> log --> answer
+    load   <-- the rows of the jobs (reading.py), while the writer's thread checks the file
     compact    what is over for long enough is deleted, and pages are given back, whenever the writer is idle
     rewrite    one transaction that replaces all jobs, and says that they are where the rows say
 
@@ -32,15 +32,15 @@ from disqued.core.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings
-from disqued.persistence.sqlite import SqliteSettings
-from disqued.persistence.sqlite_compaction import Compaction
-from disqued.persistence.sqlite_log import ALWAYS
-from disqued.persistence.sqlite_reading import DatabaseReader, check_database
-from disqued.persistence.sqlite_rows import Note, noted
-from disqued.persistence.sqlite_schema import find_database, prepare, wal_path
-from disqued.persistence.sqlite_tail import check_tail
-from disqued.persistence.sqlite_worker import FromThreads, Worker
-from disqued.persistence.sqlite_writer import Slices, Writer
+from disqued.persistence.sqlite.compaction import Compaction
+from disqued.persistence.sqlite.factory import SqliteSettings
+from disqued.persistence.sqlite.log import ALWAYS
+from disqued.persistence.sqlite.reading import DatabaseReader, check_database
+from disqued.persistence.sqlite.rows import Note, noted
+from disqued.persistence.sqlite.schema import find_database, prepare, wal_path
+from disqued.persistence.sqlite.tail import check_tail
+from disqued.persistence.sqlite.worker import FromThreads, Worker
+from disqued.persistence.sqlite.writer import Slices, Writer
 
 RECORDS_PER_SLICE: Final = 500  #: of a replacement
 COMPACTION_PAUSE_MS: Final = 60_000  #: between two compactions that begin by themselves

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 
 from disqued.core.outbox import FLUSHED, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreError
-from disqued.persistence.redis_layout import Keys
+from disqued.persistence.redis.layout import Keys
 from disqued.wire.jobdump import BadRecord, decode_record
 
 PAGE: Final = 1_000  #: jobs, or entries of a stream, that are asked for at a time

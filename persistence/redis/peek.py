@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred
 
 from disqued.config_values import RedisAddress
 from disqued.persistence.interface import StoreError
-from disqued.persistence.redis_layout import FORMAT, Keys
-from disqued.persistence.redis_link import Link, RedisConnection, RedisError, ServerRefused, reason_of
-from disqued.persistence.redis_reading import HistoryReader, JobReader, Records
+from disqued.persistence.redis.layout import FORMAT, Keys
+from disqued.persistence.redis.link import Link, RedisConnection, RedisError, ServerRefused, reason_of
+from disqued.persistence.redis.reading import HistoryReader, JobReader, Records
 
 
 class Peeker:

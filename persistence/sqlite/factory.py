@@ -13,7 +13,7 @@ from disqued.core.outbox import Record
 from disqued.persistence.interface import IStoreFactory, StoreError, StoreSettings
 
 if TYPE_CHECKING:
-    from disqued.persistence.sqlite_store import SqliteStore
+    from disqued.persistence.sqlite.store import SqliteStore
 
 
 class SqliteSettings(StoreSettings, Protocol):
@@ -39,7 +39,7 @@ class SqliteFactory:
             raise StoreError(
                 '`persistence sqlite` needs the package sqlite-utils, which is not there: pip install "disqued[sqlite]"'
             )
-        from disqued.persistence.sqlite_store import SqliteStore
+        from disqued.persistence.sqlite.store import SqliteStore
 
         settings = cast(SqliteSettings, config)
         return SqliteStore(
@@ -53,7 +53,7 @@ class SqliteFactory:
         )
 
     def peek(self, config: StoreSettings) -> Iterator[Record]:
-        from disqued.persistence.sqlite_reading import peek_database
+        from disqued.persistence.sqlite.reading import peek_database
 
         return peek_database(database_path(cast(SqliteSettings, config)))
 

@@ -10,10 +10,10 @@ from typing import BinaryIO
 from twisted.logger import Logger
 
 from disqued.core.outbox import Record
+from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.aof.segments import HEADER_SIZE, SegmentReader
 from disqued.persistence.disk import reason
 from disqued.persistence.interface import StoreDamaged, StoreFailed
-from disqued.persistence.manifest import Base, Increment, JournalFiles, Manifest
-from disqued.persistence.segments import HEADER_SIZE, SegmentReader
 
 
 class JournalReader:

@@ -28,14 +28,14 @@ from zope.interface import implementer
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
-from disqued.persistence.appending import ALWAYS, KEPT_BYTES, Appender
-from disqued.persistence.base import replace_journal
-from disqued.persistence.compaction import Compaction
+from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
+from disqued.persistence.aof.base import replace_journal
+from disqued.persistence.aof.compaction import Compaction
+from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
+from disqued.persistence.aof.reading import JournalReader
+from disqued.persistence.aof.segments import HEADER_SIZE, framed
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreDamaged, StoreError, StoreFailed, StoreSettings
-from disqued.persistence.manifest import Increment, JournalFiles, Manifest, journal_path
-from disqued.persistence.reading import JournalReader
-from disqued.persistence.segments import HEADER_SIZE, framed
 from disqued.wire.jobdump import encode_event, encode_job
 
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.

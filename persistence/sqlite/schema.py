@@ -25,7 +25,7 @@ from zlib import crc32
 
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
-from disqued.persistence.sqlite_rows import word_row
+from disqued.persistence.sqlite.rows import word_row
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -140,7 +140,7 @@ def connect(path: Path, *, mode: str = "rw", busy_s: float = BUSY_S) -> sqlite3.
 def connect_writer(path: Path) -> sqlite3.Connection:
     """The connection that writes.
 
-    The log is forced to the disk by its owner (`sqlite_log`), and moved into the database by it, too: within a COMMIT
+    The log is forced to the disk by its owner (`log`), and moved into the database by it, too: within a COMMIT
     SQLite would keep an error of either to itself.
     """
     connection = connect(path)

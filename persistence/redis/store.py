@@ -30,14 +30,14 @@ from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
-from disqued.persistence.redis_backlog import Backlog, build
-from disqued.persistence.redis_layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
-from disqued.persistence.redis_link import RedisConnection, RedisError
-from disqued.persistence.redis_reading import JobReader, Records, reply
-from disqued.persistence.redis_server import Server, explain
+from disqued.persistence.redis.backlog import Backlog, build
+from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
+from disqued.persistence.redis.link import RedisConnection, RedisError
+from disqued.persistence.redis.reading import JobReader, Records, reply
+from disqued.persistence.redis.server import Server, explain
 
 if TYPE_CHECKING:
-    from disqued.persistence.redis import RedisSettings
+    from disqued.persistence.redis.factory import RedisSettings
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
 BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove

@@ -31,10 +31,10 @@ from twisted.logger import Logger
 
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
+from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.aof.segments import framed
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.manifest import Base, Increment, JournalFiles, Manifest
-from disqued.persistence.segments import framed
 from disqued.wire.jobdump import encode_event, encode_job
 
 #: How long a slice may take: a command for a hundred jobs takes as long.

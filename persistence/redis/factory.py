@@ -2,9 +2,9 @@
 
 redis.py ---> redis_store.py ---> redis_server.py ---> redis_link.py    txredisapi's connection, made again and again
                   |                    +-- whose data these are
-                  +-- redis_backlog.py   what waits, in numbered batches
-                  +-- redis_reading.py   coming back, page by page       redis_layout.py   keys and scripts
-          ---> redis_peek.py             reading beside a node
+                  +-- backlog.py         what waits, in numbered batches
+                  +-- reading.py         coming back, page by page       layout.py         keys and scripts
+          ---> peek.py                   reading beside a node
 """
 
 from typing import Protocol, cast
@@ -15,8 +15,8 @@ from zope.interface import implementer
 from disqued.config_values import RedisAddress
 from disqued.core.clock import Clock
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreSettings
-from disqued.persistence.redis_layout import Keys
-from disqued.persistence.redis_reading import Records
+from disqued.persistence.redis.layout import Keys
+from disqued.persistence.redis.reading import Records
 
 
 class RedisSettings(StoreSettings, Protocol):
@@ -43,7 +43,7 @@ class RedisStoreFactory:
 
     def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> IStore:
         try:
-            from disqued.persistence.redis_store import RedisStore
+            from disqued.persistence.redis.store import RedisStore
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
         settings = cast("RedisSettings", config)
@@ -59,7 +59,7 @@ class RedisStoreFactory:
 
     def peek(self, config: StoreSettings) -> Records:
         try:
-            from disqued.persistence.redis_peek import peek
+            from disqued.persistence.redis.peek import peek
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
         settings = cast("RedisSettings", config)

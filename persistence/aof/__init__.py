@@ -1,0 +1,1 @@
+"""The store `aof`: an append-only file in segments."""

@@ -1,0 +1,1 @@
+"""The store `redis`: jobs in a Redis server."""

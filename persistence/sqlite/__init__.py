@@ -1,0 +1,1 @@
+"""The store `sqlite`: a database that people can read."""
