@@ -1,10 +1,10 @@
 """The store `redis`, as the settings ask for it; what it is made of is loaded only when it is wanted.
 
-redis.py ---> redis_store.py ---> redis_server.py ---> redis_link.py    txredisapi's connection, made again and again
-                  |                    +-- whose data these are
-                  +-- backlog.py         what waits, in numbered batches
-                  +-- reading.py         coming back, page by page       layout.py         keys and scripts
-          ---> peek.py                   reading beside a node
+    factory.py ---> store.py ---> server.py ---> link.py    txredisapi's connection, made again and again
+                       |             +-- whose data these are
+                       +-- backlog.py     what waits, in numbered batches
+                       +-- reading.py     coming back, page by page       layout.py    keys and scripts
+               ---> peek.py               reading beside a node
 """
 
 from typing import Protocol, cast
