@@ -218,7 +218,7 @@ def kept(server: Server) -> Any:
 
 
 def test_a_flush_is_done_at_once_and_lets_go_of_what_was_there_bit_by_bit(server: Server) -> None:
-    count = 6 * FREED_AT_ONCE
+    count = 3 * FREED_AT_ONCE
     added(server, count, "RETRY", 0)
     for number in range(100):
         server.add(f"other {number}")
@@ -236,7 +236,8 @@ def test_a_flush_is_done_at_once_and_lets_go_of_what_was_there_bit_by_bit(server
     while (at := server.node.deadline()) is not None and at <= server.clock.now():
         server.tick()
         left.append(entries())
-        assert left[-2] - left[-1] <= 2 * FREED_AT_ONCE
+        # A queue, or a bucket of the schedule, is out of sight when its turn begins.
+        assert left[-2] - left[-1] <= 4 * FREED_AT_ONCE
     assert left[-1] == 0
     assert len(left) > 6
 
