@@ -73,7 +73,9 @@ def compaction(bench: Bench, name: str, title: str) -> Row:
     command = ("ADDJOB", "other", "hello", "0")
     without: list[float] = []
     during: list[float] = []
-    settings = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+    settings = (
+        "--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0", "--maxmemory", "4gb",
+    )  # fmt: skip
     with Disqued(bench.processors, settings) as daemon:
         _fill(bench, daemon, count)
         adds = whole(bench.size(60_000, 5_000), 1)

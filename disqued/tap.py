@@ -36,7 +36,7 @@ from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.socketfile import UnixPort
-from disqued.net.switching import StoreWord
+from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
@@ -152,7 +152,8 @@ class Listener(Service):
     def _stop(self) -> None:
         """End the process."""
         self._asked_by = "a start that failed" if self._daemon.exit_status else "a command"
-        self._reactor.stop()
+        # A start may fail before the loop has begun to turn.
+        self._reactor.callWhenRunning(self._reactor.stop)
 
     def _exit(self) -> None:
         """End the process with the exit status that the daemon wants, if it is not that of success."""
@@ -250,6 +251,11 @@ def _first_store(config: Config, reactor: Any, clock: Clock) -> tuple[str, IStor
     store = find_store(name).create(config, reactor, clock)
     if held is not None and held != name:
         if store.records:
+            if not find_store(held).holds(config):
+                raise StoreError(
+                    f"{STORE_FILE} says that the jobs are in the store {held}, and there is none; put it back, or"
+                    f" remove {STORE_FILE} to start with what {name} holds"
+                )
             log.info("The jobs are in the store {held}; they will be moved to {name}", held=held, name=name)
             return held, _open_store(held, config, reactor, clock)
         log.warn("The jobs in the store {held} are not loaded: `persistence` is {name}", held=held, name=name)

@@ -21,7 +21,7 @@ A store is found as a Twisted plugin: an object that provides `IStoreFactory`, i
 # ruff: noqa: N805 - the methods of an interface are written without self
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -59,6 +59,10 @@ class StoreDamaged(StoreError):
         self.offset = offset  #: first byte of what is damaged
         self.sequence = sequence  #: number of the record that should stand there; 0 = not within a record
         self.what = what
+
+
+def nobody() -> None:
+    """What a store's `attention` calls until somebody listens."""
 
 
 class StoreSettings(Protocol):
@@ -107,6 +111,9 @@ class IStore(Interface):
     )
     bytes_total: int = Attribute("What there is to load, in bytes; valid from the first record of `load` on.")
     bytes_loaded: int = Attribute("How much of it has been loaded so far.")
+    attention: Callable[[], None] = Attribute(
+        "Set by its user; to be called when `wants_compaction` has become true although nothing was committed."
+    )
     wants_compaction: bool = Attribute("Whether it has grown so much that `compact` is due, by the settings.")
 
     def open() -> None:
@@ -158,6 +165,9 @@ class IStore(Interface):
     def status() -> dict[str, int | str]:
         """The fields of INFO's section Persistence that this store knows, in the order in which they are shown."""
 
+    def discard() -> "Deferred[None] | None":
+        """Let go of it in place of `close`, and of what `renew` began: another store holds the jobs after all."""
+
     def close() -> "Deferred[None] | None":
         """Commit, make everything durable and let go of it; harmless when repeated.  Raises StoreFailed."""
 
@@ -169,6 +179,9 @@ class IStoreFactory(IPlugin):
 
     def create(config: StoreSettings, reactor: IReactorTime, clock: Clock) -> IStore:
         """Make a store that is not open yet; `clock` is the one that the node is given."""
+
+    def holds(config: StoreSettings) -> bool:
+        """Tell whether there is a store of this kind already, jobs or no jobs; True where only opening it can tell."""
 
     def peek(config: StoreSettings) -> "Iterator[Record | Deferred[None]]":
         """Yield what is stored, as `IStore.load` does, beside a node that may be writing it; nothing is changed.

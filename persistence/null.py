@@ -5,7 +5,7 @@ with aof-enqueue-jobs-once takes it over into memory and removes it.  A journal 
 touched: nothing was written to it while this store was used, so that its jobs may be long done.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from twisted.internet.interfaces import IReactorTime
@@ -18,7 +18,7 @@ from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.manifest import JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalReader
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings, nobody
 
 
 @implementer(IStore)
@@ -31,6 +31,7 @@ class NullStore:
 
     def __init__(self, path: Path, *, clock: Clock, enqueue_once: bool = False, disk: Disk | None = None) -> None:
         """Take the settings appendfilename and aof-enqueue-jobs-once."""
+        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._clock = clock
         self._enqueue_once = enqueue_once
@@ -112,6 +113,10 @@ class NullStore:
             "aof_last_write_status": "ok",
         }
 
+    def discard(self) -> None:
+        """There is nothing to discard."""
+        self.close()
+
     def close(self) -> None:
         self._files.unlock()
 
@@ -121,6 +126,9 @@ class NullFactory:
     """Makes the store `none`."""
 
     name = "none"
+
+    def holds(self, config: StoreSettings) -> bool:
+        return False
 
     def peek(self, config: StoreSettings) -> Iterator[Record]:
         """Refuse: nothing is stored."""

@@ -30,6 +30,7 @@ from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Rec
 from disqued.core.registry import TABLES
 from disqued.core.state import State
 
+DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
 
 
@@ -102,13 +103,19 @@ def walk(state: State) -> Iterator[Record | None]:
 
 
 def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
-    """Draw some records of a walk, `limit` at most; none of them are many that were passed over, None is the end."""
+    """Draw some records of a walk, `limit` at most, and no more once their bodies are `DRAWN_BYTES`.
+
+    None of them are many that were passed over; None is the end.
+    """
     drawn: list[Record] = []
+    size = 0
     for record in records:
         if record is None:
             return drawn
         drawn.append(record)
-        if len(drawn) == limit:
+        if record[0] == JOB_ADDED:
+            size += len(record[1].body)
+        if len(drawn) == limit or size >= DRAWN_BYTES:
             return drawn
     return drawn or None
 

@@ -439,6 +439,11 @@ class ClientConnection(Protocol):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
+    @property
+    def is_held(self) -> bool:
+        """True while replies wait for a commit that is under way."""
+        return bool(self._held)
+
     def hold(self) -> None:
         """Put the replies that are due apart: they wait for a commit that is under way."""
         self._held += self._out

@@ -521,6 +521,8 @@ class Daemon(Factory):
             facts["persistence_changing_to"] = self.switch.target
             if self.switch.target == "aof":
                 facts["aof_state"] = "wait-rewrite"
+        if self.switch.last_failure is not None:
+            facts["persistence_change_failed"] = self.switch.last_failure
         if self.driver.failure is not None:
             facts["aof_last_write_status"] = "err"
             facts["persistence_failure"] = self.driver.failure

@@ -23,7 +23,7 @@ again, when the server is back, or when the journal has been written anew.
 Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer milliseconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -67,7 +67,7 @@ class Driver:
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
         self._halted = False
-        self._waiting: list[ClientConnection] = []  #: their replies wait for the next commit
+        self._waiting: dict[ClientConnection, None] = {}  #: their replies wait for the next commit
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._commit_call: IDelayedCall | None = None
         self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
@@ -77,6 +77,7 @@ class Driver:
 
     def start(self) -> None:
         """Give the store records from now on: it is loaded."""
+        self.store.attention = self._attend
         self._find_journaling()
 
     def _find_journaling(self) -> None:
@@ -109,36 +110,46 @@ class Driver:
                     continue
                 client.unblock(value)
                 if node.state.journaling:
-                    self._waiting.append(client)
+                    self._waiting[client] = None
                 else:
                     client.flush()
             if node.state.ready:
                 node.delivery.serve()
 
     def _hold(self, client: ClientConnection | None) -> None:
-        """Let the step's replies wait for the commit at the end of this turn."""
-        self._append()
+        """Let the step's replies wait for the commit at the end of this turn.
+
+        While a commit takes its time elsewhere, a client whose step has nothing to commit, and that waits for nothing
+        either, is answered at once.
+        """
+        appended = self._append()
         if client is not None:
-            self._waiting.append(client)
+            if self._under_way is not None and not appended and client not in self._waiting and not client.is_held:
+                client.flush()
+            else:
+                self._waiting[client] = None
         waits = self._under_way is not None and self.failure is None
         if self._commit_call is None and not waits and (self._waiting or self._batch):
             self._commit_call = self.reactor.callLater(0, self._commit)
 
-    def _append(self) -> None:
+    def _append(self) -> bool:
+        """Give the stores what the step has journaled; say whether there was anything."""
         outbox = self._outbox
-        if outbox.journal:
-            records, outbox.journal = outbox.journal, []
-            self.store.append(records)
-            if self.successor is not None:
-                self.successor.append(records)
-            self._batch.append(records)
+        if not outbox.journal:
+            return False
+        records, outbox.journal = outbox.journal, []
+        self.store.append(records)
+        if self.successor is not None:
+            self.successor.append(records)
+        self._batch.append(records)
+        return True
 
     # The end of a turn.
 
     def _commit(self) -> None:
         """End a turn: make its records durable, then answer."""
         self._commit_call = None
-        clients, self._waiting = self._waiting, []
+        clients, self._waiting = self._waiting, {}
         batch, self._batch = self._batch, []
         if self.failure is not None or not batch:
             # While it fails nothing is added, and what else is done the next good commit makes durable.
@@ -154,29 +165,29 @@ class Driver:
             self._flush(clients)
             self._go_on()
             return
-        for client in dict.fromkeys(clients):
+        for client in clients:
             client.hold()
         self._under_way = result
         result.addCallbacks(self._answer, self._failed, callbackArgs=(clients,), errbackArgs=(clients, batch))
         result.addErrback(self._report)
 
     @staticmethod
-    def _flush(clients: list[ClientConnection]) -> None:
+    def _flush(clients: Iterable[ClientConnection]) -> None:
         for client in clients:
             client.flush()
 
-    def _answer(self, _: None, clients: list[ClientConnection]) -> None:
+    def _answer(self, _: None, clients: Iterable[ClientConnection]) -> None:
         """Say what a commit that took its time has made durable."""
         self._under_way = None
         for client in clients:
             client.release()
         self._go_on()
 
-    def _failed(self, failure: Failure, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+    def _failed(self, failure: Failure, clients: dict[ClientConnection, None], batch: list[list[Record]]) -> None:
         self._under_way = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         later, self._batch = self._batch, []
-        self._fail(self._reason(failure), clients + waiting, batch + later)
+        self._fail(self._reason(failure), clients | waiting, batch + later)
 
     def _reason(self, failure: Failure) -> StoreFailed:
         error = failure.value
@@ -199,7 +210,7 @@ class Driver:
 
     # Failure and return.
 
-    def _fail(self, error: StoreFailed, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+    def _fail(self, error: StoreFailed, clients: Iterable[ClientConnection], batch: list[list[Record]]) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self._set_failure(str(error))
         self.log.error("The journal takes no jobs now: {reason}", reason=self.failure)
@@ -209,11 +220,11 @@ class Driver:
             client.flush()
         self._retry_later()
 
-    def _take_back(self, clients: list[ClientConnection], batch: list[list[Record]]) -> None:
+    def _take_back(self, clients: Iterable[ClientConnection], batch: list[list[Record]]) -> None:
         """Answer MISCONF in the place of each id that was about to be told, and forget the job."""
         added = {record[1].id for records in batch for record in records if record[0] == JOB_ADDED}
         line = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}").line
-        for client in dict.fromkeys(clients if added else ()):
+        for client in clients if added else ():
             for job_id in client.take_back(added, line):
                 job = self._state.jobs.get(job_id)
                 if job is not None:
@@ -263,6 +274,11 @@ class Driver:
         self._set_failure(None)
         self.log.info("The journal takes jobs again")
         self._go_on()
+
+    def _attend(self) -> None:
+        """Hear from the store that there is something to do for it, although nothing is committed."""
+        if self._commit_call is None and self._under_way is None and self.failure is None:
+            self._commit_call = self.reactor.callLater(0, self._commit)
 
     # Compaction.
 
@@ -320,6 +336,7 @@ class Driver:
         """Make the successor the store; returns the one that is left, which is to be closed."""
         assert self.successor is not None
         left, self.store = self.store, self.successor
+        self.store.attention = self._attend
         self.drop_successor()
         if self.failure is not None:
             self._cancel_retry()

@@ -16,8 +16,10 @@ The file names stores that keep a journal only: a node that runs without one for
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -26,10 +28,12 @@ from disqued.core.outbox import Record
 from disqued.core.recovery import draw, walk
 from disqued.net.driver import Driver
 from disqued.net.identity import sync_folder
-from disqued.persistence.interface import IStore, StoreError
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 STORE_FILE = "store.conf"
 RECORDS_PER_SLICE = 500  #: what is copied before clients get their turn: about 3 ms
+RETRY_S = 0.2  #: pause before a store that is full, or away, is asked again
+TRIES = 50  #: that often; then the change is given up
 REST = 3.0  #: the loop rests from copying for this many times what a slice took
 
 #: Opens a store by its name.  Raises StoreError.
@@ -48,8 +52,10 @@ class StoreWord:
             words = self._path.read_text("ascii").split()
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self._path} cannot be read: {error}") from None
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from None
+        except ValueError:
+            words = []
         if len(words) != 2 or words[0] != "persistence":
             raise StoreError(
                 f"{self._path}: expected one line, `persistence NAME`; remove the file to start with what the"
@@ -58,17 +64,30 @@ class StoreWord:
         return words[1]
 
     def write(self, name: str) -> None:
-        """Name a store, durably.  Raises StoreError."""
-        aside = self._path.with_name(STORE_FILE + ".new")
+        """Name a store, durably; if that fails, the file says what it said.  Raises StoreError."""
+        before = self._path.read_bytes() if self._path.exists() else None
         try:
-            with open(aside, "w", encoding="ascii") as file:
-                file.write(f"persistence {name}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, self._path)
-            sync_folder(self._path.parent)
+            self._replace(f"persistence {name}\n".encode("ascii"))
         except OSError as error:
+            self._put_back(before)
             raise StoreError(f"{self._path} cannot be written: {error.strerror}") from None
+
+    def _replace(self, text: bytes) -> None:
+        aside = self._path.with_name(STORE_FILE + ".new")
+        with open(aside, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, self._path)
+        sync_folder(self._path.parent)
+
+    def _put_back(self, text: bytes | None) -> None:
+        """The name may have been replaced before the folder could be synced."""
+        with suppress(OSError):
+            if text is None:
+                self._path.unlink(missing_ok=True)
+            elif self._path.read_bytes() != text:
+                self._replace(text)
 
 
 class Switch:
@@ -82,6 +101,8 @@ class Switch:
         """Take the name of the store that is in use; `failed` is told the name that stays when a switch fails."""
         self.name: str = name  #: the store that counts
         self.target: str | None = None  #: the store that is being filled
+        self.last_failure: str | None = None  #: why the last change did not come about
+        self._closing: set[str] = set()  #: stores that were left and are not closed yet
         self._driver = driver
         self._word = word
         self._open = opener
@@ -99,11 +120,14 @@ class Switch:
         """Begin to move to another store.  Raises StoreError when that cannot be."""
         if self.target is not None:
             raise StoreError(f"the jobs are being copied to `{self.target}`; change the store when that is over")
+        if name in self._closing:
+            raise StoreError(f"`{name}` is still being closed; change the store when that is over")
+        self.last_failure = None
         successor = self._open(name)
         try:
             renewing = successor.renew()
         except StoreError:
-            self._close(successor)
+            self._close(successor.discard, name)
             raise
         self.log.info("Changing the store: {old} to {new}", old=self.name, new=name)
         self.target = name
@@ -138,15 +162,30 @@ class Switch:
         self._copied += len(records)
         successor.append(records)
         rest_s = (self._reactor.seconds() - began) * REST
+        self._commit(successor, rest_s)
+
+    def _commit(self, successor: IStore, rest_s: float, tries: int = TRIES) -> None:
+        """Commit what was copied; a store that cannot for a while is asked again."""
+        if self._driver.successor is not successor:
+            return
+
+        def fail(error: BaseException) -> None:
+            if isinstance(error, StoreFailed) and not error.final and tries:
+                self._reactor.callLater(RETRY_S, self._commit, successor, rest_s, tries - 1)
+            else:
+                self._give_up(str(error))
+
         try:
             committing = successor.commit()
         except StoreError as error:
-            self._give_up(str(error))
+            fail(error)
             return
         if committing is None:
             self._copy_later(rest_s, successor)
         else:
-            committing.addCallbacks(lambda _: self._copy_later(rest_s, successor), self._ask_failed)
+            committing.addCallbacks(
+                lambda _: self._copy_later(rest_s, successor), lambda failure: fail(failure.value)
+            )
 
     def _copy_later(self, rest_s: float, successor: IStore) -> None:
         self._reactor.callLater(rest_s, self._copy, successor)
@@ -170,27 +209,29 @@ class Switch:
             "The store is {new} now, {count} records were copied; {old} is left",
             new=self.target, old=self.name, count=self._copied,
         )  # fmt: skip
-        self.name, self.target = self.target, None
-        self._close(self._driver.succeed())
+        left, self.name, self.target = self.name, self.target, None
+        self._close(self._driver.succeed().close, left)
 
     def _give_up(self, reason: str) -> None:
         successor = self._driver.successor
         self.log.error("The store stays {old}, not {new}: {reason}", old=self.name, new=self.target, reason=reason)
-        self.target = None
+        target, self.target = self.target, None
+        self.last_failure = f"{target}: {reason}"
         self._records = iter(())
         self._driver.drop_successor()
-        if successor is not None:
-            self._close(successor)
+        if successor is not None and target is not None:
+            self._close(successor.discard, target)
         self._failed(self.name)
 
-    def _close(self, store: IStore) -> None:
+    def _close(self, let_go: "Callable[[], Deferred[None] | None]", name: str) -> None:
         """Let go of a store that nobody relies on."""
         try:
-            result = store.close()
+            result = let_go()
         except StoreError as error:
             self.log.warn("Closing a store that is left: {reason}", reason=str(error))
             return
         if result is not None:
+            self._closing.add(name)
             result.addErrback(
                 lambda failure: self.log.warn("Closing a store that is left: {reason}", reason=str(failure.value))
-            )
+            ).addBoth(lambda _: self._closing.discard(name))

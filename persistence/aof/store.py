@@ -16,7 +16,7 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -35,7 +35,15 @@ from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, 
 from disqued.persistence.aof.reading import JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, framed
 from disqued.persistence.disk import Disk, reason
-from disqued.persistence.interface import IStore, IStoreFactory, StoreDamaged, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.interface import (
+    IStore,
+    IStoreFactory,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreSettings,
+    nobody,
+)
 from disqued.wire.jobdump import encode_event, encode_job
 
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
@@ -72,6 +80,7 @@ class AofStore:
         Those of compaction are auto-aof-rewrite-percentage, auto-aof-rewrite-min-size, aof-rewrite-incremental-fsync
         and no-appendfsync-on-rewrite.
         """
+        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._clock = clock
         self._reactor = reactor
@@ -467,6 +476,19 @@ class AofStore:
             "aof_delayed_fsync": appender.late_syncs if appender else 0,
         }
 
+    def discard(self) -> None:
+        self._give_up_compaction()
+        self._drop_appender()
+        self._in_use = None
+        self._frames = []
+        try:
+            self._manifest = Manifest()
+            self._files.write_manifest(self._manifest)
+            self._files.remove_leftovers(self._manifest)
+        except OSError as error:
+            self.log.warn("{path} cannot be emptied: {why}", path=str(self._files.path), why=reason(error))
+        self._files.unlock()
+
     def close(self) -> None:
         self._give_up_compaction()
         try:
@@ -517,6 +539,9 @@ class AofFactory:
     """Makes the store `aof` as the settings say."""
 
     name = "aof"
+
+    def holds(self, config: StoreSettings) -> bool:
+        return JournalFiles(journal_path(config), Disk()).manifest_path.exists()
 
     def peek(self, config: StoreSettings) -> Iterator[Record]:
         files = JournalFiles(journal_path(config), Disk())

@@ -1,10 +1,10 @@
 """The store `redis`, as the settings ask for it; what it is made of is loaded only when it is wanted.
 
-    factory.py ---> store.py ---> server.py ---> link.py    txredisapi's connection, made again and again
-                       |             +-- whose data these are
-                       +-- backlog.py     what waits, in numbered batches
-                       +-- reading.py     coming back, page by page       layout.py    keys and scripts
-               ---> peek.py               reading beside a node
+factory.py ---> store.py ---> server.py ---> link.py    txredisapi's connection, made again and again
+|             +-- whose data these are
++-- backlog.py     what waits, in numbered batches
++-- reading.py     coming back, page by page       layout.py    keys and scripts
+---> peek.py               reading beside a node
 """
 
 from typing import Protocol, cast
@@ -56,6 +56,9 @@ class RedisStoreFactory:
             backlog_limit=settings.redis_backlog,
             enqueue_once=settings.aof_enqueue_jobs_once,
         )
+
+    def holds(self, config: StoreSettings) -> bool:
+        return True
 
     def peek(self, config: StoreSettings) -> Records:
         try:

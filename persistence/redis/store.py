@@ -15,7 +15,7 @@ written aside, put into place in one step, and followed by what was appended mea
 Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -29,7 +29,7 @@ from disqued.config_values import RedisAddress
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings, nobody
 from disqued.persistence.redis.backlog import Backlog, build
 from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis.link import RedisConnection, RedisError
@@ -65,6 +65,7 @@ class RedisStore:
         enqueue_once: bool,
     ) -> None:
         """Take a server, and the settings redis-prefix, appendfsync, redis-backlog and aof-enqueue-jobs-once."""
+        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._clock = clock
         self._reactor = reactor
@@ -254,6 +255,7 @@ class RedisStore:
             server.loss = f"{server.where}: it has lost its data (it {how}); all jobs are to be written anew"
             self.log.error("{reason}", reason=server.loss)
         self._fail_waiting()
+        self.attention()
 
     async def _relieve(self, connection: RedisConnection) -> None:
         """Remove from a server that is out of memory the jobs that are over."""
@@ -395,6 +397,9 @@ class RedisStore:
             "redis_backlog_limit": self._limit,
             "redis_last_error": server.last_error or "none",
         }
+
+    def discard(self) -> "Deferred[None] | None":
+        return self.close()
 
     def close(self) -> "Deferred[None] | None":
         if self._is_closed:

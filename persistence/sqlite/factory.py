@@ -52,6 +52,9 @@ class SqliteFactory:
             enqueue_once=settings.aof_enqueue_jobs_once,
         )
 
+    def holds(self, config: StoreSettings) -> bool:
+        return database_path(cast(SqliteSettings, config)).exists()
+
     def peek(self, config: StoreSettings) -> Iterator[Record]:
         from disqued.persistence.sqlite.reading import peek_database
 

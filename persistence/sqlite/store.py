@@ -31,7 +31,7 @@ from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings, nobody
 from disqued.persistence.sqlite.compaction import Compaction
 from disqued.persistence.sqlite.factory import SqliteSettings
 from disqued.persistence.sqlite.log import ALWAYS
@@ -69,6 +69,7 @@ class SqliteStore:
         disk: Disk | None = None,
     ) -> None:
         """Take sqlite-file, appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
+        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._path = path
         self._clock = clock
@@ -375,6 +376,23 @@ class SqliteStore:
             "sqlite_records_waiting": len(self._pending),
             "sqlite_queued_transactions": self._worker.waiting if self._worker else 0,
         }
+
+    def discard(self) -> "Deferred[None] | None":
+        self._is_loaded = False
+        self._pending = []
+        answer = self.close()
+        if answer is None:
+            self._remove()
+            return None
+        return answer.addCallback(lambda _: self._remove())
+
+    def _remove(self) -> None:
+        """Remove the files of a database that nobody relies on."""
+        for path in (self._path, wal_path(self._path), self._path.with_name(self._path.name + "-shm")):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self.log.warn("{path} cannot be removed: {why}", path=str(path), why=error.strerror)
 
     def close(self) -> "Deferred[None] | None":
         if self._reader is not None:

@@ -117,6 +117,8 @@ class RecordingStore:
     later: bool = False  #: commits answer a Deferred, which `answer` fires
     under_way: "Deferred[None] | None" = None
     closed: bool = False
+    discarded: bool = False
+    attention: Callable[[], None] = lambda: None
     before_commit: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -182,6 +184,10 @@ class RecordingStore:
     def status(self) -> dict[str, int | str]:
         """Nothing to tell."""
         return {}
+
+    def discard(self) -> None:
+        """Note it."""
+        self.closed = self.discarded = True
 
     def close(self) -> None:
         """Note it."""

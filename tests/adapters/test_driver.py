@@ -300,3 +300,38 @@ async def test_a_second_rewrite_waits_until_the_first_is_over(launch: Launch) ->
     store.status = lambda: {"aof_rewrite_in_progress": 1}  # type: ignore[method-assign]
     answer = str(await client.call("BGREWRITEAOF"))
     assert answer == "ERR Background append only file rewriting already in progress"
+
+
+@async_test
+async def test_who_has_nothing_to_commit_does_not_wait_for_the_commits_of_others(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    producer, consumer = await running.connect(), await running.connect()
+    kept = await producer.call("ADDJOB", "q", "kept", 0)
+    once = await producer.call("ADDJOB", "other", "once", 0, "RETRY", 0)
+    store.later = True
+    producer.send("ADDJOB", "third", "new", 0)
+    await wait_until(lambda: store.under_way is not None)
+    assert await consumer.call("PING") == b"PONG"
+    assert (await consumer.call("GETJOB", "FROM", "q"))[0][1] == kept
+    # A job that is delivered at most once is marked as done before that is said; what comes after it waits, too.
+    consumer.transport.write(pack("GETJOB", "FROM", "other") + pack("PING"))
+    producer.send("PING")
+    await wait_until(lambda: len(running.daemon.driver._batch) == 1)
+    assert consumer.unread_replies == producer.unread_replies == 0
+    store.answer()
+    assert len(await producer.replies(1)) == 1
+    await wait_until(lambda: store.under_way is not None)
+    store.answer()
+    assert (await consumer.replies(2))[0][0][1] == once
+
+
+@async_test
+async def test_a_store_that_calls_for_attention_is_compacted_although_nobody_says_anything(launch: Launch) -> None:
+    store = RecordingStore()
+    client = await launch(store=store).connect()
+    kept = await client.call("ADDJOB", "q", "kept", 0)
+    store.wants_compaction = True
+    store.attention()
+    await wait_until(lambda: bool(store.compacted))
+    assert [record[1].id for record in store.compacted] == [kept]

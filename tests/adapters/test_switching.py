@@ -93,7 +93,10 @@ async def test_nothing_is_acknowledged_while_the_new_store_takes_over(launch: La
 
 @async_test
 @pytest.mark.parametrize("moment", ["open", "renew", "copy", "hand over"])
-async def test_a_new_store_that_fails_changes_nothing(launch: Launch, moment: str) -> None:
+async def test_a_new_store_that_fails_changes_nothing(
+    launch: Launch, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "RETRY_S", 0.001)
     old, new = RecordingStore(), RecordingStore()
     stores: dict[str, Any] = {"sqlite": new}
     running = launch("persistence aof", old, stores)
@@ -110,7 +113,7 @@ async def test_a_new_store_that_fails_changes_nothing(launch: Launch, moment: st
             new.renew = fail  # type: ignore[method-assign]
         answer = str(await client.call("CONFIG", "SET", "persistence", "sqlite"))
         assert answer == "ERR The store stays as it is: disk I/O error"
-        assert new.closed is (moment == "renew")
+        assert new.discarded is (moment == "renew")
     else:
         if moment == "copy":
             new.fails = True
@@ -120,7 +123,8 @@ async def test_a_new_store_that_fails_changes_nothing(launch: Launch, moment: st
             )
         assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
         await wait_until(lambda: running.daemon.switch.target is None)
-        assert new.closed
+        assert new.discarded
+        assert b"persistence_change_failed:sqlite: " in await client.call("INFO", "persistence")
     assert running.daemon.driver.store is old
     assert not old.closed
     assert word(running) == "aof"
@@ -186,6 +190,47 @@ async def test_a_node_moves_to_the_store_that_the_configuration_names_by_now(lau
     await wait_until(lambda: second.daemon.switch.name == "sqlite")
     assert held(new.committed) == {job.id}
     assert word(second) == "sqlite"
+
+
+@async_test
+async def test_a_new_store_that_cannot_for_a_while_is_asked_again(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "RETRY_S", 0.001)
+    old, new = RecordingStore(), RecordingStore(fails=True)
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    asked = 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        new.fails = asked < 5
+
+    new.before_commit = ask
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    await wait_until(lambda: running.daemon.switch.name == "sqlite")
+    assert held(new.committed) == {job_id}
+
+
+def test_a_word_that_could_not_be_written_to_its_end_is_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    first = StoreWord(tmp_path)
+    monkeypatch.setattr(switching, "sync_folder", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        first.write("aof")
+    assert first.read() is None
+    monkeypatch.undo()
+    first.write("aof")
+    monkeypatch.setattr(switching, "sync_folder", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        first.write("sqlite")
+    assert first.read() == "aof"
 
 
 @pytest.mark.parametrize("text", ["", "persistence", "store aof", "persistence aof sqlite", "persistence \xff"])

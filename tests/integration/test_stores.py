@@ -1,5 +1,6 @@
 """Every store under a real daemon: crashes, controlled restarts, and one store changed for another."""
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.daemon import LIMIT, Daemon, wait_until
+from tests.integration.daemon import DAEMON, LIMIT, Daemon, environment, wait_until
 from tests.redis_server import RedisServer
 
 Start = Callable[..., Daemon]
@@ -191,3 +192,38 @@ def test_a_change_that_is_not_possible_is_told_and_changes_nothing(start: Start)
     assert daemon.call("CONFIG", "GET", "persistence") == ["persistence", "aof"]
     daemon.kill()
     assert shown(start("--persistence", "aof", directory=daemon.directory), job)["state"] == "active"
+
+
+def test_a_store_that_the_folder_names_and_that_is_gone_stops_the_start(start: Start) -> None:
+    daemon = start("--persistence", "aof")
+    job = daemon.call("ADDJOB", "q", "body", 0)
+    daemon.stop()
+    word = daemon.directory / "store.conf"
+    word.write_text("persistence sqlite\n")
+    options = ("--persistence", "aof", "--dir", str(daemon.directory), "--port", str(daemon.port))
+    done = subprocess.run(
+        [*DAEMON, *options], capture_output=True, text=True, check=False, cwd="/", env=environment(), timeout=LIMIT
+    )
+    assert done.returncode != 0
+    assert "store.conf says that the jobs are in the store sqlite, and there is none" in done.stdout + done.stderr
+    word.unlink()
+    assert shown(start("--persistence", "aof", directory=daemon.directory), job)["state"] == "active"
+
+
+def test_damage_stops_the_start_in_one_line(start: Start) -> None:
+    daemon = start("--persistence", "aof")
+    for _ in range(20):
+        daemon.call("ADDJOB", "q", "body", 0)
+    daemon.stop()
+    [segment] = daemon.directory.glob("*.incr")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    options = ("--persistence", "aof", "--dir", str(daemon.directory), "--port", str(daemon.port))
+    done = subprocess.run(
+        [*DAEMON, *options], capture_output=True, text=True, check=False, cwd="/", env=environment(), timeout=LIMIT
+    )
+    told = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "damaged at byte" in told
+    assert "Traceback" not in told

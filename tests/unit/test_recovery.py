@@ -8,7 +8,7 @@ from disqued.core.job import ACTIVE, QUEUED, Job
 from disqued.core.node import Node
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.core.recovery import PASSED_AT_ONCE, Recovery, draw, snapshot, walk
+from disqued.core.recovery import DRAWN_BYTES, PASSED_AT_ONCE, Recovery, draw, snapshot, walk
 from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
@@ -434,3 +434,13 @@ def test_a_walk_past_very_many_jobs_that_are_done_comes_back_now_and_then(machin
         drawn += [record[1].id for record in some]
     assert drawn == [kept]
     assert draws >= 2
+
+
+def test_a_draw_of_large_bodies_ends_early(machine: Machine) -> None:
+    for _ in range(10):
+        machine.add(bytes(DRAWN_BYTES // 2))
+    records = walk(machine.node.state)
+    draws = []
+    while (some := draw(records, 100)) is not None:
+        draws.append(len(some))
+    assert draws == [2] * 5

@@ -80,6 +80,12 @@ class TinyStore:
         """Tell where it is."""
         return {"tiny_path": str(self._path)}
 
+    def discard(self) -> None:
+        """Empty it and let go."""
+        self._waiting.clear()
+        self._file.truncate(0)
+        self._file.close()
+
     def close(self) -> None:
         """Write what is left."""
         if not self._file.closed:
@@ -96,6 +102,10 @@ class TinyFactory:
     def create(self, config: Any, reactor: Any, clock: Any) -> TinyStore:
         """Make a store in the data folder."""
         return TinyStore(config.dir / "jobs.tiny", clock)
+
+    def holds(self, config: Any) -> bool:
+        """Look for the file."""
+        return (config.dir / "jobs.tiny").exists()
 
     def peek(self, config: Any) -> Iterator[Record]:
         """Read it from the start."""
