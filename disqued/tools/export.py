@@ -4,7 +4,7 @@
 
 One row is one event: a job added, done or gone, a flush, a pause.  Every row has every column, in both formats, null
 where the event has nothing to say; `COLUMNS` is the schema.  The store may be in use: a record that is being written
-ends the export.
+ends the export.  Unless the user names a store it is the one that holds the jobs, as `store.conf` says.
 
 Text is UTF-8.  Names of queues may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
 never ambiguous, a backslash is written twice.  Bodies are bytes in Parquet and base64 in JSON, always.
@@ -28,7 +28,8 @@ from disqued.config import Config
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.core.recovery import StoredJob
-from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_of
+from disqued.persistence.interface import IStoreFactory
+from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
 
 TOOL = "export"
 BROKEN_PIPE: Final = 141  #: 128 and the number of the signal that other programs end by
@@ -97,8 +98,10 @@ def main(arguments: Sequence[str]) -> int:
 
     async def work(reactor: Any) -> int:
         try:
+            config = settings(options)
+            factory = store_to_read(TOOL, config, chosen=options.persistence is not None)
             with opened(options.output) as file:
-                return await export(settings(options), writer(options.format, file), reactor)
+                return await export(config, factory, writer(options.format, file), reactor)
         except BrokenPipeError:
             # The reader has seen enough.  What is buffered still would complain at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -107,9 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     return run(TOOL, work)
 
 
-async def export(config: Config, rows: Writer, reactor: IReactorTime) -> int:
-    """Write every record of the store; returns the exit status.  Raises ToolError, StoreError, OSError."""
-    factory = store_of(config)
+async def export(config: Config, factory: IStoreFactory, rows: Writer, reactor: IReactorTime) -> int:
+    """Write every record of a store; returns the exit status.  Raises ToolError, StoreError, OSError."""
     async for record in steps(reactor, factory.peek(config)):
         rows.write(row(record))
     rows.close()

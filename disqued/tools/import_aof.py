@@ -7,6 +7,9 @@
 
 Only ids are kept in memory: of the jobs alive at the end of the files, and of those in the store.
 
+The next start of a node loads the store that `store.conf` in the data folder names.  So no other one is filled, and
+where there is no such file yet the import ends by writing it.  The folder is locked meanwhile.
+
 Disque's journal says where a job was when it was added, or when the file was last rewritten; deliveries are not in
 it.  So its word about queues is true at one moment only: behind SHUTDOWN REWRITE-AOF.  Without `--queues` jobs come
 back as they do after a crash (`core.recovery`); with it they come back as after a controlled restart.
@@ -41,6 +44,7 @@ from disqued.config import Config
 from disqued.core.clock import Clock
 from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, Job, JobOptions
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, Record
+from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.tools.running import (
     DONE,
@@ -48,6 +52,8 @@ from disqued.tools.running import (
     ToolError,
     chunks,
     complain,
+    folder_lock,
+    held_store,
     run,
     settings,
     settled,
@@ -63,7 +69,7 @@ BYTES_PER_COMMIT = 8 << 20  #: of bodies and names; one job may have more
 DESCRIPTION = """\
 Put the jobs of a journal of Disque (1.0-rc1, or its first release) into a store.
 
-No node may use the store, and Disque may not write to the file any more.  Several files are those of several
+No node may run in the folder or use the store, and Disque may not write to the file any more.  Several files are those of several
 nodes; a job that is in more than one is imported once.  A second run imports what is not there yet.
 """
 
@@ -195,11 +201,15 @@ class Import:
         """Do it, and say what was done; returns the exit status.  Raises ToolError, StoreError, OSError."""
         factory = store_of(self._config)
         self._check_places()
+        self._check_word()
         sources = await self._survey()
         if self._wishes.dry_run:
             await self._rehearse(factory, sources)
         else:
-            await self._import(factory, sources)
+            with folder_lock(self._config.dir):
+                # A node may have come and gone while the files were read.
+                self._check_word()
+                await self._import(factory, sources)
         self._report()
         return DONE
 
@@ -214,6 +224,28 @@ class Import:
             )  # fmt: skip
         if self._wishes.queues and not self._wishes.dry_run:
             complain(TOOL, "start the node with `aof-enqueue-jobs-once yes`, which queues what was queued")
+
+    # The data folder.
+
+    def _check_word(self) -> None:
+        """Refuse a store that the next start would not load, but write over.  Raises ToolError, StoreError."""
+        held = held_store(self._config)
+        if held not in (None, self._config.persistence):
+            raise ToolError(
+                f"the jobs of {self._config.dir} are in the store {held} ({STORE_FILE}): import into that with"
+                f" --persistence {held}, or start the node once so that it moves them; nothing was imported"
+            )
+
+    def _write_word(self) -> None:
+        """Let the next start find the jobs, whatever store the configuration names by then.  Raises ToolError."""
+        word = StoreWord(self._config.dir)
+        try:
+            if word.read() is None:
+                word.write(self._config.persistence)
+        except StoreError as error:
+            raise ToolError(
+                f"{error}; {self.tally.imported} jobs were imported, and a second run writes the file"
+            ) from None
 
     # The files.
 
@@ -307,6 +339,8 @@ class Import:
             await _let_go(store)
             raise
         await settled(store.close())
+        if store.records:
+            self._write_word()
 
     async def _look(self, factory: IStoreFactory) -> Holdings:
         """Find out what the store has, finished jobs included."""

@@ -5,12 +5,18 @@
 A store may answer with Deferreds, so a tool's work is a coroutine.  Whatever takes long goes through `steps`, which
 lets the loop turn: that is when an interrupt is heard, and the work is then ended as an error would end it.
 
+Which store holds the jobs of a data folder is written there in `store.conf` (`net.switching`), and may be another one
+than the configuration names.  A tool that writes keeps the folder's lock, as a node does.
+
 Exit status: 0 done; 1 not done, for the reason on standard error; 2 asked for something that there is not.
 """
 
 import argparse
+import contextlib
+import fcntl
+import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -20,6 +26,7 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from disqued.config import Config, ConfigError
+from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 
@@ -29,6 +36,8 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells it
 
 STEPS_PER_TURN: Final = 2_000
+
+LOCK_FILE: Final = "nodes.conf.lock"  #: the lock that `net.identity` takes for a node; changes with it
 
 T = TypeVar("T")
 
@@ -85,6 +94,52 @@ def store_of(config: Config) -> IStoreFactory:
         return find_store(config.persistence)
     except StoreError as error:
         raise ToolError(str(error), MISUSED) from None
+
+
+def held_store(config: Config) -> str | None:
+    """The name of the store that holds the jobs of the data folder; None when nothing says it.  Raises StoreError."""
+    name = StoreWord(config.dir).read()
+    if name == "none":
+        raise StoreError(
+            f"{config.dir / STORE_FILE}: `none` holds no jobs; remove the file to use what the configuration names"
+        )
+    return name
+
+
+def store_to_read(tool: str, config: Config, *, chosen: bool) -> IStoreFactory:
+    """The kind of store that holds the jobs, or the configured one if it was `chosen` by the user.
+
+    Tells the user when these are not the same.  Raises ToolError, StoreError.
+    """
+    held, named = held_store(config), config.persistence
+    if held is None or held == named:
+        return store_of(config)
+    if chosen:
+        factory = store_of(config)
+        what = f"--persistence asks for {named}, which is read instead"
+    else:
+        try:
+            factory = find_store(held)
+        except StoreError as error:
+            raise StoreError(f"{config.dir / STORE_FILE}: {error}") from None
+        what = f"it is read, although `persistence` is {named}"
+    complain(tool, f"the jobs of {config.dir} are in the store {held} ({STORE_FILE}); {what}")
+    return factory
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Keep nodes, and tools that write, out of a data folder.  Raises ToolError, OSError."""
+    path = folder / LOCK_FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ToolError(f"{path} is locked: a node or an import runs in this folder; end it first") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def complain(tool: str, text: str) -> None:

@@ -87,3 +87,14 @@ def test_a_node_on_a_full_disk_can_be_moved_off_it(disk: SmallDisk, start: Start
     daemon.kill()
     again = start("--persistence", "aof", directory=daemon.directory)
     assert told <= set(again.call("JSCAN", "BUSYLOOP")[1])
+
+
+def test_a_change_of_the_store_that_finds_no_room_leaves_none_of_it_taken(disk: SmallDisk, start: Start) -> None:
+    daemon = start("--persistence", "aof", "--appendfsync", "always", directory=disk.path / "data")
+    told = {add(daemon) for _ in range(600)}
+    assert daemon.call("CONFIG", "SET", "persistence", "sqlite") == "OK"
+    wait_until(lambda: "persistence_change_failed" in daemon.call("INFO", "persistence"), "the change is given up")
+    assert daemon.call("CONFIG", "GET", "persistence") == ["persistence", "aof"]
+    wait_until(lambda: not list(daemon.directory.glob("disque.sqlite*[!k]")), "what it had taken is given back")
+    wait_until(lambda: is_taken(daemon), "additions resume by themselves")
+    assert told <= set(daemon.call("JSCAN", "BUSYLOOP")[1])
