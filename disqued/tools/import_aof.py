@@ -69,8 +69,8 @@ BYTES_PER_COMMIT = 8 << 20  #: of bodies and names; one job may have more
 DESCRIPTION = """\
 Put the jobs of a journal of Disque (1.0-rc1, or its first release) into a store.
 
-No node may run in the folder or use the store, and Disque may not write to the file any more.  Several files are those of several
-nodes; a job that is in more than one is imported once.  A second run imports what is not there yet.
+No node may run in the folder or use the store, and Disque may not write to the file any more.  Several files are
+those of several nodes; a job that is in more than one is imported once.  A second run imports what is not there yet.
 """
 
 

@@ -12,11 +12,14 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyarrow import parquet
 
 from disqued.cli import TOOLS
+from disqued.net.identity import Identity, IdentityError
+from disqued.net.switching import StoreWord
 from disqued.tools.export import COLUMNS
 from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, loaded, moved, told
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
@@ -153,7 +156,7 @@ def test_without_a_tool_it_is_a_node_whose_store_is_read_but_not_written_beside_
     assert (row["event"], row["id"], row["queue"], b64decode(str(row["body"]))) == ("added", job, "mail", b"to: ann")
     refused = run("import", recent, *AOF, "--dir", data)
     assert refused.returncode == 1
-    assert "another process uses this journal" in refused.stderr
+    assert "nodes.conf.lock is locked: a node or an import runs in this folder; end it first" in refused.stderr
     assert node.call("JSCAN") == ["0", [job]]
 
 
@@ -452,7 +455,7 @@ def test_every_store_takes_jobs_and_gives_rows(node_conf: Path, start: Start, da
     assert set(node.call("JSCAN", "COUNT", 100)[1]) == ids
     busy = run("import", recent, *store)
     assert busy.returncode == 1
-    assert re.search("another process uses this|renewed its lease", busy.stderr), busy.stderr
+    assert "nodes.conf.lock is locked" in busy.stderr
     finished = told()["live"][0]["id"]
     assert node.call("ACKJOB", finished) == 1
     rows = [json.loads(line) for line in done("export", *store).splitlines()]
@@ -460,6 +463,20 @@ def test_every_store_takes_jobs_and_gives_rows(node_conf: Path, start: Start, da
     assert {row["id"] for row in rows} == ids
     node.stop()
     assert report(done("import", recent, *store)) == imported(20, 0, deleted=4, known=12)
+
+
+@pytest.mark.parametrize("node_conf", ["redis"], indirect=True)
+def test_a_store_that_a_node_in_another_folder_uses_is_refused(
+    node_conf: Path, start: Start, data: Path, recent: Path, tmp_path: Path
+) -> None:
+    node = start("--config", str(node_conf), directory=data)
+    other = tmp_path / "other"
+    other.mkdir()
+    busy = run("import", recent, "--config", node_conf, "--dir", other)
+    assert busy.returncode == 1
+    assert re.search("renewed its lease", busy.stderr), busy.stderr
+    assert StoreWord(other).read() is None
+    assert node.call("JSCAN") == ["0", []]
 
 
 def test_every_store_takes_queues(node_conf: Path, start: Start, data: Path, recent: Path) -> None:
@@ -470,6 +487,105 @@ def test_every_store_takes_queues(node_conf: Path, start: Start, data: Path, rec
     node = start("--config", str(node_conf), "--aof-enqueue-jobs-once", "yes", directory=data)
     got = node.call("GETJOB", "NOHANG", "COUNT", 9, "FROM", "many", "amo", "delayed")
     assert [body for _, _, body in got] == ["m0", "once", "m1", "m2", "m3", "m4"]
+
+
+# Which store holds the jobs: the word in the data folder.
+
+
+def ids_of(lines: str) -> set[object]:
+    """The jobs of an export."""
+    return {json.loads(line)["id"] for line in lines.splitlines()}
+
+
+def test_the_next_start_finds_what_was_imported_whatever_it_is_configured_for(
+    start: Start, data: Path, recent: Path
+) -> None:
+    done("import", recent, *AOF, "--dir", data)
+    assert (data / "store.conf").read_text() == "persistence aof\n"
+    node = start("--persistence", "sqlite", directory=data)
+    wait_until(lambda: StoreWord(data).read() == "sqlite", "jobs that are moved to the configured store")
+    ids = {job["id"] for job in told()["live"]}
+    assert set(node.call("JSCAN", "COUNT", 100)[1]) == ids
+    assert ids_of(done("export", "--dir", data)) == ids
+
+
+def test_only_the_store_that_the_next_start_loads_is_filled(start: Start, data: Path, recent: Path) -> None:
+    config = data.parent / "node.conf"
+    config.write_text(f"dir {data}\nappendonly yes\n")
+    start("--persistence", "sqlite", directory=data).stop()
+    before = contents(data)
+    for words in ((*AOF, "--dir", data), ("--config", config), ("--config", config, "--dry-run")):
+        refused = run("import", recent, *words)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr == (
+            f"disqued import: the jobs of {data} are in the store sqlite (store.conf): import into that with"
+            " --persistence sqlite, or start the node once so that it moves them; nothing was imported\n"
+        )
+        assert contents(data) == before
+    assert report(done("import", recent, "--config", config, "--persistence", "sqlite")) == imported(20, 12, deleted=4)
+    node = start("--config", str(config), directory=data)
+    assert set(node.call("JSCAN", "COUNT", 100)[1]) == {job["id"] for job in told()["live"]}
+
+
+def test_a_node_in_the_folder_refuses_an_import_into_a_store_that_it_does_not_use(
+    start: Start, data: Path, recent: Path
+) -> None:
+    start("--persistence", "none", directory=data)
+    before = contents(data)
+    refused = run("import", recent, *AOF, "--dir", data)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"disqued import: {data / 'nodes.conf.lock'} is locked: a node or an import runs in this folder; end it first\n"
+    )
+    assert contents(data) == before
+    assert report(done("import", recent, *AOF, "--dir", data, "--dry-run").split("\n", 1)[1])["jobs imported"] == 12
+    assert contents(data) == before
+
+
+def test_an_export_follows_a_node_that_has_changed_its_store(start: Start, data: Path) -> None:
+    config = data.parent / "node.conf"
+    config.write_text(f"dir {data}\nappendonly yes\n")
+    node = start("--config", str(config), directory=data)
+    first = node.call("ADDJOB", "mail", "first", 0)
+    plain = run("export", "--config", config)
+    assert (ids_of(plain.stdout), plain.stderr) == ({first}, "")
+    node.call("CONFIG", "SET", "persistence", "sqlite")
+    wait_until(lambda: StoreWord(data).read() == "sqlite", "another store")
+    second = node.call("ADDJOB", "mail", "second", 0)
+    followed = run("export", "--config", config)
+    assert (followed.returncode, ids_of(followed.stdout)) == (0, {first, second})
+    assert followed.stderr == (
+        f"disqued export: the jobs of {data} are in the store sqlite (store.conf); it is read, although `persistence`"
+        " is aof\n"
+    )
+    old = run("export", "--config", config, *AOF)
+    assert (old.returncode, ids_of(old.stdout)) == (0, {first})
+    assert old.stderr == (
+        f"disqued export: the jobs of {data} are in the store sqlite (store.conf); --persistence asks for aof, which"
+        " is read instead\n"
+    )
+    same = run("export", "--config", config, "--persistence", "sqlite")
+    assert (ids_of(same.stdout), same.stderr) == ({first, second}, "")
+
+
+@pytest.mark.parametrize("word", [b"", b"sqlite\n", b"persistence \xff\n", b"persistence none\n"])
+@pytest.mark.parametrize("words", [("import", RECORDED, *AOF), ("export", *AOF), ("export",)])
+def test_a_word_that_is_damaged_ends_a_tool(data: Path, words: Sequence[object], word: bytes) -> None:
+    (data / "store.conf").write_bytes(word)
+    process = run(*words, "--dir", data)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(f"disqued {words[0]}: {data / 'store.conf'}")
+    assert process.stderr.count("\n") == 1
+    assert contents(data) == {"store.conf": word}
+
+
+def test_a_word_that_names_a_store_that_is_not_installed_ends_an_export_that_would_follow_it(data: Path) -> None:
+    StoreWord(data).write("tape")
+    process = run("export", "--dir", data)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(
+        f"disqued export: {data / 'store.conf'}: no store is called 'tape'; installed are aof, "
+    )
 
 
 # A store that answers later, from another package.
@@ -539,43 +655,57 @@ def plugins(tmp_path: Path) -> str:
     return os.pathsep.join([str(folder.parents[1]), str(ROOT)])
 
 
-def test_a_store_that_answers_later_is_waited_for(plugins: str, tmp_path: Path) -> None:
+def test_a_store_that_answers_later_is_waited_for(plugins: str, data: Path, tmp_path: Path) -> None:
     path = small(tmp_path / "small.aof", *range(1_001))
-    process = run("import", path, "--persistence", "slow", PYTHONPATH=plugins)
+    store = ("--persistence", "slow", "--dir", data)
+    process = run("import", path, *store, PYTHONPATH=plugins)
     assert process.returncode == 0, process.stderr
     opened, first, once, second, twice, closed, *figures = process.stdout.splitlines()
     assert (opened, once, twice, closed) == ("open", "committed", "committed", "closed")
     assert len(first.split()) == 2_000
     assert second == "body 1000"
     assert report("\n".join(figures)) == imported(1_001, 1_001)
-    lines = run("export", "--persistence", "slow", PYTHONPATH=plugins).stdout.splitlines()
+    lines = run("export", *store, PYTHONPATH=plugins).stdout.splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["paused"]
 
 
-def test_a_store_that_fails_on_the_way_tells_how_far_it_came(plugins: str, tmp_path: Path) -> None:
+def test_a_store_that_fails_on_the_way_tells_how_far_it_came(plugins: str, data: Path, tmp_path: Path) -> None:
     path = small(tmp_path / "small.aof", *range(1_500))
-    process = run("import", path, "--persistence", "failing", PYTHONPATH=plugins)
+    process = run("import", path, "--persistence", "failing", "--dir", data, PYTHONPATH=plugins)
     assert process.returncode == 1
     assert process.stderr == (
         "disqued import: the server is away; 1000 jobs were imported before, and a second run imports the others\n"
     )
     assert process.stdout.splitlines()[-1] == "closed"
+    assert StoreWord(data).read() is None
 
 
-def test_a_file_that_changes_while_it_is_read_is_noticed(plugins: str, tmp_path: Path) -> None:
+def test_a_word_that_cannot_be_written_is_told_with_what_was_imported(plugins: str, data: Path, tmp_path: Path) -> None:
+    (data / "store.conf.new").mkdir()
+    path = small(tmp_path / "small.aof", 1)
+    process = run("import", path, "--persistence", "slow", "--dir", data, PYTHONPATH=plugins)
+    assert process.returncode == 1
+    assert process.stderr == (
+        f"disqued import: {data / 'store.conf'} cannot be written: Is a directory; 1 jobs were imported, and a second"
+        " run writes the file\n"
+    )
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(plugins: str, data: Path, tmp_path: Path) -> None:
     path = small(tmp_path / "small.aof", *range(1_500))
-    process = run("import", path, "--persistence", "meddling", PYTHONPATH=plugins, JOURNAL=str(path))
+    store = ("--persistence", "meddling", "--dir", data)
+    process = run("import", path, *store, PYTHONPATH=plugins, JOURNAL=str(path))
     assert process.returncode == 1
     assert "small.aof: the file changed while it was read; end the Disque that writes to it" in process.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_an_import_that_waits_and_lets_go_of_the_store(
-    plugins: str, tmp_path: Path, number: signal.Signals
+def test_a_signal_ends_an_import_that_waits_and_lets_go_of_store_and_folder(
+    plugins: str, data: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = small(tmp_path / "small.aof", 1)
     with subprocess.Popen(
-        [*SCRIPT, "import", str(path), "--persistence", "hanging"],
+        [*SCRIPT, "import", str(path), "--persistence", "hanging", "--dir", str(data)],
         env={**environment(), "PYTHONPATH": plugins},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -583,6 +713,10 @@ def test_a_signal_ends_an_import_that_waits_and_lets_go_of_the_store(
     ) as process:
         assert process.stdout is not None
         wait_until(lambda: process.stdout is not None and process.stdout.readline() == "open\n", "an open store")
+        with pytest.raises(IdentityError, match="is locked"):
+            Identity.load(data / "nodes.conf", 7711, Random(1))
         process.send_signal(number)
         said, complained = process.communicate(timeout=LIMIT)
         assert (process.returncode, said, complained) == (130, "closed\n", "")
+    assert StoreWord(data).read() is None
+    Identity.load(data / "nodes.conf", 7711, Random(1)).release()
