@@ -34,14 +34,12 @@ from disqued.core.node import Node
 from disqued.net import logs
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
-from disqued.net.identity import Identity, IdentityError
+from disqued.net.identity import IDENTITY_FILE, Identity, IdentityError
 from disqued.net.socketfile import UnixPort
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
-
-IDENTITY_FILE = "nodes.conf"
 
 log = Logger()
 
@@ -258,7 +256,8 @@ def _first_store(config: Config, reactor: Any, clock: Clock) -> tuple[str, IStor
                 )
             log.info("The jobs are in the store {held}; they will be moved to {name}", held=held, name=name)
             return held, _open_store(held, config, reactor, clock)
-        log.warn("The jobs in the store {held} are not loaded: `persistence` is {name}", held=held, name=name)
+        if not config.aof_enqueue_jobs_once:
+            log.warn("The jobs in the store {held} are not loaded: `persistence` is {name}", held=held, name=name)
     store.open()
     return name, store
 

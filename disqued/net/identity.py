@@ -17,6 +17,8 @@ import attrs
 
 from disqued.core.ids import is_node_id
 
+IDENTITY_FILE = "nodes.conf"
+
 
 class IdentityError(Exception):
     """The node's id cannot be read, written or kept from other processes."""
@@ -34,7 +36,7 @@ class Identity:
     @classmethod
     def load(cls, path: Path, port: int, rng: Random) -> "Identity":
         """Read the id, or draw one when there is no file yet.  Raises IdentityError."""
-        lock = _lock(path)
+        lock = lock_folder(path.parent)
         try:
             text = path.read_bytes() if path.exists() else b""
         except OSError as error:
@@ -74,8 +76,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _lock(path: Path) -> int:
-    name = path.with_name(path.name + ".lock")
+def lock_folder(folder: Path) -> int:
+    """Keep other nodes, and tools that write, out of a data folder, until the descriptor is closed.
+
+    Raises IdentityError.
+    """
+    name = folder / (IDENTITY_FILE + ".lock")
     try:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -183,9 +183,7 @@ class Switch:
         if committing is None:
             self._copy_later(rest_s, successor)
         else:
-            committing.addCallbacks(
-                lambda _: self._copy_later(rest_s, successor), lambda failure: fail(failure.value)
-            )
+            committing.addCallbacks(lambda _: self._copy_later(rest_s, successor), lambda failure: fail(failure.value))
 
     def _copy_later(self, rest_s: float, successor: IStore) -> None:
         self._reactor.callLater(rest_s, self._copy, successor)

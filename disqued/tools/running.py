@@ -13,7 +13,6 @@ Exit status: 0 done; 1 not done, for the reason on standard error; 2 asked for s
 
 import argparse
 import contextlib
-import fcntl
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -26,6 +25,7 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from disqued.config import Config, ConfigError
+from disqued.net.identity import IdentityError, lock_folder
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
@@ -37,7 +37,6 @@ INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells 
 
 STEPS_PER_TURN: Final = 2_000
 
-LOCK_FILE: Final = "nodes.conf.lock"  #: the lock that `net.identity` takes for a node; changes with it
 
 T = TypeVar("T")
 
@@ -129,14 +128,12 @@ def store_to_read(tool: str, config: Config, *, chosen: bool) -> IStoreFactory:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Keep nodes, and tools that write, out of a data folder.  Raises ToolError, OSError."""
-    path = folder / LOCK_FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Keep nodes, and tools that write, out of a data folder.  Raises ToolError."""
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ToolError(f"{path} is locked: a node or an import runs in this folder; end it first") from None
+        descriptor = lock_folder(folder)
+    except IdentityError as error:
+        raise ToolError(f"{error}; end it first") from None
+    try:
         yield
     finally:
         os.close(descriptor)

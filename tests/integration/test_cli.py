@@ -156,7 +156,7 @@ def test_without_a_tool_it_is_a_node_whose_store_is_read_but_not_written_beside_
     assert (row["event"], row["id"], row["queue"], b64decode(str(row["body"]))) == ("added", job, "mail", b"to: ann")
     refused = run("import", recent, *AOF, "--dir", data)
     assert refused.returncode == 1
-    assert "nodes.conf.lock is locked: a node or an import runs in this folder; end it first" in refused.stderr
+    assert "nodes.conf.lock is locked: another disqued is running in this folder; end it first" in refused.stderr
     assert node.call("JSCAN") == ["0", [job]]
 
 
@@ -535,7 +535,7 @@ def test_a_node_in_the_folder_refuses_an_import_into_a_store_that_it_does_not_us
     refused = run("import", recent, *AOF, "--dir", data)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"disqued import: {data / 'nodes.conf.lock'} is locked: a node or an import runs in this folder; end it first\n"
+        f"disqued import: {data / 'nodes.conf.lock'} is locked: another disqued is running in this folder; end it first\n"
     )
     assert contents(data) == before
     assert report(done("import", recent, *AOF, "--dir", data, "--dry-run").split("\n", 1)[1])["jobs imported"] == 12
