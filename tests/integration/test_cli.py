@@ -535,7 +535,8 @@ def test_a_node_in_the_folder_refuses_an_import_into_a_store_that_it_does_not_us
     refused = run("import", recent, *AOF, "--dir", data)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"disqued import: {data / 'nodes.conf.lock'} is locked: another disqued is running in this folder; end it first\n"
+        f"disqued import: {data / 'nodes.conf.lock'} is locked: another disqued is running in this folder;"
+        " end it first\n"
     )
     assert contents(data) == before
     assert report(done("import", recent, *AOF, "--dir", data, "--dry-run").split("\n", 1)[1])["jobs imported"] == 12
