@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -130,45 +129,6 @@ def test_a_unix_socket_serves_as_well(start: Start, tmp_path: Path) -> None:
         assert client.execute_command("GETJOB", "FROM", "q") == [[b"q", job, b"body"]]
 
 
-def test_every_answer_holds_after_kill_9_with_fsync_always(start: Start) -> None:
-    daemon = start(*ALWAYS)
-    added: list[str] = []
-    acknowledging: list[str] = []  #: asked for; the answer may be lost with the daemon
-    done: list[str] = []
-    enough = threading.Event()
-
-    def produce() -> None:
-        with daemon.redis(retry=None) as client:
-            try:
-                while True:
-                    job = client.execute_command("ADDJOB", "q", f"body {len(added)}", 0, "RETRY", 300)
-                    added.append(job)
-                    if len(added) % 5 == 0:
-                        acknowledging.append(job)
-                        client.execute_command("ACKJOB", job)
-                        done.append(job)
-                    if len(added) >= 500:
-                        enough.set()
-            except redis.exceptions.ConnectionError:
-                return
-
-    producers = [threading.Thread(target=produce) for _ in range(4)]
-    for producer in producers:
-        producer.start()
-    assert enough.wait(LIMIT)
-    daemon.kill()
-    for producer in producers:
-        producer.join(LIMIT)
-
-    again = start(*ALWAYS, directory=daemon.directory)
-    found = set(again.call("JSCAN", "BUSYLOOP")[1])
-    lost = set(added) - set(acknowledging) - found
-    assert not lost, f"{len(lost)} of {len(added)} jobs that ADDJOB answered are gone"
-    assert not found & set(done), "a job whose ACKJOB was answered is back"
-    # Who has a job now is not known after a crash, so each comes back when its retry time is over.
-    assert set(again.call("JSCAN", "BUSYLOOP", "STATE", "active")[1]) == found
-
-
 def test_a_job_comes_back_after_its_retry_time_when_the_daemon_was_killed(start: Start) -> None:
     daemon = start(*ALWAYS)
     job = daemon.call("ADDJOB", "q", "body", 0, "RETRY", 1)
@@ -185,27 +145,6 @@ def test_jobs_without_a_retry_are_not_delivered_again_after_kill_9(start: Start)
     assert again.call("QLEN", "q") == 0
     assert again.call("GETJOB", "NOHANG", "FROM", "q") is None
     assert again.call("SHOW", job) is None or "queued" not in again.call("SHOW", job)
-
-
-@pytest.mark.parametrize("options", [(), ("--persistence", "aof")], ids=["in memory", "aof"])
-def test_a_controlled_restart_loses_nothing_and_keeps_the_order(
-    start: Start, tmp_path: Path, options: Sequence[str]
-) -> None:
-    file = tmp_path / "node.conf"
-    file.write_text("")
-    first = start("--config", str(file), *options)
-    jobs = [first.call("ADDJOB", "q", f"body {n}", 0, "RETRY", n % 2) for n in range(20)]
-    first.call("CONFIG", "SET", "aof-enqueue-jobs-once", "yes")
-    first.call("CONFIG", "REWRITE")
-    with first.redis(retry=None) as client, pytest.raises(redis.exceptions.ConnectionError):
-        client.execute_command("SHUTDOWN", "REWRITE-AOF")
-    assert first.wait_end() == 0
-
-    again = start("--config", str(file), *options, directory=first.directory)
-    taken = again.call("GETJOB", "COUNT", 100, "FROM", "q")
-    assert [(job, body) for _, job, body in taken] == [(job, f"body {n}") for n, job in enumerate(jobs)]
-    assert again.call("CONFIG", "GET", "aof-enqueue-jobs-once") == ["aof-enqueue-jobs-once", "no"]
-    assert "aof-enqueue-jobs-once yes" not in file.read_text()
 
 
 def test_commands_can_be_renamed_and_taken_away(start: Start, tmp_path: Path) -> None:
