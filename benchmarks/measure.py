@@ -9,7 +9,7 @@ from benchmarks.figures import Row
 from benchmarks.machine import Processors
 
 DEFAULT_ROUNDS, QUICK_ROUNDS = 5, 3
-DEFAULT_LIMIT_S, QUICK_LIMIT_S = 350.0, 58.0
+DEFAULT_LIMIT_S, QUICK_LIMIT_S = 600.0, 90.0
 SEED = 7711
 
 
