@@ -41,7 +41,7 @@ def _positive(text: str) -> int:
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure disqued beside redis-server.")
-    parser.add_argument("--quick", action="store_true", help="under a minute: short rounds, three of them, 100 k jobs")
+    parser.add_argument("--quick", action="store_true", help="about a minute: short rounds, three of them, 100 k jobs")
     parser.add_argument("--rounds", type=_positive, help="rounds of each throughput measure (5; with --quick 3)")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the random numbers ({SEED})")
