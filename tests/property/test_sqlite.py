@@ -47,6 +47,7 @@ from tests.databases import (
     replayed,
     rows,
 )
+from tests.small_disk import small_disk
 
 
 def hex_bytes(raw: bytes) -> bytes:
@@ -577,30 +578,24 @@ def test_a_database_without_room_keeps_what_waits_and_goes_on_when_there_is_room
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    mounted = subprocess.run(command, check=False, capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"only root may mount a file system: {mounted.stderr.decode()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with small_disk(tmp_path / "disk", 2 << 20) as mounted:
+        yield mounted.path
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_full_disk_loses_nothing_that_was_taken(small_disk: Path, policy: str) -> None:
-    ballast = small_disk / "ballast"
+def test_a_full_disk_loses_nothing_that_was_taken(disk: Path, policy: str) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
-    store, _ = opened(small_disk, fsync=policy)
-    check_full_disk(store, small_disk, ballast.unlink)
+    store, _ = opened(disk, fsync=policy)
+    check_full_disk(store, disk, ballast.unlink)
 
 
-def test_a_disk_that_is_full_at_the_start_is_told(small_disk: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes(2 << 20)[: 2_040 << 10])
+def test_a_disk_that_is_full_at_the_start_is_told(disk: Path) -> None:
+    (disk / "ballast").write_bytes(bytes(2 << 20)[: 2_040 << 10])
     with pytest.raises(StoreFailed, match=r"full|No space left"):
-        loaded(small_disk)
+        loaded(disk)
 
 
 def test_a_rewrite_without_room_changes_nothing(tmp_path: Path) -> None:
