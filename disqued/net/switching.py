@@ -102,6 +102,7 @@ class Switch:
         self.name: str = name  #: the store that counts
         self.target: str | None = None  #: the store that is being filled
         self.last_failure: str | None = None  #: why the last change did not come about
+        self._filled: IStore | None = None  #: that store, from the moment when it is open
         self._closing: set[str] = set()  #: stores that were left and are not closed yet
         self._driver = driver
         self._word = word
@@ -131,14 +132,21 @@ class Switch:
             raise
         self.log.info("Changing the store: {old} to {new}", old=self.name, new=name)
         self.target = name
+        self._filled = successor
+        if renewing is None:
+            self._follow(successor)
+        else:
+            renewing.addCallbacks(lambda _: self._follow(successor), self._ask_failed)
+
+    def _follow(self, successor: IStore) -> None:
+        """Give records to the new store, which is empty now, and begin to copy."""
+        if self._filled is not successor:
+            return
         self._driver.follow(successor)
         self._copied = 0
         # Nobody reads a journal of a store that keeps none.
         self._records = walk(self._driver.node.state) if successor.records else iter(())
-        if renewing is None:
-            self._copy_later(0, successor)
-        else:
-            renewing.addCallbacks(lambda _: self._copy_later(0, successor), self._ask_failed)
+        self._copy_later(0, successor)
 
     def abandon(self) -> None:
         """Stop a switch that is under way: the daemon ends."""
@@ -152,7 +160,7 @@ class Switch:
 
     def _copy(self, successor: IStore) -> None:
         """Copy a slice, unless the switch was given up meanwhile."""
-        if self._driver.successor is not successor:
+        if self._filled is not successor:
             return
         began = self._reactor.seconds()
         records = draw(self._records, RECORDS_PER_SLICE)
@@ -166,7 +174,7 @@ class Switch:
 
     def _commit(self, successor: IStore, rest_s: float, tries: int = TRIES) -> None:
         """Commit what was copied; a store that cannot for a while is asked again."""
-        if self._driver.successor is not successor:
+        if self._filled is not successor:
             return
 
         def fail(error: BaseException) -> None:
@@ -195,7 +203,7 @@ class Switch:
         if error is not None:
             self._give_up(str(error))
             return
-        successor = self._driver.successor
+        successor = self._filled
         assert successor is not None
         try:
             if successor.records:
@@ -208,10 +216,11 @@ class Switch:
             new=self.target, old=self.name, count=self._copied,
         )  # fmt: skip
         left, self.name, self.target = self.name, self.target, None
+        self._filled = None
         self._close(self._driver.succeed().close, left)
 
     def _give_up(self, reason: str) -> None:
-        successor = self._driver.successor
+        successor, self._filled = self._filled, None
         self.log.error("The store stays {old}, not {new}: {reason}", old=self.name, new=self.target, reason=reason)
         target, self.target = self.target, None
         self.last_failure = f"{target}: {reason}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
+from twisted.internet.defer import Deferred
 
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net import switching
@@ -146,6 +147,22 @@ async def test_a_node_whose_store_has_failed_can_be_moved_to_a_good_one(launch: 
     await wait_until(lambda: running.daemon.driver.failure is None)
     more = await client.call("ADDJOB", "q", "body", 0)
     assert held(new.committed) == {job_id, more}
+
+
+@async_test
+async def test_a_new_store_is_told_nothing_before_it_is_empty(launch: Launch) -> None:
+    old, new = RecordingStore(), RecordingStore()
+    renewing: Deferred[None] = Deferred()
+    new.renew = lambda: renewing  # type: ignore[assignment,method-assign,return-value]
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    first = await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    second = await client.call("ADDJOB", "q", "body", 0)
+    assert new.appended == new.committed == []
+    renewing.callback(None)
+    await wait_until(lambda: running.daemon.switch.name == "sqlite")
+    assert held(new.committed) == {first, second}
 
 
 @async_test
