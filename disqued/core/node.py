@@ -1,8 +1,10 @@
 """One node: which input goes to which machine.
 
-    command --+                         +--> replication   ADDJOB
-    gone    --+--> Node, one step at a  +--> delivery      GETJOB, retries, NACK, PAUSE
-    tick    --+    time, on one State   +--> acks          ACKJOB, DELJOB
+    command --+                         +--> replication   ADDJOB, copies
+    message --+                         +--> delivery      GETJOB, retries, NACK, PAUSE
+    link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
+    gone    --+    time, on one State   +--> federation    jobs to where consumers wait
+    tick    --+           |             +--> membership    who is there
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
@@ -12,15 +14,20 @@ it.  The same clocks, the same generator and the same inputs give the same effec
 Times are integer milliseconds.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from disqued.core import messages
 from disqued.core.acks import Acks
 from disqued.core.clock import Clock
 from disqued.core.delivery import Delivery
+from disqued.core.federation import Federation
 from disqued.core.ids import JobIds
 from disqued.core.job import Job
+from disqued.core.membership import Membership
 from disqued.core.memory import Memory
+from disqued.core.messages import Greeting, Message, Target
 from disqued.core.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
 from disqued.core.queues import Client, Queue, Waiter
 from disqued.core.replication import Replication
@@ -52,11 +59,21 @@ class Node:
         seed = b"%040x" % rng.getrandbits(160)
         self.id = node_id
         self.clock = clock
-        self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts))
+        own_rng = Random(rng.getrandbits(64))
+        self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
         self.delivery = Delivery(self.state)
         self.replication = Replication(self.state, self.delivery)
         self.acks = Acks(self.state)
+        self.federation = Federation(self.state, self.delivery)
+        self.membership = Membership(self.state, self.replication.forget_wishes)
+        self._hears: dict[int, Callable[[bytes, Message], None]] = {
+            messages.PING: self.membership.on_ping,
+            messages.PONG: self.membership.on_pong,
+            messages.FAIL: self.membership.on_fail,
+            messages.NEEDJOBS: self.federation.on_needjobs,
+            messages.YOURJOBS: self.federation.on_yourjobs,
+        }
         self._queue_cursor = 0
         self.begin()
 
@@ -70,9 +87,46 @@ class Node:
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
         value = call.run(self, client)
-        if self.state.ready:
-            self.delivery.serve()
+        state = self.state
+        if state.ready or state.giving:
+            self.serve()
         return value
+
+    def message(self, sender: bytes, message: Message) -> None:
+        """Hear a message of another node; those of nodes that are not known are counted and change nothing."""
+        state = self.state
+        if sender not in state.peers.by_id:
+            state.peers.refused += 1
+            return
+        state.peers.received += 1
+        self._hears[message[0]](sender, message)
+        if state.ready or state.giving:
+            self.serve()
+
+    def link_opened(self, target: Target, greeting: Greeting, own_host: str) -> bool:
+        """Our link to a target is proven: it leads to the node of this greeting, from this address of ours.
+
+        Returns whether the link is wanted: not one to ourselves, and not a second one.
+        """
+        wanted = self.membership.link_opened(target, greeting, own_host)
+        if wanted:
+            self.federation.link_opened(greeting.id)
+            self.serve()
+        return wanted
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Our link to a node is gone; what had not left on it is lost."""
+        self.membership.link_closed(node_id)
+
+    def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
+        """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
+        self.membership.greeted(greeting, host, own_host)
+
+    def serve(self) -> None:
+        """Hand out the jobs that consumers wait for: those of this node first, then those of others."""
+        while self.state.ready or self.state.giving:
+            self.delivery.serve()
+            self.federation.give()
 
     def in_parts(self, client: Client, parts: Parts) -> None:
         """Carry out a command that is too long for one step; the client is blocked and hears when it is done."""
@@ -86,7 +140,7 @@ class Node:
         if handed:
             jobs = map(self.state.jobs.get, handed)
             self.delivery.give_back([job for job in jobs if job is not None])
-            self.delivery.serve()
+            self.serve()
 
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
@@ -95,8 +149,8 @@ class Node:
             self._due(item)
         if state.memory.is_low:
             self._collect_queues(QUEUES_PER_TICK)
-        if state.ready:
-            self.delivery.serve()
+        if state.ready or state.giving:
+            self.serve()
         if len(state.unfinished) and not state.unfinished.awake_at:
             self._go_on()
 
@@ -107,8 +161,7 @@ class Node:
             state.unfinished.go_on(self.outbox)
         finally:
             state.keep_going()
-            if state.ready:
-                self.delivery.serve()
+            self.serve()
 
     def deadline(self) -> int | None:
         """When the next tick is due, at the latest; None = not until something else happens."""
@@ -119,6 +172,8 @@ class Node:
             self.delivery.due(item)
         elif isinstance(item, Waiter):
             self.delivery.timed_out(item)
+        elif isinstance(item, Membership):
+            item.due()
         elif isinstance(item, Queue) and not self.state.collect_queue(item):
             idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
             since = item.accessed_at if item.is_idle else self.state.now

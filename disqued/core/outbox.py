@@ -3,7 +3,7 @@
 A step appends; the driver takes the three lists in this order, and only then answers the step's own client:
 
     journal   records, made durable as the fsync policy promises
-    messages  to other nodes
+    messages  to other nodes (core.messages)
     replies   to clients that were blocked
 
 Nobody hears of a job that is less durable than promised.  Plain tuples and lists: an append costs 0.1 microseconds.
@@ -12,6 +12,7 @@ Nobody hears of a job that is less durable than promised.  Plain tuples and list
 from typing import Any, Final
 
 from disqued.core.job import Unit
+from disqued.core.messages import Message
 from disqued.core.queues import Client
 
 # Kinds of journal record: the first element of the tuple.
@@ -33,11 +34,13 @@ Record = tuple[Any, ...]
 class Outbox:
     """The effects of the steps since the driver last emptied it."""
 
-    __slots__ = ("journal", "messages", "replies")
+    __slots__ = ("journal", "members_changed", "messages", "replies")
 
     def __init__(self) -> None:
         self.journal: list[Record] = []
-        #: (peer, message).
-        self.messages: list[tuple[bytes, Any]] = []
+        #: (id of the node that it is for, message).
+        self.messages: list[tuple[bytes, Message]] = []
+        #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
+        self.members_changed: bool = False
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
         self.replies: list[tuple[Client, Any, list[Unit]]] = []

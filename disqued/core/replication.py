@@ -20,29 +20,22 @@ DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as t
 class Replication:
     """The machine behind ADDJOB."""
 
-    __slots__ = ("_delivery", "_reachable", "_state", "wishes")
+    __slots__ = ("_delivery", "_state", "wishes")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
         #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
         self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
-        self._reachable: tuple[bytes, ...] = ()
 
-    @property
-    def reachable(self) -> tuple[bytes, ...]:
-        """Ids of the other nodes that can take copies now, in a fixed order."""
-        return self._reachable
-
-    @reachable.setter
-    def reachable(self, nodes: tuple[bytes, ...]) -> None:
-        self._reachable = nodes
+    def forget_wishes(self) -> None:
+        """The nodes that can be reached are others now, and what was made of wishes depends on them."""
         self.wishes.clear()
 
     @property
     def default_copies(self) -> int:
         """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
-        return min(DEFAULT_COPIES, 1 + len(self._reachable))
+        return min(DEFAULT_COPIES, 1 + len(self._state.peers.reachable))
 
     def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
         """Create a job and return its id; `maxlen` 0 = no limit.
@@ -76,7 +69,7 @@ class Replication:
         """Refuse a job for which there are too few nodes."""
         state = self._state
         external = state.memory.is_low or state.leaving
-        missing = replicate - (0 if external else 1) - len(self._reachable)
+        missing = replicate - (0 if external else 1) - len(state.peers.reachable)
         if missing <= 0:
             return
         if external and missing == 1:

@@ -5,11 +5,15 @@ Source: Disque, src/job.c (job registration), src/queue.c (queue creation and co
 
 from collections.abc import Iterator
 from itertools import chain
+from random import Random
+from typing import Any
 
 from disqued.core.ids import JobIds
 from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
+from disqued.core.messages import Message
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
@@ -18,6 +22,7 @@ from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
+HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 _DONE = object()
 
@@ -26,22 +31,29 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_options", "behind", "blocked", "evictable", "ids", "jobs", "journaling", "last_ctime", "leaving", "memory",
-        "node_id", "now", "outbox", "queues", "ready", "schedule", "unfinished", "wall",
+        "_holder_sets", "_options", "acked", "behind", "blocked", "evictable", "giving", "ids", "jobs", "journaling",
+        "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "queues", "read_only", "ready", "rng",
+        "schedule", "unfinished", "wall", "wanted",
     )  # fmt: skip
 
-    def __init__(self, node_id: bytes, ids: JobIds, memory: Memory) -> None:
+    def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
         self.node_id: bytes = node_id
+        self.rng: Random = rng  #: draws nodes and shifts times
+        self.peers: Peers = Peers()
         self.ids: JobIds = ids
         self.memory: Memory = memory
         self.outbox: Outbox = Outbox()
         self.journaling: bool = False  #: whether anybody takes the journal; set by the driver
+        self.read_only: bool = False  #: the journal takes no jobs now; set by the driver
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
         self.now: int = 0  #: monotonic milliseconds, read once per step
         self.wall: int = 0  #: unix milliseconds, read once per step
         self.unfinished: Unfinished = Unfinished()
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self._options: dict[tuple[int, int, int, int], JobOptions] = {}
+        self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
+        #: Queues that consumers of other nodes want jobs of: {name: {node id: ...}}; kept by `federation`.
+        self.wanted: dict[bytes, Any] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -53,8 +65,12 @@ class State:
         self.ready: dict[Queue, None] = {}
         #: Queues that begin with more jobs whose time is over than one step drops; what is behind these is not known.
         self.behind: dict[Queue, None] = {}
+        #: Queues that got jobs which consumers of other nodes want; dealt with at the end of the step, after `ready`.
+        self.giving: dict[Queue, None] = {}
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
+        #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
+        self.acked: dict[Job, int] = {}
 
     def flush(self) -> None:
         """Forget every job, queue and blocked consumer; nobody is told.
@@ -80,6 +96,22 @@ class State:
         """See to it that there is a tick for unfinished work, if there is any."""
         if len(self.unfinished) and not self.unfinished.awake_at:
             self.schedule.add(self.unfinished, AT_ONCE)
+
+    def send(self, node_id: bytes, message: Message) -> bool:
+        """Send a message to another node; say whether there is a link that it can leave on."""
+        if node_id not in self.peers.linked:
+            return False
+        self.outbox.messages.append((node_id, message))
+        return True
+
+    def holders(self, node_ids: frozenset[bytes]) -> frozenset[bytes]:
+        """The one object for a set of nodes: a cluster has few such sets, and very many jobs."""
+        known = self._holder_sets.get(node_ids)
+        if known is None:
+            if len(self._holder_sets) >= HOLDER_SETS_KEPT:
+                self._holder_sets.clear()
+            known = self._holder_sets[node_ids] = node_ids
+        return known
 
     def next_ctime(self) -> int:
         """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""

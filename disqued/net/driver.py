@@ -113,8 +113,7 @@ class Driver:
                     self._waiting[client] = None
                 else:
                     client.flush()
-            if node.state.ready:
-                node.delivery.serve()
+            node.serve()
 
     def _hold(self, client: ClientConnection | None) -> None:
         """Let the step's replies wait for the commit at the end of this turn.

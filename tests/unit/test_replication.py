@@ -14,6 +14,12 @@ def server() -> Server:
     return Server()
 
 
+def reach(server: Server, nodes: tuple[bytes, ...]) -> None:
+    """Let a node believe that it can reach others."""
+    server.state.peers.reachable = nodes
+    server.node.replication.forget_wishes()
+
+
 def test_a_job_gets_the_defaults_of_disque(server: Server) -> None:
     shown = server.show(server.add())
     assert shown is not None
@@ -36,7 +42,7 @@ def test_the_default_retry_is_a_tenth_of_the_ttl_at_least_1_and_at_most_300(
 def test_the_default_copies_are_those_that_can_be_made_as_defect_6_of_the_c_version_was_not(
     server: Server, others: int, copies: int
 ) -> None:
-    server.node.replication.reachable = tuple(b"%040x" % number for number in range(others))
+    reach(server, tuple(b"%040x" % number for number in range(others)))
     assert server.node.replication.default_copies == copies
 
 
@@ -61,7 +67,7 @@ def test_more_copies_than_nodes_are_refused(server: Server) -> None:
 
 
 def test_as_many_nodes_as_copies_are_enough(server: Server) -> None:
-    server.node.replication.reachable = (b"f" * 40,)
+    reach(server, (b"f" * 40,))
     server("ADDJOB", "q", "x", 0, "REPLICATE", 2)
     assert server.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 3) == TOO_FEW
 

@@ -1,0 +1,103 @@
+"""What nodes say to each other.
+
+A message is a plain tuple whose first element is its kind.  It is addressed to a node and leaves on the link to it;
+a node that has no link to the other drops it.  Any message may be lost, come twice or come late: what the machines
+send is sent again until it is answered, or is not needed to keep a promise.  Where a unit is meant it is named by
+(job id, scope).
+
+    membership    PING, PONG (PING | PONG, flags, rumours)       rumours: tuple of `Rumour`
+                  FAIL       (FAIL, node id)
+    copies        REPLJOB    (REPLJOB, job, quiet)               keep a copy; say GOTJOB unless quiet
+                  GOTJOB     (GOTJOB, job id)                    a copy is kept
+                  HOLDERS    (HOLDERS, job id, node ids)         more nodes than was said may hold it
+                  ENQUEUE    (ENQUEUE, job id, scope, delay ms)  queue it for the first time
+    delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it in half a second, unless ...
+                  QUEUED     (QUEUED, job id, scope, how)        it waits in my queue; how: one of AS_BEFORE ...
+                  WORKING    (WORKING, job id, scope, left ms)   a consumer has it for so long
+    acks          SETACK     (SETACK, job id, scope, node ids)   it is done; these may hold it, none = I do not know
+                  GOTACK     (GOTACK, job id, scope, known, node ids)   I know that it is done; do I hold it, and who
+                  DELJOB     (DELJOB, job id)                    forget it
+    federation    NEEDJOBS   (NEEDJOBS, queue, count)            my consumers could take so many; 0 = not any more
+                  YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
+    queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
+
+Who sends gives a `Job` and may go on changing it: it is written down when it leaves.  Who receives gets a `StoredJob`
+in its place, in which the deadlines are what is left of them in milliseconds: no clock is compared with another.
+Node ids are frozensets of 40 hex digits.
+
+Source: Disque, src/cluster.h; the Disque README, "Cluster bus messages and related semantics".
+"""
+
+from typing import Any, Final, NamedTuple
+
+Message = tuple[Any, ...]
+
+PING: Final = 0
+PONG: Final = 1
+FAIL: Final = 2
+REPLJOB: Final = 3
+GOTJOB: Final = 4
+HOLDERS: Final = 5
+ENQUEUE: Final = 6
+WILLQUEUE: Final = 7
+QUEUED: Final = 8
+WORKING: Final = 9
+SETACK: Final = 10
+GOTACK: Final = 11
+DELJOB: Final = 12
+NEEDJOBS: Final = 13
+YOURJOBS: Final = 14
+PAUSE: Final = 15
+
+NAMES: Final = (
+    "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
+    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE",
+)  # fmt: skip
+
+#: Kinds that promise that something is durable: they are not sent when it could not be made so.
+PROMISES: Final = frozenset({GOTJOB, GOTACK})
+#: Kinds that tell who is there: they go ahead of everything else on a link.
+URGENT: Final = frozenset({PING, PONG, FAIL})
+
+# How a job came into the queue: QUEUED.
+AS_BEFORE: Final = 0  #: it was there already, or it is there for the first time
+AFTER_NACK: Final = 1
+AGAIN: Final = 2  #: its consumer did not acknowledge it in time
+
+#: Jobs that one NEEDJOBS may ask for, and one YOURJOBS bring.
+JOBS_PER_MESSAGE: Final = 100
+
+# What a node says of itself in PING and PONG, and of others in rumours.
+NODE_LEAVING: Final = 1
+NODE_PFAIL: Final = 2  #: in rumours alone: suspected by the one who says so
+NODE_FAIL: Final = 4  #: in rumours alone
+
+
+class Rumour(NamedTuple):
+    """What a node says of another one."""
+
+    id: bytes
+    host: str  #: IPv4 or IPv6 address
+    port: int  #: for clients
+    bus_port: int
+    flags: int  #: NODE_... bits
+
+
+class Greeting(NamedTuple):
+    """What a node says of itself when a link opens."""
+
+    id: bytes
+    host: str  #: the address that others shall use; empty = the one that the connection comes from
+    port: int  #: for clients
+    bus_port: int
+    flags: int  #: NODE_LEAVING or 0
+    meets: bool  #: True: take me in, if you do not know me
+
+
+class Target(NamedTuple):
+    """Where a link shall lead to."""
+
+    host: str
+    bus_port: int
+    id: bytes  #: empty = whoever answers there
+    meets: bool  #: what our greeting is to say

@@ -1,0 +1,46 @@
+"""The other nodes, as this one knows them: data alone, changed by `membership`.
+
+Times are integer milliseconds of the monotonic clock.
+"""
+
+PFAIL = 1  #: no answer for too long, as far as this node can tell
+FAIL = 2  #: most nodes say so
+LEAVING = 4  #: it drains, and takes no new jobs
+
+
+class Peer:
+    """Another node of the cluster."""
+
+    __slots__ = (
+        "bus_port", "flags", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port",
+        "reports",
+    )  # fmt: skip
+
+    def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
+        self.id: bytes = node_id
+        self.host: str = host
+        self.port: int = port  #: for clients
+        self.bus_port: int = bus_port
+        self.flags: int = 0  #: PFAIL, FAIL, LEAVING
+        self.linked: bool = False  #: our link to it is open: it can be written to
+        self.linked_at: int = 0  #: when the link opened
+        self.ping_sent_at: int = 0  #: when the ping left that has no answer yet; 0 = none
+        self.pong_at: int = 0  #: when it answered last; 0 = never
+        self.pong_wall: int = 0  #: the same, unix milliseconds
+        #: Nodes that say that it fails, and when they said so last.
+        self.reports: dict[bytes, int] = {}
+
+
+class Peers:
+    """Every other node that this one knows; a node alone knows none."""
+
+    __slots__ = ("by_id", "linked", "reachable", "received", "refused")
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Peer] = {}
+        #: Those that can be written to.
+        self.linked: dict[bytes, Peer] = {}
+        #: Ids, in order, of those that can take copies now: linked, not leaving, not suspected.
+        self.reachable: tuple[bytes, ...] = ()
+        self.received: int = 0  #: messages of known nodes
+        self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
