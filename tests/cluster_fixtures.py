@@ -1,0 +1,285 @@
+"""Several nodes of the kind of `core_fixtures`, joined in memory.
+
+    cluster = Cluster(3)                            nodes a, b, c; each linked to each
+    a, b, c = cluster
+    job = a.add("q", "body")                        a command is a step; then messages go to and fro until all is quiet
+    cluster.advance(1_000)                          time passes for every node alike
+
+    cluster.hold(a, b)                              what a sends to b stays under way
+    cluster.release(a, b)                           it arrives, in order; `order=` says another one
+    cluster.cut(a, b)                               no link between them; what was under way is lost
+    cluster.heal(a, b)
+    cluster.lose = lambda flight: flight.kind == SETACK
+    cluster.sent(NEEDJOBS)                          what left, in order: `Flight`s
+
+Each node has clocks of its own that show other times than those of the others.  A message is written down when it
+leaves and read when it arrives, so that nothing but its bytes is shared.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import permutations
+from random import Random
+from typing import Any, NamedTuple
+
+from disqued.core.job import Job
+from disqued.core.messages import NAMES, NODE_LEAVING, Greeting, Message, Target
+from disqued.core.node import Node
+from disqued.core.peers import Peer
+from disqued.core.queues import Client
+from disqued.testing.clock import WALL_MS, Clock
+from disqued.wire.jobdump import decode_record, encode_job
+from tests.core_fixtures import Server, Word
+
+LETTERS = "abcdef0123456789"  #: of the node ids: 40 times the same
+APART_MS = 7_777_777  #: by how much the clocks of two nodes differ
+QUIET_AFTER = 100_000  #: messages of one step after which the nodes will never be quiet
+
+
+class Flight(NamedTuple):
+    """A message under way."""
+
+    sender: "Member"
+    receiver: "Member"
+    message: Message  #: as the sender wrote it; a `Job` in it may have changed since
+    data: Message  #: as the receiver reads it
+
+    @property
+    def kind(self) -> int:
+        """The kind of the message."""
+        return int(self.message[0])
+
+    def __repr__(self) -> str:
+        return f"{self.sender.name}->{self.receiver.name} {NAMES[self.kind]}"
+
+
+class Member(Server):
+    """A node of a cluster."""
+
+    def __init__(self, cluster: "Cluster", number: int, seed: int, maxmemory: int) -> None:
+        """Make the node of that number; 0 is a."""
+        apart = number * APART_MS
+        super().__init__(clock=Clock(now=1_000 + apart, wall=WALL_MS - 3 * apart))
+        self.cluster = cluster
+        self.name = LETTERS[number]
+        self.id = self.name.encode() * 40
+        self.node = Node(self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory)
+        self.state = self.node.state
+        self.state.journaling = True
+        self.settle()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def greeting(self) -> Greeting:
+        """What it says of itself when a link opens."""
+        number = LETTERS.index(self.name)
+        flags = NODE_LEAVING if self.state.leaving else 0
+        return Greeting(self.id, f"127.0.0.{number + 1}", 7711, 17711, flags, meets=True)
+
+    def run(self, *args: Word, client: Client = "client") -> Any:
+        """Run a command within the step that has begun; then all messages arrive.  Raises CommandError."""
+        try:
+            return super().run(*args, client=client)
+        finally:
+            self.settle()
+            self.cluster.settle()
+
+    def hear(self, flight: Flight) -> None:
+        """Take a message that arrives."""
+        self.node.begin()
+        self.node.message(flight.sender.id, flight.data)
+        self.settle()
+
+    def settle(self) -> None:
+        """Take what is in the outbox: records, then messages, then replies."""
+        outbox = self.node.outbox
+        while outbox.journal or outbox.messages or outbox.replies:
+            self.journal += outbox.journal
+            outbox.journal.clear()
+            sent, outbox.messages = outbox.messages, []
+            for receiver_id, message in sent:
+                self.cluster.carry(self, receiver_id, message)
+            super().settle()
+
+    def holds(self, job_id: bytes) -> bool:
+        """Tell whether the node knows a job."""
+        return self.state.jobs.get(job_id) is not None
+
+
+class Cluster:
+    """Nodes, and the messages between them."""
+
+    def __init__(self, size: int = 3, *, seed: int = 1, maxmemory: int = 1 << 40, linked: bool = True) -> None:
+        self.rng = Random(seed)
+        #: What left and was not lost, in order.
+        self.flights: list[Flight] = []
+        self.lost: list[Flight] = []
+        #: Tells which messages are lost.
+        self.lose: Callable[[Flight], bool] = lambda flight: False
+        self._under_way: deque[Flight] = deque()
+        self._held: dict[tuple[Member, Member], list[Flight]] = {}
+        self._settling = False
+        self.members = [Member(self, number, seed, maxmemory) for number in range(size)]
+        self.by_id = {member.id: member for member in self.members}
+        if linked:
+            for sender, receiver in permutations(self.members, 2):
+                self._link(sender, receiver)
+            self.settle()
+            self.flights.clear()
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    # Links.
+
+    def cut(self, one: Member, other: Member) -> None:
+        """Break both links between two nodes; what was under way is lost."""
+        self._under_way = deque(
+            flight for flight in self._under_way if {flight.sender, flight.receiver} != {one, other}
+        )
+        for sender, receiver in ((one, other), (other, one)):
+            self._held.pop((sender, receiver), None)
+            sender.node.begin()
+            sender.node.link_closed(receiver.id)
+            _note_closed(sender, receiver)
+            sender.settle()
+        self.settle()
+
+    def heal(self, one: Member, other: Member) -> None:
+        """Link two nodes again."""
+        self._link(one, other)
+        self._link(other, one)
+        self.settle()
+
+    def isolate(self, member: Member) -> None:
+        """Cut a node off from all others."""
+        for other in self.members:
+            if other is not member:
+                self.cut(member, other)
+
+    def _link(self, sender: Member, receiver: Member) -> None:
+        greeting = receiver.greeting
+        target = Target(greeting.host, greeting.bus_port, greeting.id, meets=True)
+        receiver.node.begin()
+        receiver.node.greeted(sender.greeting, sender.greeting.host, greeting.host)
+        receiver.settle()
+        sender.node.begin()
+        _note_open(sender, receiver)
+        sender.node.link_opened(target, greeting, sender.greeting.host)
+        sender.node.federation.link_opened(receiver.id)
+        sender.settle()
+
+    # Messages.
+
+    def carry(self, sender: Member, receiver_id: bytes, message: Message) -> None:
+        """Take a message on its way."""
+        receiver = self.by_id[receiver_id]
+        assert receiver_id in sender.state.peers.linked, f"{sender} has no link to {receiver}"
+        flight = Flight(sender, receiver, message, _written_down(message, sender.state.now))
+        if self.lose(flight):
+            self.lost.append(flight)
+            return
+        self.flights.append(flight)
+        held = self._held.get((sender, receiver))
+        if held is None:
+            self._under_way.append(flight)
+        else:
+            held.append(flight)
+
+    def settle(self) -> None:
+        """Let everything arrive that is not held, and what comes of it, until nobody has anything to say."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            for _ in range(QUIET_AFTER):
+                if not self._under_way:
+                    return
+                flight = self._under_way.popleft()
+                flight.receiver.hear(flight)
+            raise AssertionError(f"never quiet: {Counter(map(repr, self.flights[-1_000:]))}")
+        finally:
+            self._settling = False
+
+    def hold(self, sender: Member, receiver: Member) -> None:
+        """Keep what the one sends to the other from arriving."""
+        self._held.setdefault((sender, receiver), [])
+
+    def held(self, sender: Member, receiver: Member) -> list[Flight]:
+        """What is kept from arriving."""
+        return list(self._held.get((sender, receiver), ()))
+
+    def release(
+        self, sender: Member, receiver: Member, *, order: Callable[[list[Flight]], Iterable[Flight]] | None = None
+    ) -> None:
+        """Let it arrive, in the order in which it left, or in another; `order` may repeat and leave out, too."""
+        flights = self._held.pop((sender, receiver), [])
+        self._under_way.extend(flights if order is None else order(flights))
+        self.settle()
+
+    def repeat(self, flight: Flight) -> None:
+        """Let a message arrive once more."""
+        self._under_way.append(flight)
+        self.settle()
+
+    def sent(self, kind: int, sender: Member | None = None, receiver: Member | None = None) -> list[Flight]:
+        """Messages of a kind that left, in order; lost ones are not among them."""
+        return [
+            flight
+            for flight in self.flights
+            if flight.kind == kind and sender in (None, flight.sender) and receiver in (None, flight.receiver)
+        ]
+
+    # Time.
+
+    def advance(self, ms: int) -> None:
+        """Let time pass for all nodes; each is looked at when it asked for it, and messages take no time."""
+        while ms > 0:
+            step = min([ms, *(left for member in self.members if (left := _until_tick(member)) is not None)])
+            for member in self.members:
+                member.clock.advance(step)
+            ms -= step
+            for member in self.members:
+                if _until_tick(member) == 0:
+                    member.tick()
+            self.settle()
+        for member in self.members:
+            member.node.begin()
+
+
+def _until_tick(member: Member) -> int | None:
+    at = member.node.deadline()
+    return None if at is None else max(0, at - member.clock.now())
+
+
+def _written_down(message: Message, now: int) -> Message:
+    """A message as its receiver reads it."""
+    return tuple(_field(field, now) for field in message)
+
+
+def _field(field: object, now: int) -> object:
+    if isinstance(field, Job):
+        return decode_record(encode_job(field, -now, field.state))[1]
+    if isinstance(field, list | tuple) and field and isinstance(field[0], Job):
+        return tuple(_field(job, now) for job in field)
+    return field
+
+
+def _note_open(sender: Member, receiver: Member) -> None:
+    peers, greeting = sender.state.peers, receiver.greeting
+    peer = peers.by_id.setdefault(receiver.id, Peer(receiver.id, greeting.host, greeting.port, greeting.bus_port))
+    peer.linked = True
+    peer.linked_at = sender.state.now
+    peers.linked[receiver.id] = peer
+    peers.reachable = tuple(sorted(peers.linked))
+    sender.node.replication.forget_wishes()
+
+
+def _note_closed(sender: Member, receiver: Member) -> None:
+    peers = sender.state.peers
+    peers.by_id[receiver.id].linked = False
+    peers.linked.pop(receiver.id, None)
+    peers.reachable = tuple(sorted(peers.linked))
+    sender.node.replication.forget_wishes()
