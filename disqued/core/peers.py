@@ -7,6 +7,9 @@ PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: most nodes say so
 LEAVING = 4  #: it drains, and takes no new jobs
 
+PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
+RUMOURS_MAX = PEERS_MAX // 10  #: in one message
+
 
 class Peer:
     """Another node of the cluster."""

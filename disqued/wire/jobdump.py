@@ -16,12 +16,18 @@ A record begins with the same two bytes, so that a reader knows what it has befo
         when 8, PAUSE_... bits 1, length of name 4
 
 Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
-stored, minus the monotonic clock for what is sent, where only what remains has a meaning.
+stored, so that they are wall-clock times.
+
+A *copy* is a job on its way to another node, in the same layout.  Its deadlines are what is left of them, since no
+two clocks are compared: 0 and more for the end of its life, 1 and more for the next queueing, 0 where there is none.
+It says nothing of what its sender alone knows: its state is ACTIVE, and it was not delivered.  A node believes no
+number of another one that it could not work with, so all of them have bounds.
 
 Every length is checked before it is used, and the lengths must account for each byte: what decodes at all decodes
 to what was written.  Times are integer milliseconds, except `ctime`.
 """
 
+from functools import lru_cache
 from itertools import pairwise
 from struct import Struct
 from typing import Final
@@ -46,6 +52,11 @@ _KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highes
 _LAST_STATE = max(STATE_NAMES)
 _new_tuple = tuple.__new__
 
+SPAN_MAX_MS: Final = (1 << 32) * 1_000  #: of what a copy is told to wait for: more than a client can ask for
+STAMP_MAX: Final = (1 << 63) - (1 << 53)  #: of `ctime` and the order key of a copy: the next ones have to fit, too
+HOLDERS_MAX: Final = 1_000  #: of a copy; more are not sent
+HOLDER_SETS_KEPT = 256  #: sets of holders whose bytes are remembered
+
 
 class BadRecord(ValueError):
     """Bytes that are no record; the text says what is wrong with them."""
@@ -68,6 +79,50 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
     if holders:
         return b"".join((head, job_id, queue, body, *sorted(holders)))
     return head + job_id + queue + body
+
+
+def encode_copy(job: Job, now: int) -> bytes:
+    """Write a job down for another node; `now` is the monotonic clock of this one."""
+    job_id = job.id
+    queue = job.queue
+    body = job.body
+    options = job.options
+    holders = _encode_holders(job.holders) if job.holders else b""
+    requeue_at = job.requeue_at
+    head = _pack_job(
+        FORMAT, JOB_ADDED, ACTIVE, job.flags & FLAG_QUEUED_BEFORE, len(job_id), options.replicate,
+        len(holders) // NODE_ID_LENGTH, len(queue), len(body), job.ctime,
+        max(0, job.expires_at - now), max(1, requeue_at - now) if requeue_at else 0,
+        options.ttl_ms, options.retry_ms, options.delay_ms,
+        job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+    )  # fmt: skip
+    return b"".join((head, job_id, queue, body, holders))
+
+
+@lru_cache(HOLDER_SETS_KEPT)
+def _encode_holders(holders: frozenset[bytes]) -> bytes:
+    return b"".join(sorted(holders)[:HOLDERS_MAX])
+
+
+def decode_copy(data: bytes) -> StoredJob:
+    """Read a copy back; its deadlines are what is left of them.  Raises BadRecord."""
+    if not data.startswith(_JOB_START):
+        raise BadRecord(f"{data[:2]!r} begins no copy of a job; {_JOB_START!r} does")
+    job = _decode_job(data)
+    (
+        _, _, _, state, flags, _, holders, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, _, _, order_key,
+    ) = job  # fmt: skip
+    if state != ACTIVE or flags > FLAG_QUEUED_BEFORE:
+        raise BadRecord(
+            f"a copy in state {state} with flags {flags}; allowed are {ACTIVE} and 0 to {FLAG_QUEUED_BEFORE}"
+        )
+    if not 0 <= expires <= SPAN_MAX_MS >= requeue >= 0 or max(ttl_ms, retry_ms, delay_ms) > SPAN_MAX_MS:
+        raise BadRecord(f"a copy with a span that is not in 0 to {SPAN_MAX_MS} ms")
+    if not 0 <= ctime <= STAMP_MAX >= order_key >= -STAMP_MAX:
+        raise BadRecord(f"a copy of time {ctime} and order {order_key}; allowed is up to {STAMP_MAX}")
+    if holders is not None and len(holders) > HOLDERS_MAX:
+        raise BadRecord(f"a copy with {len(holders)} holders; allowed are {HOLDERS_MAX}")
+    return job
 
 
 def encode_event(record: Record, wall: int) -> bytes:
@@ -123,13 +178,15 @@ def _decode_job(data: bytes) -> StoredJob:
     # The class's own constructor takes twice as long.
     return _new_tuple(StoredJob, (
         job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
-        _decode_holders(data, holders_start) if holder_count else None,
+        _decode_holders(data[holders_start:]) if holder_count else None,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
     ))  # fmt: skip
 
 
-def _decode_holders(data: bytes, start: int) -> frozenset[bytes]:
-    holders = [data[at : at + NODE_ID_LENGTH] for at in range(start, len(data), NODE_ID_LENGTH)]
+@lru_cache(HOLDER_SETS_KEPT)
+def _decode_holders(data: bytes) -> frozenset[bytes]:
+    # A cluster has few such sets, and very many jobs.
+    holders = [data[at : at + NODE_ID_LENGTH] for at in range(0, len(data), NODE_ID_LENGTH)]
     for holder in holders:
         if not is_node_id(holder):
             raise BadRecord(f"{holder!r} is no node id")

@@ -1,0 +1,352 @@
+"""What nodes say to each other, as bytes: one message of `core.messages` at a time.
+
+All integers are little-endian and unsigned.  A message begins with its kind, 1 byte; what follows is of the form
+
+    GOSSIP  PING, PONG                       flags 1, rumours 2, then for each
+                                                 id 20, flags 1, client port 2, bus port 2, bytes of the address 1,
+                                                 address: 4 bytes of IPv4 or 16 of IPv6
+    NODE    FAIL                             id 20
+    COPY    REPLJOB                          quiet 1, a job as in `jobdump` (a copy)
+    COPIES  YOURJOBS                         queued 1, jobs 2, then for each its length 4, and a copy
+    JOB     GOTJOB, DELJOB                   job id
+    NODES   HOLDERS, SETACK, GOTACK          known 1, length of job id 1, of scope 2, node ids 2, then
+                                                 job id, scope, node ids of 20, in order, each once
+    UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
+            WORKING                              job id, scope
+    QUEUE   NEEDJOBS, PAUSE                  number 2: count, bits; then the name of the queue
+
+Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
+checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
+form only, so that what decodes at all is what a node can have meant.
+
+Times are integer milliseconds, all of them spans.
+"""
+
+from binascii import hexlify, unhexlify
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from disqued.core.ids import JOB_ID_LENGTH, is_job_id
+from disqued.core.messages import (
+    AGAIN,
+    AS_BEFORE,
+    DELJOB,
+    ENQUEUE,
+    FAIL,
+    GOTACK,
+    GOTJOB,
+    HOLDERS,
+    JOBS_PER_MESSAGE,
+    NAMES,
+    NEEDJOBS,
+    NODE_FAIL,
+    NODE_LEAVING,
+    NODE_PFAIL,
+    PAUSE,
+    PING,
+    PONG,
+    QUEUED,
+    REPLJOB,
+    SETACK,
+    WILLQUEUE,
+    WORKING,
+    YOURJOBS,
+    Message,
+    Rumour,
+)
+from disqued.core.peers import RUMOURS_MAX
+from disqued.core.queues import PAUSE_NAMES
+from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
+
+_GOSSIP = Struct("<BBH")
+_RUMOUR = Struct("<20sBHHB")
+_COPIES = Struct("<BBH")
+_LENGTH = Struct("<I")
+_NODES = Struct("<BBBHH")
+_UNIT = Struct("<BBHQ")
+_QUEUE = Struct("<BH")
+
+_RAW_ID = 20  #: bytes of a node id that is not written in hex
+_RUMOUR_FLAGS = NODE_LEAVING | NODE_PFAIL | NODE_FAIL
+_ADDRESS_LENGTHS = (4, 16)
+#: The number of a UNIT, at most.
+_UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: AGAIN, WORKING: SPAN_MAX_MS}
+#: The number of a QUEUE, at most.
+_QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES)}
+_REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))
+_GOTJOB, _DELJOB = bytes((GOTJOB,)), bytes((DELJOB,))
+_NO_NODES: frozenset[bytes] = frozenset()
+
+assert AS_BEFORE == 0
+
+
+class BadMessage(ValueError):
+    """Bytes that are no message; the text says what is wrong with them."""
+
+
+def encode(message: Message, now: int) -> bytes:
+    """Write a message down; `now` is the monotonic clock of this node, on which the deadlines of its jobs are."""
+    return _ENCODERS[message[0]](message, now)
+
+
+def decode(data: bytes) -> Message:
+    """Read a message back; in place of a `Job` it has a `StoredJob`.  Raises BadMessage."""
+    if not data:
+        raise BadMessage("an empty message; the shortest has 2 bytes")
+    kind = data[0]
+    if kind >= len(_DECODERS):
+        raise BadMessage(f"kind {kind} is not known to this version, which knows 0 to {len(_DECODERS) - 1}")
+    try:
+        return _DECODERS[kind](data)
+    except BadRecord as error:
+        raise BadMessage(f"{NAMES[kind]}: {error}") from error
+
+
+# GOSSIP and NODE.
+
+
+def _encode_gossip(message: Message, now: int) -> bytes:
+    kind, flags, rumours = message
+    parts = [_GOSSIP.pack(kind, flags, len(rumours))]
+    for node_id, host, port, bus_port, node_flags in rumours:
+        address = ip_address(host).packed
+        parts += (_RUMOUR.pack(unhexlify(node_id), node_flags, port, bus_port, len(address)), address)
+    return b"".join(parts)
+
+
+def _decode_gossip(data: bytes) -> Message:
+    _need(data, _GOSSIP.size)
+    kind, flags, count = _GOSSIP.unpack_from(data)
+    if flags > NODE_LEAVING or count > RUMOURS_MAX:
+        raise BadMessage(
+            f"{NAMES[kind]}: flags {flags} and {count} rumours; allowed are 0 to {NODE_LEAVING} and 0 to {RUMOURS_MAX}"
+        )
+    rumours = []
+    at = _GOSSIP.size
+    for _ in range(count):
+        rumour, at = _decode_rumour(data, at)
+        rumours.append(rumour)
+    _ends_at(data, at)
+    return (kind, flags, tuple(rumours))
+
+
+def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
+    """Read the rumour that begins there; returns it and where it ends."""
+    _need(data, at + _RUMOUR.size)
+    node_id, flags, port, bus_port, length = _RUMOUR.unpack_from(data, at)
+    start = at + _RUMOUR.size
+    end = start + length
+    if length not in _ADDRESS_LENGTHS or flags > _RUMOUR_FLAGS or not bus_port:
+        raise BadMessage(
+            f"{NAMES[data[0]]}: a rumour with flags {flags}, bus port {bus_port} and an address of {length} bytes; "
+            f"allowed are 0 to {_RUMOUR_FLAGS}, 1 to 65535, 4 or 16"
+        )
+    _need(data, end)
+    packed = data[start:end]
+    host = str(IPv4Address(packed) if length == 4 else IPv6Address(packed))
+    return Rumour(hexlify(node_id), host, port, bus_port, flags), end
+
+
+def _encode_node(message: Message, now: int) -> bytes:
+    return bytes((message[0],)) + unhexlify(message[1])
+
+
+def _decode_node(data: bytes) -> Message:
+    _ends_at(data, 1 + _RAW_ID)
+    return (data[0], hexlify(data[1:]))
+
+
+# COPY and COPIES.
+
+
+def _encode_repljob(message: Message, now: int) -> bytes:
+    _, job, quiet = message
+    return (_QUIET_REPLJOB if quiet else _REPLJOB) + encode_copy(job, now)
+
+
+def _decode_repljob(data: bytes) -> Message:
+    return (REPLJOB, decode_copy(data[2:]), _decode_bool(data))
+
+
+def _encode_yourjobs(message: Message, now: int) -> bytes:
+    kind, jobs, queued = message
+    parts = [_COPIES.pack(kind, bool(queued), len(jobs))]
+    for job in jobs:
+        copy = encode_copy(job, now)
+        parts += (_LENGTH.pack(len(copy)), copy)
+    return b"".join(parts)
+
+
+def _decode_yourjobs(data: bytes) -> Message:
+    _need(data, _COPIES.size)
+    queued = _decode_bool(data)
+    count = _COPIES.unpack_from(data)[2]
+    if count > JOBS_PER_MESSAGE:
+        raise BadMessage(f"YOURJOBS: {count} jobs; allowed are {JOBS_PER_MESSAGE}")
+    jobs = []
+    at = _COPIES.size
+    for _ in range(count):
+        start = at + _LENGTH.size
+        _need(data, start)
+        at = start + _LENGTH.unpack_from(data, at)[0]
+        _need(data, at)
+        jobs.append(decode_copy(data[start:at]))
+    _ends_at(data, at)
+    return (YOURJOBS, tuple(jobs), queued)
+
+
+def _decode_bool(data: bytes) -> bool:
+    """Read the byte after the kind."""
+    _need(data, 2)
+    if data[1] > 1:
+        raise BadMessage(f"{NAMES[data[0]]}: {data[1]} where 0 or 1 is allowed")
+    return data[1] == 1
+
+
+# JOB.  GOTJOB is as frequent as jobs are.
+
+
+def _encode_gotjob(message: Message, now: int) -> bytes:
+    return _GOTJOB + message[1]  # type: ignore[no-any-return]
+
+
+def _encode_deljob(message: Message, now: int) -> bytes:
+    return _DELJOB + message[1]  # type: ignore[no-any-return]
+
+
+def _decode_job(data: bytes) -> Message:
+    job_id = data[1:]
+    if not is_job_id(job_id):
+        raise BadMessage(f"{NAMES[data[0]]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
+    return (data[0], job_id)
+
+
+# NODES and UNIT.
+
+
+def _encode_holders(message: Message, now: int) -> bytes:
+    kind, job_id, node_ids = message
+    return _encode_nodes(kind, job_id, b"", False, node_ids)
+
+
+def _encode_setack(message: Message, now: int) -> bytes:
+    kind, job_id, scope, node_ids = message
+    return _encode_nodes(kind, job_id, scope, False, node_ids)
+
+
+def _encode_gotack(message: Message, now: int) -> bytes:
+    kind, job_id, scope, known, node_ids = message
+    return _encode_nodes(kind, job_id, scope, known, node_ids)
+
+
+def _encode_nodes(kind: int, job_id: bytes, scope: bytes, known: bool, node_ids: frozenset[bytes]) -> bytes:
+    raw = _pack_ids(node_ids) if node_ids else b""
+    head = _NODES.pack(kind, bool(known), len(job_id), len(scope), len(raw) // _RAW_ID)
+    return head + job_id + scope + raw
+
+
+@lru_cache(HOLDER_SETS_KEPT)
+def _pack_ids(node_ids: frozenset[bytes]) -> bytes:
+    # Hex digits sort as the bytes do that they stand for.
+    return unhexlify(b"".join(sorted(node_ids)[:HOLDERS_MAX]))
+
+
+def _decode_nodes(data: bytes) -> Message:
+    _need(data, _NODES.size)
+    kind, known, id_length, scope_length, count = _NODES.unpack_from(data)
+    scope_start = _NODES.size + id_length
+    ids_start = scope_start + scope_length
+    _ends_at(data, ids_start + count * _RAW_ID)
+    job_id = data[_NODES.size : scope_start]
+    if not is_job_id(job_id):
+        raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
+    if count > HOLDERS_MAX or known > (kind == GOTACK) or (kind == HOLDERS and scope_length):
+        raise BadMessage(f"{NAMES[kind]}: {count} nodes (allowed: {HOLDERS_MAX}), or a field that it does not have")
+    node_ids = _unpack_ids(data[ids_start:]) if count else _NO_NODES
+    if kind == HOLDERS:
+        return (kind, job_id, node_ids)
+    scope = data[scope_start:ids_start]
+    return (kind, job_id, scope, node_ids) if kind == SETACK else (kind, job_id, scope, known == 1, node_ids)
+
+
+@lru_cache(HOLDER_SETS_KEPT)
+def _unpack_ids(raw: bytes) -> frozenset[bytes]:
+    node_ids = [hexlify(raw[at : at + _RAW_ID]) for at in range(0, len(raw), _RAW_ID)]
+    if any(first >= second for first, second in pairwise(node_ids)):
+        raise BadMessage("node ids that are not in order, each once")
+    return frozenset(node_ids)
+
+
+def _encode_unit(message: Message, now: int) -> bytes:
+    kind, job_id, scope = message[:3]
+    number = 0 if kind == WILLQUEUE else max(0, message[3])
+    return _UNIT.pack(kind, len(job_id), len(scope), number) + job_id + scope  # type: ignore[no-any-return]
+
+
+def _decode_unit(data: bytes) -> Message:
+    _need(data, _UNIT.size)
+    kind, id_length, scope_length, number = _UNIT.unpack_from(data)
+    scope_start = _UNIT.size + id_length
+    _ends_at(data, scope_start + scope_length)
+    job_id, scope = data[_UNIT.size : scope_start], data[scope_start:]
+    if not is_job_id(job_id):
+        raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
+    if number > _UNIT_MAX[kind]:
+        raise BadMessage(f"{NAMES[kind]}: {number}; allowed is 0 to {_UNIT_MAX[kind]}")
+    return (kind, job_id, scope) if kind == WILLQUEUE else (kind, job_id, scope, number)
+
+
+# QUEUE.
+
+
+def _encode_queue(message: Message, now: int) -> bytes:
+    kind, queue, number = message
+    return _QUEUE.pack(kind, min(max(0, number), _QUEUE_MAX[kind])) + queue  # type: ignore[no-any-return]
+
+
+def _decode_queue(data: bytes) -> Message:
+    _need(data, _QUEUE.size)
+    kind, number = _QUEUE.unpack_from(data)
+    if number > _QUEUE_MAX[kind]:
+        raise BadMessage(f"{NAMES[kind]}: {number}; allowed is 0 to {_QUEUE_MAX[kind]}")
+    return (kind, data[_QUEUE.size :], number)
+
+
+def _need(data: bytes, size: int) -> None:
+    """See to it that there are so many bytes."""
+    if len(data) < size:
+        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes, of which the part that is read next ends at {size}")
+
+
+def _ends_at(data: bytes, size: int) -> None:
+    """See to it that there are so many bytes and no more."""
+    if len(data) != size:
+        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes whose parts add up to {size}")
+
+
+_Encoder = Callable[[Message, int], bytes]
+_Decoder = Callable[[bytes], Message]
+_FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
+    PING: (_encode_gossip, _decode_gossip),
+    PONG: (_encode_gossip, _decode_gossip),
+    FAIL: (_encode_node, _decode_node),
+    REPLJOB: (_encode_repljob, _decode_repljob),
+    GOTJOB: (_encode_gotjob, _decode_job),
+    HOLDERS: (_encode_holders, _decode_nodes),
+    ENQUEUE: (_encode_unit, _decode_unit),
+    WILLQUEUE: (_encode_unit, _decode_unit),
+    QUEUED: (_encode_unit, _decode_unit),
+    WORKING: (_encode_unit, _decode_unit),
+    SETACK: (_encode_setack, _decode_nodes),
+    GOTACK: (_encode_gotack, _decode_nodes),
+    DELJOB: (_encode_deljob, _decode_job),
+    NEEDJOBS: (_encode_queue, _decode_queue),
+    YOURJOBS: (_encode_yourjobs, _decode_yourjobs),
+    PAUSE: (_encode_queue, _decode_queue),
+}
+_ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
+_DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

@@ -1,0 +1,169 @@
+"""Messages as bytes: what is refused, and what is said of it."""
+
+import pytest
+
+from disqued.core import messages as m
+from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
+from disqued.core.messages import Message, Rumour
+from disqued.wire.jobdump import HOLDERS_MAX, encode_job
+from disqued.wire.messages import BadMessage, decode, encode
+
+ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
+NODE_A, NODE_B = b"a" * 40, b"b" * 40
+RUMOUR = Rumour(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL)
+NOW = 5_000
+
+
+def example_job() -> Job:
+    options = JobOptions(ttl_ms=60_000, retry_ms=6_000, delay_ms=0, replicate=2)
+    options.stamp(NOW)
+    job = Job(ID, b"queue", b"body", 7, options)
+    job.holders = frozenset({NODE_B, NODE_A})
+    return job
+
+
+EXAMPLES: list[Message] = [
+    (m.PING, 1, (RUMOUR, Rumour(NODE_B, "2001:db8::1", 0, 1, 0))),
+    (m.PONG, 0, ()),
+    (m.FAIL, NODE_A),
+    (m.REPLJOB, example_job(), False),
+    (m.GOTJOB, ID),
+    (m.HOLDERS, ID, frozenset({NODE_A, NODE_B})),
+    (m.ENQUEUE, ID, b"", 1_500),
+    (m.WILLQUEUE, ID, b"group"),
+    (m.QUEUED, ID, b"", m.AGAIN),
+    (m.WORKING, ID, b"", 300_000),
+    (m.SETACK, ID, b"", frozenset()),
+    (m.GOTACK, ID, b"group", True, frozenset({NODE_A})),
+    (m.DELJOB, ID),
+    (m.NEEDJOBS, b"queue", 100),
+    (m.YOURJOBS, (example_job(), example_job()), True),
+    (m.PAUSE, b"queue", 3),
+]
+
+
+def named(message: Message) -> str:
+    return m.NAMES[message[0]]
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert [named(message) for message in EXAMPLES] == list(m.NAMES)
+
+
+#: Kinds that end with a string whose length is what is left.
+OPEN_ENDED = {m.NEEDJOBS, m.PAUSE}
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=named)
+def test_every_message_that_is_cut_or_too_long_is_refused(message: Message) -> None:
+    data = encode(message, NOW)
+    shortest = 3 if message[0] in OPEN_ENDED else len(data)
+    for length in range(shortest):
+        with pytest.raises(BadMessage):
+            decode(data[:length])
+    if message[0] not in OPEN_ENDED:
+        with pytest.raises(BadMessage):
+            decode(data + b"\0")
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=named)
+def test_no_flipped_bit_is_more_than_a_refusal(message: Message) -> None:
+    data = encode(message, NOW)
+    refused = 0
+    for bit in range(len(data) * 8):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        try:
+            decode(bytes(changed))
+        except BadMessage:
+            refused += 1
+    assert refused
+
+
+def test_deadlines_travel_as_what_is_left_of_them() -> None:
+    job = example_job()
+    kind, received, quiet = decode(encode((m.REPLJOB, job, True), NOW + 1_000))
+    assert (kind, quiet) == (m.REPLJOB, True)
+    assert (received.expires, received.requeue) == (59_000, 5_000)
+
+
+def test_a_deadline_that_is_over_is_neither_below_zero_nor_forgotten() -> None:
+    job = example_job()
+    for now in (NOW + 6_000, NOW + 70_000):
+        _, received, _ = decode(encode((m.REPLJOB, job, False), now))
+        assert received.requeue == 1
+    assert received.expires == 0
+
+
+def test_a_copy_says_nothing_that_its_sender_alone_knows() -> None:
+    job = example_job()
+    job.state = QUEUED
+    job.flags = FLAG_DELIVERED | FLAG_QUEUED_BEFORE | 64
+    received = decode(encode((m.REPLJOB, job, False), NOW))[1]
+    assert (received.state, received.flags) == (1, FLAG_QUEUED_BEFORE)
+
+
+def test_more_holders_than_a_message_takes_are_left_out() -> None:
+    many = frozenset(b"%040x" % number for number in range(HOLDERS_MAX + 5))
+    job = example_job()
+    job.holders = many
+    expected = frozenset(sorted(many)[:HOLDERS_MAX])
+    assert decode(encode((m.REPLJOB, job, False), NOW))[1].holders == expected
+    assert decode(encode((m.HOLDERS, ID, many), NOW))[2] == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "an empty message"),
+        (b"\x10x", "kind 16 is not known to this version, which knows 0 to 15"),
+        (b"\xff", "kind 255 is not known"),
+        (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
+        (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are 0 to 1 and 0 to 100"),
+        (b"\x01\x00\x65\x00", "PONG: flags 0 and 101 rumours"),
+        (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 1, 8),)), 0), "a rumour with flags 8"),
+        (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 0, 0),)), 0), "bus port 0"),
+        (encode((m.FAIL, NODE_A), 0)[:-1], "FAIL: 20 bytes whose parts add up to 21"),
+        (b"\x03\x02", "REPLJOB: b'' begins no copy of a job"),
+        (b"\x03\x02" + encode((m.REPLJOB, example_job(), False), 0)[2:], "REPLJOB: 2 where 0 or 1 is allowed"),
+        (b"\x03\x00" + encode_job(example_job(), 0, QUEUED), "REPLJOB: a copy in state 2 with flags 0"),
+        (b"\x03\x00" + encode_job(example_job(), -10 * NOW), "REPLJOB: a copy with a span that is not in 0 to"),
+        (encode((m.GOTJOB, ID), 0)[:-1], "GOTJOB: b'DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0S' is no job id"),
+        (encode((m.DELJOB, b"x" * 48), 0), "DELJOB: b'xxx"),
+        (b"\x05" + b"\0" * 6, "HOLDERS: b'' is no job id"),
+        (encode((m.QUEUED, ID, b"", 3), 0), "QUEUED: 3; allowed is 0 to 2"),
+        (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
+        (b"\x0d\x65\x00q", "NEEDJOBS: 101; allowed is 0 to 100"),
+        (b"\x0f\x04\x00q", "PAUSE: 4; allowed is 0 to 3"),
+        (b"\x0e\x00\x65\x00", "YOURJOBS: 101 jobs; allowed are 100"),
+        (
+            b"\x0e\x00\x01\x00\xff\xff\xff\xff",
+            "YOURJOBS: 8 bytes, of which the part that is read next ends at 42949673",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_said(data: bytes, text: str) -> None:
+    with pytest.raises(BadMessage) as caught:
+        decode(data)
+    assert text in str(caught.value)
+
+
+def test_node_ids_have_one_order() -> None:
+    message = encode((m.SETACK, ID, b"", frozenset({NODE_A, NODE_B})), 0)
+    turned = message[:-40] + message[-20:] + message[-40:-20]
+    for data in (turned, message[:-20] + message[-40:-20]):
+        with pytest.raises(BadMessage, match="not in order, each once"):
+            decode(data)
+
+
+def test_a_time_that_the_next_job_could_not_follow_is_refused() -> None:
+    for field in ("ctime", "order_key"):
+        job = example_job()
+        setattr(job, field, 2**63 - 1)
+        with pytest.raises(BadMessage, match="REPLJOB: a copy of time"):
+            decode(encode((m.REPLJOB, job, False), NOW))
+
+
+def test_a_wrong_number_of_a_machine_is_sent_as_the_nearest_that_is_allowed() -> None:
+    assert decode(encode((m.NEEDJOBS, b"q", 1_000), 0)) == (m.NEEDJOBS, b"q", m.JOBS_PER_MESSAGE)
+    assert decode(encode((m.WORKING, ID, b"", -5), 0)) == (m.WORKING, ID, b"", 0)
