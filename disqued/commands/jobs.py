@@ -4,6 +4,7 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Disque READ
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -13,7 +14,7 @@ from disqued.commands.table import BLOCKED, Flag, command, flag, option, positio
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import requeue_within, row
-from disqued.core.job import STATE_NAMES, Job, JobOptions
+from disqued.core.job import ACKED, STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
 from disqued.core.state import OPTIONS_KEPT
@@ -87,8 +88,8 @@ class AddJob:
     maxlen: int = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN, 0)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
 
-    def run(self, node: Node, client: Client) -> bytes:
-        """Add the job; returns its id."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Add the job; returns its id, or BLOCKED."""
         replication = node.replication
         wish = (self.ttl, self.retry, self.delay, self.replicate)
         options = replication.wishes.get(wish)
@@ -97,7 +98,11 @@ class AddJob:
             if len(replication.wishes) >= OPTIONS_KEPT:
                 replication.wishes.clear()
             replication.wishes[wish] = options
-        return replication.add(self.queue, self.body, options, self.maxlen)
+        job_id = replication.add(
+            client, self.queue, self.body, options,
+            maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
+        )  # fmt: skip
+        return BLOCKED if job_id is None else job_id
 
     def _options(self, node: Node) -> JobOptions:
         """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
@@ -149,16 +154,22 @@ class GetJob:
             queues = self._with_new_queues(node)
         units = delivery.fetch(queues, self.count)
         if units:
+            if state.peers.linked:
+                _note_emptied(node, queues)
             if self.with_counters:
                 return [row(unit, with_counters=True) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
         if self.nohang and not (state.behind and delivery.is_behind(queues)):
+            if state.peers.linked:
+                node.federation.need(queues)
             return None
         if state.leaving and not self.nohang:
             raise NodeLeaving
         if len(queues) < len(self.queues) and not self.nohang:
             raise OutOfMemory
         delivery.wait(client, queues, self.timeout, with_counters=self.with_counters, nohang=self.nohang)
+        if state.peers.linked:
+            node.federation.need(queues)
         return BLOCKED
 
     def _with_new_queues(self, node: Node) -> list[Queue]:
@@ -168,6 +179,13 @@ class GetJob:
         if node.has_room_for_queues():
             return [by_name.get(name) or state.queue(name) for name in self.queues]
         return [by_name[name] for name in self.queues if name in by_name]
+
+
+def _note_emptied(node: Node, queues: list[Queue]) -> None:
+    """Let other nodes hear that the last job of a queue was taken."""
+    for queue in queues:
+        if not len(queue.units):
+            node.federation.emptied(queue)
 
 
 @attrs.define
@@ -274,7 +292,7 @@ class FastAck(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Drop a job everywhere, as far as nodes can be reached."""
-        return node.acks.acknowledge
+        return node.acks.acknowledge_fast
 
 
 @command(
@@ -314,8 +332,7 @@ class Nack(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
-        enqueue = node.delivery.enqueue
-        return _on_known(node, lambda job: enqueue(job, nack=True))
+        return _on_known(node, partial(node.delivery.enqueue, nack=True))
 
 
 @command(
@@ -338,7 +355,7 @@ class Enqueue(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
-        return _on_known(node, node.delivery.enqueue)
+        return _on_known(node, partial(node.delivery.enqueue, asked=True))
 
 
 @command(
@@ -394,11 +411,12 @@ def describe(node: Node, job: Job) -> list[Any]:
     """A job as SHOW answers it: 15 names and their values in turn."""
     now = node.state.now
     options = job.options
+    is_dummy = job.holders is not None and not job.holders
     left_ms = max(0, job.expires_at - now)
     within_ms = requeue_within(job, now) if job.requeue_at else None
     return [
         b"id", job.id,
-        b"queue", job.queue,
+        b"queue", None if is_dummy else job.queue,
         b"state", STATE_NAMES[job.state],
         b"repl", options.replicate,
         b"ttl", (left_ms + 999) // 1_000,
@@ -407,11 +425,11 @@ def describe(node: Node, job: Job) -> list[Any]:
         b"retry", options.retry_ms // 1_000,
         b"nacks", job.nacks,
         b"additional-deliveries", job.additional_deliveries,
-        b"nodes-delivered", sorted(job.holders or (node.id,)),
+        b"nodes-delivered", sorted((node.id,) if job.holders is None else job.holders),
         b"nodes-confirmed", sorted(job.confirmed or ()),
         b"next-requeue-within", within_ms,
         b"next-awake-within", left_ms if within_ms is None else min(within_ms, left_ms),
-        b"body", job.body,
+        b"body", None if job.state == ACKED else job.body,
     ]  # fmt: skip
 
 

@@ -1,33 +1,88 @@
-"""Acknowledgement: forgetting a job, never too early.
+"""Acknowledgement: forgetting a job everywhere, never too early.
 
-    client --ACKJOB--> known here, and held by nobody else: dropped at once
-                       unknown: ignored
+A copy left behind a partition must not come back to life, so a job that is done is kept, without its body, until each
+node that may hold it has said that it knows:
 
-Source: Disque, src/ack.c.
+    client --ACKJOB--> us --SETACK(holders)--> every holder that has not said so yet
+    them   --GOTACK(known, holders)--> us      noted in job.confirmed; holders that we did not know are asked, too
+    all confirmed      --DELJOB--> them; then we drop the job
+
+Each holder that hears SETACK has the job as one that is done, and would collect it itself if we went away.  Who held
+nothing but us?  Then there is nobody to ask, and the job is dropped at once.
+
+An ack of a job that is not known here is kept as well, where there are other nodes: a dummy ack.  Who holds the job is
+not known, so the whole cluster is asked.  A node that knows the job collects it, and the dummy can go; so it can when
+every node has answered that it does not know it, or when the job's time, which its id tells, is over.  A dummy ack
+never answers for another one: two of them would take each other for the job.
+
+Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
+
+SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s, and at once when a link opens, so that what a partition held
+back is collected as fast as the link can carry it.  A holder that was forgotten (CLUSTER FORGET), or that this node
+has never met by the time that it tried `STRANGERS_GIVEN_UP` times, is not waited for.
+
+Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
-from disqued.core.job import ACKED
-from disqued.core.outbox import GONE_DELETED
+from disqued.core.job import ACKED, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.messages import DELJOB, GOTACK, SETACK, Message
+from disqued.core.outbox import GONE_DELETED, JOB_ADDED
+from disqued.core.replication import Replication
 from disqued.core.state import State
+from disqued.core.unfinished import Parts
+
+RETRY_MIN_MS = 1_000
+RETRY_MAX_MS = 180_000
+RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
+DOUBLINGS = 8  #: after which the period is the longest
+STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
+ASKED_PER_PART = 500  #: acks sent again in one go when a link opens, some milliseconds' work
+_UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
 
 class Acks:
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_replication", "_state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
+        self._replication = replication
+
+    # Commands.
 
     def acknowledge(self, job_id: bytes) -> bool:
         """Note that a job is done; say whether it was known here and not done before."""
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            self._keep_dummy(job_id)
+            return False
+        if job.state == ACKED:
+            self._ask(job)
+            return False
+        self._count(job)
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        if job.holders is None:
+            self._state.finish(job)
+            return True
+        self._ask(self._become_done(job))
+        return True
+
+    def acknowledge_fast(self, job_id: bytes) -> bool:
+        """Drop a job here, and tell those who may hold it once; say whether it was known."""
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None or job.state == ACKED:
+        if job is None:
+            for node_id in state.peers.linked:
+                state.send(node_id, (DELJOB, job_id))
             return False
-        queue = state.queues.by_name.get(job.queue)
-        if queue is not None:
-            queue.acked += 1
+        if job.state != ACKED:
+            self._count(job)
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+            return True
+        self._tell(job)
         state.finish(job)
         return True
 
@@ -36,5 +91,210 @@ class Acks:
         job = self._state.jobs.get(job_id)
         if job is None:
             return False
-        self._state.forget(job, GONE_DELETED)
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+        else:
+            self._state.forget(job, GONE_DELETED)
         return True
+
+    def _count(self, job: Job) -> None:
+        queue = self._state.queues.by_name.get(job.queue)
+        if queue is not None:
+            queue.acked += 1
+
+    # Done here.
+
+    def _become_done(self, job: Job) -> Job:
+        """Keep of a job no more than that it is done, and who is to know; returns what is kept.
+
+        That is an object of its own: a message with the job itself may not have left yet.
+        """
+        state = self._state
+        state.drop(job)
+        done = Job(job.id, job.queue, b"", job.ctime, job.options)
+        done.expires_at = job.expires_at
+        done.order_key = job.order_key
+        done.nacks = job.nacks
+        done.additional_deliveries = job.additional_deliveries
+        done.holders = job.holders
+        self._keep(done)
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, done))
+        return done
+
+    def _keep(self, done: Job) -> None:
+        """Enter what is kept of a job that is done."""
+        state = self._state
+        done.state = ACKED
+        done.requeue_at = 0
+        done.confirmed = state.holders(frozenset((state.node_id,)))
+        state.enter(done)
+        state.acked[done] = 0
+        state.evictable[done] = None
+
+    def _keep_dummy(self, job_id: bytes) -> None:
+        """Remember that a job is done that this node does not hold, as long as the job may live.
+
+        The journal hears nothing of it: nobody was told that it counts.
+        """
+        state = self._state
+        if state.leaving or not state.peers.by_id or state.memory.is_low:
+            return
+        ttl_ms = ttl_of(job_id)
+        if not ttl_ms:
+            return
+        done = Job(job_id, b"", b"", state.wall * 1_000_000, state.options(ttl_ms, RETRY_MIN_MS, 0, 1))
+        done.expires_at = state.now + ttl_ms
+        done.holders = _UNKNOWN
+        self._keep(done)
+        self._ask(done)
+
+    # Collection.
+
+    def due(self, job: Job) -> None:
+        """Try again, or give up: the deadline of a job that is done has come."""
+        if job.expires_at <= self._state.now:
+            self._state.finish(job)
+        else:
+            self._ask(job)
+
+    def _ask(self, job: Job) -> None:
+        """Send SETACK to those who have not said that they know, and set the time of the next attempt."""
+        state = self._state
+        attempt = min(state.acked[job] + 1, DOUBLINGS)
+        state.acked[job] = attempt
+        missing = self._missing(job)
+        if not missing:
+            self._collect(job)
+            return
+        self._put_off(job)
+        message = (SETACK, job.id, WORK_SCOPE, job.holders)
+        for node_id in missing:
+            state.send(node_id, message)
+
+    def _put_off(self, job: Job) -> None:
+        state = self._state
+        period_ms = min(RETRY_MIN_MS << state.acked[job], RETRY_MAX_MS)
+        # Centred, so that the mean period stays the one in the manual.
+        at = state.now + period_ms + state.rng.randrange(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
+        state.schedule.move(job, min(at, job.expires_at))
+
+    def _missing(self, job: Job) -> list[bytes]:
+        """Nodes that have yet to say that they know, in order."""
+        state = self._state
+        confirmed = job.confirmed or _UNKNOWN
+        if not job.holders:
+            return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
+        patient = state.acked[job] < STRANGERS_GIVEN_UP
+        peers = state.peers
+        return [
+            node_id
+            for node_id in state.others(job.holders)
+            if node_id not in confirmed and node_id not in peers.forgotten and (patient or node_id in peers.by_id)
+        ]
+
+    def _collect(self, job: Job) -> None:
+        """Everybody knows: let everybody forget."""
+        self._tell(job)
+        self._state.finish(job)
+
+    def _tell(self, job: Job) -> None:
+        """Let those who may hold a job forget it."""
+        if job.holders:
+            self._state.tell(job, (DELJOB, job.id))
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Ask a node again that could not be asked: a partition may be over."""
+        if self._state.acked:
+            self._state.work(self._ask_again(node_id))
+
+    def _ask_again(self, node_id: bytes) -> Parts:
+        state = self._state
+        jobs = list(state.acked)
+        for at in range(0, len(jobs), ASKED_PER_PART):
+            for job in jobs[at : at + ASKED_PER_PART]:
+                # A part is a step of its own, before which much may have happened.
+                if job in state.acked and node_id in self._missing(job):
+                    state.acked[job] = 0
+                    state.send(node_id, (SETACK, job.id, WORK_SCOPE, job.holders))
+                    self._put_off(job)
+            yield
+
+    # Messages.
+
+    def on_setack(self, sender: bytes, message: Message) -> None:
+        """Hear that a job is done."""
+        _, job_id, scope, holders = message
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            return
+        if job.state == ACKED and not job.holders:
+            # The sender may hold the job, and then collects it; a dummy of its own it keeps, as it asks us all.
+            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            if holders:
+                state.finish(job)
+            return
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        if holders:
+            state.unite_holders(job, holders)
+        if job.state != ACKED:
+            self._count(job)
+            if job.holders is None:
+                job.holders = state.holders(frozenset((state.node_id,)))
+            job = self._become_done(job)
+            # It is the sender that collects; this node does when nothing comes of that.
+            self._put_off(job)
+        if holders:
+            self._confirm(job, sender)
+        state.send(sender, (GOTACK, job_id, scope, True, job.holders))
+
+    def on_gotack(self, sender: bytes, message: Message) -> None:
+        """Hear that a node knows that a job is done."""
+        _, job_id, _, known, holders = message
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None or job.state != ACKED:
+            return
+        if not job.holders and known:
+            state.finish(job)
+            return
+        if known:
+            state.unite_holders(job, holders | {sender})
+        self._confirm(job, sender)
+        if not self._missing(job):
+            self._collect(job)
+
+    def _confirm(self, job: Job, node_id: bytes) -> None:
+        confirmed = job.confirmed or _UNKNOWN
+        if node_id not in confirmed:
+            job.confirmed = self._state.holders(confirmed | {node_id})
+
+    def on_deljob(self, sender: bytes, message: Message) -> None:
+        """Forget a job because another node says so: it is done everywhere, or was refused."""
+        job = self._state.jobs.get(message[1])
+        if job is None:
+            return
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+        elif job.state == ACKED:
+            self._state.finish(job)
+        else:
+            self._state.forget(job, GONE_DELETED)
+
+
+def ttl_of(job_id: bytes) -> int:
+    """How long a job may live, as its id tells, in milliseconds; 0 for one that is delivered at most once.
+
+    Only ids of Disque 1.0 tell the latter: the number of minutes is even.
+    """
+    field = job_id[42:46] if job_id.startswith(b"DI") else job_id[36:40]
+    try:
+        minutes = int(field, 16)
+    except ValueError:
+        return 0
+    if not job_id.startswith(b"DI") and minutes % 2 == 0:
+        return 0
+    return max(1, minutes) * 60_000

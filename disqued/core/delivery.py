@@ -18,10 +18,29 @@ number in a millisecond; a queue with more of them is `behind`, and they are dro
 is not known whether there is a job to give, so that whoever asks waits for it, NOHANG or not: some milliseconds later
 comes the job, or the word that there is none.
 
+Other nodes that may hold a job are told before it is queued again (WILLQUEUE) and when it is (QUEUED); `sharing` says
+what they make of it.
+
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job, Unit
+from disqued.core import messages
+from disqued.core.copies import Copies
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_ANNOUNCED,
+    FLAG_DELIVERED,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    StoredJob,
+    Unit,
+)
+from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
 from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Queue, Waiter
 from disqued.core.state import State
@@ -30,6 +49,7 @@ from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
 
 OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
+ANNOUNCED_MS = 500  #: how long before it queues a job again a node tells the others
 FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
@@ -62,10 +82,11 @@ def requeue_within(unit: Unit, now: int) -> int:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_state")
+    __slots__ = ("_over", "_over_at", "_state", "copies")
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.copies = Copies(state)
         self._over_at = 0
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
 
@@ -74,16 +95,18 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
-        job.flags |= FLAG_QUEUED_BEFORE
+        job.flags = job.flags & FLAG_DELIVERED | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
         state = self._state
         queue.accessed_at = state.now
         if queue.waiters and not queue.pause & PAUSE_OUT:
             state.ready[queue] = None
+        if state.wanted and queue.name in state.wanted:
+            state.giving[queue] = None
 
-    def enqueue(self, job: Job, *, nack: bool = False) -> bool:
-        """Queue a job that is active; say whether that was possible.
+    def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False) -> bool:
+        """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
 
         Not possible for a job that is queued, acked or still waiting for copies, nor for an at-most-once job that
         was queued before.
@@ -99,11 +122,15 @@ class Delivery:
         elif again:
             job.additional_deliveries += 1
         job.requeue_at = self._state.now + retry_ms if retry_ms else 0
-        queue = self._state.queue(job.queue)
+        state = self._state
+        queue = state.queue(job.queue)
         self.enqueue_new(job, queue)
         if again:
             queue.requeued += 1
         self.reschedule(job)
+        if job.holders and (again or nack):
+            how = AFTER_NACK if nack else ASKED if asked else AGAIN
+            state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
 
     def dequeue(self, job: Job) -> bool:
@@ -121,13 +148,29 @@ class Delivery:
     def reschedule(self, job: Job) -> None:
         """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
         at = job.expires_at
-        if 0 < job.requeue_at < at:
-            at = job.requeue_at
+        requeue_at = job.requeue_at
+        if requeue_at and self._announces(job):
+            requeue_at = max(1, requeue_at - ANNOUNCED_MS)
+        if 0 < requeue_at < at:
+            at = requeue_at
         if not 0 < job.awake_at <= at:
             self._state.schedule.move(job, at)
 
+    @staticmethod
+    def _announces(job: Job) -> bool:
+        """Tell whether other holders have yet to hear that a job will be queued again."""
+        return bool(job.holders and job.options.retry_ms and job.flags & FLAG_QUEUED_BEFORE) and not (
+            job.flags & FLAG_ANNOUNCED
+        )
+
+    def put_off(self, job: Job, requeue_at: int) -> None:
+        """Let the timer of a job begin anew; somebody else has it."""
+        job.requeue_at = requeue_at
+        job.flags &= ~(FLAG_ANNOUNCED | FLAG_LEASED)
+        self.reschedule(job)
+
     def due(self, job: Job) -> None:
-        """Do what a job's deadline asks for."""
+        """Do what the deadline of a job asks for that is active or queued."""
         state = self._state
         now = state.now
         if job.expires_at <= now:
@@ -136,15 +179,22 @@ class Delivery:
         if job.state == QUEUED:
             state.schedule.add(job, job.expires_at)
             return
+        if job.requeue_at and job.requeue_at - ANNOUNCED_MS <= now and self._announces(job):
+            job.flags |= FLAG_ANNOUNCED
+            state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+            # Who has it must have the time to say so, however late this is.
+            job.requeue_at = max(job.requeue_at, now + ANNOUNCED_MS)
         if 0 < job.requeue_at <= now:
             retry_ms = job.options.retry_ms
-            if retry_ms and self._is_paused_in(job.queue):
+            if retry_ms and self.is_paused_in(job.queue):
                 job.requeue_at = now + retry_ms
+                job.flags &= ~FLAG_ANNOUNCED
             elif not self.enqueue(job):
                 job.requeue_at = 0
         self.reschedule(job)
 
-    def _is_paused_in(self, queue_name: bytes) -> bool:
+    def is_paused_in(self, queue_name: bytes) -> bool:
+        """Tell whether a queue takes no new jobs."""
         queue = self._state.queues.by_name.get(queue_name)
         return queue is not None and queue.pause & PAUSE_IN != 0
 
@@ -185,11 +235,11 @@ class Delivery:
                 if self._is_enough(queue):
                     return None
                 continue
-            unit.flags |= FLAG_DELIVERED
+            unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             retry_ms = unit.options.retry_ms
             if retry_ms:
                 unit.requeue_at = requeue_at = state.now + retry_ms
-                if unit.awake_at > requeue_at:
+                if unit.awake_at > requeue_at or job.holders is not None:
                     self.reschedule(job)
             else:
                 self._delivered_once(job)
@@ -275,6 +325,87 @@ class Delivery:
             queue.jobs_in -= 1
             queue.jobs_out -= 1
 
+    # Between nodes.
+
+    def give_away(self, queue: Queue, count: int, node_id: bytes) -> list[Job]:
+        """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first.
+
+        Those with retry > 0 stay here as copies that wait for the other node to be done with them.  Those that are
+        delivered at most once are forgotten here, and the journal knows before they leave.
+        """
+        state = self._state
+        given: list[Job] = []
+        size = 0
+        while len(given) < count and size < FETCHED_BYTES and len(queue.units):
+            job = queue.units.pop_first().job
+            job.state = ACTIVE
+            if job.expires_at <= state.now:
+                state.forget(job, GONE_EXPIRED)
+                if self._is_enough(queue):
+                    break
+                continue
+            given.append(job)
+            size += len(job.body)
+            self._leave_to(job, node_id)
+        queue.jobs_out += len(given)
+        return given
+
+    def _leave_to(self, job: Job, node_id: bytes) -> None:
+        state = self._state
+        retry_ms = job.options.retry_ms
+        if not retry_ms:
+            state.finish(job)
+            return
+        state.unite_holders(job, frozenset((state.node_id, node_id)))
+        self.put_off(job, state.now + retry_ms + state.rng.randrange(ANNOUNCED_MS))
+
+    def take_over(self, stored: StoredJob, sender: bytes, *, queued: bool) -> bool:
+        """Take a job that another node gives: into the queue, or with its timers; say whether it is in the queue now.
+
+        Not one that is done, that a consumer of this node has, that is queued here already, or whose time is over.
+        """
+        state = self._state
+        job = state.jobs.get(stored.id)
+        known = job is not None
+        if job is None:
+            job = self.copies.make(stored)
+            if job is None:
+                return False
+        elif not self._may_take_over(job, sender):
+            return False
+        if stored.retry_ms:
+            grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
+            if known and grew and state.journaling:
+                state.outbox.journal.append((JOB_ADDED, job))
+        if not known:
+            state.register(job)
+            state.schedule.add(job, job.expires_at)
+        if not queued:
+            self.reschedule(job)
+            return False
+        retry_ms = job.options.retry_ms
+        job.requeue_at = state.now + retry_ms if retry_ms else 0
+        self.enqueue_new(job, state.queue(job.queue))
+        self.reschedule(job)
+        return True
+
+    def _may_take_over(self, job: Job, sender: bytes) -> bool:
+        """Tell whether a job that is known here can be queued for another node, which hears why not."""
+        state = self._state
+        if job.state == ACKED:
+            state.send(sender, (messages.SETACK, job.id, WORK_SCOPE, job.holders or frozenset()))
+            return False
+        if job.state in (QUEUED, WAIT_REPL) or not job.options.retry_ms:
+            return False
+        if self.is_leased(job):
+            state.send(sender, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+            return False
+        return True
+
+    def is_leased(self, job: Job) -> bool:
+        """Tell whether a consumer has a job from this node, and for how long is not over yet."""
+        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at - self._state.now > ANNOUNCED_MS
+
     # Consumers that wait.
 
     def wait(
@@ -346,8 +477,9 @@ class Delivery:
         if job.state in (ACTIVE, QUEUED):
             self.dequeue(job)
             if options.retry_ms:
-                job.requeue_at = state.now + options.retry_ms
-                self.reschedule(job)
+                self.put_off(job, state.now + options.retry_ms)
+                job.flags |= FLAG_LEASED
+                state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, options.retry_ms))
         return options.retry_ms // 1_000
 
     def set_pause(self, queue_name: bytes, pause: int) -> None:

@@ -33,6 +33,16 @@ def is_node_id(value: bytes) -> bool:
     return len(value) == NODE_ID_LENGTH and not value.strip(b"0123456789abcdef")
 
 
+def comes_first(node_id: bytes, other: bytes, job_id: bytes) -> bool:
+    """Tell which of two nodes keeps a job in its queue that both have queued: True = the first one.
+
+    Each job favours other nodes: what decides is the ids of the nodes, turned by the random part of the job's.
+    """
+    start, length = (10, 32) if len(job_id) == JOB_ID_LENGTH else (11, 24)
+    turn = int.from_bytes((job_id[start : start + length] * 2)[:NODE_ID_LENGTH], "big")
+    return int.from_bytes(node_id, "big") ^ turn > int.from_bytes(other, "big") ^ turn
+
+
 class JobIds:
     """The ids of one run of one node."""
 

@@ -17,6 +17,7 @@ Source: Disque, src/job.c, and its README's state machine.
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 from disqued.core.schedule import Timed
 
@@ -52,6 +53,9 @@ WAIT_REPL, ACTIVE, QUEUED, ACKED = (int(state) for state in JobState)
 
 FLAG_QUEUED_BEFORE = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED = 2  #: handed to a consumer at least once, by this node
+KEPT_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
+FLAG_LEASED = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
+FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
 
 
 class JobOptions:
@@ -158,3 +162,24 @@ class Job(Unit):
     def scope(self) -> bytes:
         """The one scope of a work job."""
         return WORK_SCOPE
+
+
+class StoredJob(NamedTuple):
+    """A job as it was written down, or as another node sent it: then deadlines are what is left of them."""
+
+    id: bytes
+    queue: bytes
+    body: bytes
+    state: int  #: a `JobState`; ACTIVE where the writer did not say
+    flags: int  #: FLAG_... bits
+    replicate: int
+    holders: frozenset[bytes] | None  #: as in `Job.holders`
+    ctime: int
+    expires: int  #: `Job.expires_at`, on the wall clock
+    requeue: int  #: `Unit.requeue_at`, on the wall clock; 0 = never
+    ttl_ms: int
+    retry_ms: int
+    delay_ms: int
+    nacks: int
+    additional_deliveries: int
+    order_key: int

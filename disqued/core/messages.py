@@ -63,6 +63,7 @@ URGENT: Final = frozenset({PING, PONG, FAIL})
 AS_BEFORE: Final = 0  #: it was there already, or it is there for the first time
 AFTER_NACK: Final = 1
 AGAIN: Final = 2  #: its consumer did not acknowledge it in time
+ASKED: Final = 3  #: as AGAIN, but somebody asked for it: no consumer that has it keeps it back
 
 #: Jobs that one NEEDJOBS may ask for, and one YOURJOBS bring.
 JOBS_PER_MESSAGE: Final = 100

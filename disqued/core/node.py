@@ -24,14 +24,15 @@ from disqued.core.clock import Clock
 from disqued.core.delivery import Delivery
 from disqued.core.federation import Federation
 from disqued.core.ids import JobIds
-from disqued.core.job import Job
+from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
 from disqued.core.membership import Membership
 from disqued.core.memory import Memory
 from disqued.core.messages import Greeting, Message, Target
 from disqued.core.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
 from disqued.core.queues import Client, Queue, Waiter
-from disqued.core.replication import Replication
+from disqued.core.replication import Pending, Replication
 from disqued.core.schedule import Timed
+from disqued.core.sharing import Sharing
 from disqued.core.state import QUEUE_IDLE_MS, State
 from disqued.core.unfinished import Parts
 
@@ -59,18 +60,29 @@ class Node:
         seed = b"%040x" % rng.getrandbits(160)
         self.id = node_id
         self.clock = clock
-        own_rng = Random(rng.getrandbits(64))
+        own_rng = Random(rng.getrandbits(64))  # noqa: S311 - it draws nodes and shifts times, and hides nothing
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
         self.delivery = Delivery(self.state)
         self.replication = Replication(self.state, self.delivery)
-        self.acks = Acks(self.state)
+        self.sharing = Sharing(self.state, self.delivery)
+        self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
         self.membership = Membership(self.state, self.replication.forget_wishes)
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
             messages.PING: self.membership.on_ping,
             messages.PONG: self.membership.on_pong,
             messages.FAIL: self.membership.on_fail,
+            messages.REPLJOB: self.replication.on_repljob,
+            messages.GOTJOB: self.replication.on_gotjob,
+            messages.HOLDERS: self.replication.on_holders,
+            messages.ENQUEUE: self.replication.on_enqueue,
+            messages.WILLQUEUE: self.sharing.on_willqueue,
+            messages.QUEUED: self.sharing.on_queued,
+            messages.WORKING: self.sharing.on_working,
+            messages.SETACK: self.acks.on_setack,
+            messages.GOTACK: self.acks.on_gotack,
+            messages.DELJOB: self.acks.on_deljob,
             messages.NEEDJOBS: self.federation.on_needjobs,
             messages.YOURJOBS: self.federation.on_yourjobs,
         }
@@ -110,6 +122,7 @@ class Node:
         """
         wanted = self.membership.link_opened(target, greeting, own_host)
         if wanted:
+            self.acks.link_opened(greeting.id)
             self.federation.link_opened(greeting.id)
             self.serve()
         return wanted
@@ -135,6 +148,8 @@ class Node:
     def gone(self, client: Client, handed: list[bytes] | None = None) -> None:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
         self.delivery.stop_waiting(client)
+        if self.state.pending:
+            self.replication.gone(client)
         if len(self.state.unfinished):
             self.state.unfinished.forsake(client)
         if handed:
@@ -169,9 +184,11 @@ class Node:
 
     def _due(self, item: Timed) -> None:
         if isinstance(item, Job):
-            self.delivery.due(item)
+            self._job_due(item)
         elif isinstance(item, Waiter):
             self.delivery.timed_out(item)
+        elif isinstance(item, Pending):
+            self.replication.due(item)
         elif isinstance(item, Membership):
             item.due()
         elif isinstance(item, Queue) and not self.state.collect_queue(item):
@@ -179,11 +196,21 @@ class Node:
             since = item.accessed_at if item.is_idle else self.state.now
             self.state.schedule.add(item, max(since + idle_ms, self.state.now + 1_000))
 
+    def _job_due(self, job: Job) -> None:
+        if job.state in (ACTIVE, QUEUED):
+            self.delivery.due(job)
+        elif job.state == ACKED:
+            self.acks.due(job)
+        else:
+            self.replication.refuse(job)
+
     # The whole node.
 
     def flush(self) -> None:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
         self.delivery.refuse_waiters(None)
+        self.replication.refuse_all()
+        self.delivery.copies.forget()
         self.state.flush()
 
     def note_expired(self, job_ids: list[bytes]) -> None:

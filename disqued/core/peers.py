@@ -37,10 +37,12 @@ class Peer:
 class Peers:
     """Every other node that this one knows; a node alone knows none."""
 
-    __slots__ = ("by_id", "linked", "reachable", "received", "refused")
+    __slots__ = ("by_id", "forgotten", "linked", "reachable", "received", "refused")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Peer] = {}
+        #: Ids of nodes that this one was told to forget: nobody waits for them.
+        self.forgotten: set[bytes] = set()
         #: Those that can be written to.
         self.linked: dict[bytes, Peer] = {}
         #: Ids, in order, of those that can take copies now: linked, not leaving, not suspected.

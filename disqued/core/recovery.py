@@ -3,6 +3,7 @@
 Records are applied in the order in which they were written; a later one wins.
 
     added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
+    added, as acked ---> done, to be collected
     done, gone ---> forgotten                          flushed ---> everything forgotten
 
 A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
@@ -21,45 +22,34 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from disqued.core.delivery import Delivery
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WORK_SCOPE, Job, JobOptions
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    WORK_SCOPE,
+    Job,
+    JobOptions,
+    StoredJob,
+)
 from disqued.core.memory import JOB_COST
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.registry import TABLES
 from disqued.core.state import State
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
+COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked, after a start
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
-
-
-class StoredJob(NamedTuple):
-    """A job as it was written down."""
-
-    id: bytes
-    queue: bytes
-    body: bytes
-    state: int  #: a `JobState`; ACTIVE where the writer did not say
-    flags: int  #: FLAG_... bits
-    replicate: int
-    holders: frozenset[bytes] | None  #: as in `Job.holders`
-    ctime: int
-    expires: int  #: `Job.expires_at`, on the wall clock
-    requeue: int  #: `Unit.requeue_at`, on the wall clock; 0 = never
-    ttl_ms: int
-    retry_ms: int
-    delay_ms: int
-    nacks: int
-    additional_deliveries: int
-    order_key: int
 
 
 def snapshot(state: State) -> Iterator[Record]:
     """All that a controlled restart brings back, in the order in which it is best read back.
 
-    Queued jobs come first, queue by queue and oldest first.  A job that still waits for copies is nobody's yet, and
-    an acked one is done.
+    Queued jobs come first, queue by queue and oldest first.  A job that still waits for copies is nobody's yet.
+    One that is done is kept while other nodes may hold it.
     """
     queues = state.queues.from_serial(0, len(state.queues))
     for queue in queues:
@@ -69,7 +59,7 @@ def snapshot(state: State) -> Iterator[Record]:
         for unit in queue.units:
             yield (JOB_ADDED, unit.job)
     for job in state.jobs:
-        if job.state == ACTIVE:
+        if job.state == ACTIVE or (job.state == ACKED and job.holders):
             yield (JOB_ADDED, job)
 
 
@@ -90,16 +80,19 @@ def walk(state: State) -> Iterator[Record | None]:
     for number in range(TABLES):
         # A flush puts another registry in the place of this one.
         for job in state.jobs.table(number):
-            if (
-                job.state in (ACTIVE, QUEUED)
-                and (job.options.retry_ms or not job.flags & FLAG_DELIVERED)
-                and state.jobs.get(job.id) is job
-            ):
+            if _outlasts_a_crash(job) and state.jobs.get(job.id) is job:
                 yield (JOB_ADDED, job)
             else:
                 passed += 1
                 if passed % PASSED_AT_ONCE == 0:
                     yield None
+
+
+def _outlasts_a_crash(job: Job) -> bool:
+    """Tell whether a journal is to bring a job back after a crash."""
+    if job.state in (ACTIVE, QUEUED):
+        return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED)
+    return job.state == ACKED and bool(job.holders)
 
 
 def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
@@ -159,7 +152,7 @@ class Recovery:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice
         # as fast as by name, most jobs want the same as the one before, and what calls would cost is spelled out.
         (
-            job_id, queue, body, _, flags, replicate, holders, ctime, expires, requeue,
+            job_id, queue, body, place, flags, replicate, holders, ctime, expires, requeue,
             ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
         ) = stored  # fmt: skip
         state = self._state
@@ -188,6 +181,9 @@ class Recovery:
         if before is not None:
             state.let_go(before)
         state.memory.used += JOB_COST + len(body)
+        if place == ACKED:
+            self._keep_done(job)
+            return
         if self._restores_queues:
             self._resume(job, stored)
         elif delay_ms and not flags & FLAG_QUEUED_BEFORE and requeue > state.wall:
@@ -203,6 +199,15 @@ class Recovery:
             state.evictable[job] = None
         requeue_at = job.requeue_at
         state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
+
+    def _keep_done(self, job: Job) -> None:
+        """Go on with a job that is done and that other nodes may hold: it is to be collected."""
+        state = self._state
+        job.state = ACKED
+        job.requeue_at = 0
+        state.acked[job] = 0
+        state.evictable[job] = None
+        state.schedule.add(job, min(job.expires_at, state.now + COLLECTED_AFTER_MS))
 
     def _resume(self, job: Job, stored: StoredJob) -> None:
         """Put a job back where it was."""

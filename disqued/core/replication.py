@@ -1,32 +1,85 @@
 """Adding a job: admission, and the copies that are wanted before the producer is answered.
 
     ADDJOB --> refused, or
-               registered, queued (or scheduled, when delayed) --> the id is returned
+               one copy, this node's: registered, queued (or scheduled, when delayed); the id is returned
+               more copies:           registered as WAIT_REPL; the producer is blocked
 
-A copy on this node counts, unless the node takes none: because memory is low, or because it is leaving.
+    us    --REPLJOB--> as many nodes as there are copies wanted, drawn among those that can be reached
+    them  --GOTJOB---> us                       durable there; job.confirmed
+    50 ms later, and every 50 ms: REPLJOB to one node more; HOLDERS to the earlier ones, which may hold it, too
+    who has not answered gets REPLJOB again, after 50 ms, 100 ms ... up to 1 s
 
-Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
+    enough GOTJOB       the job is journalled and queued, its id is answered
+    time is up          NOREPL; DELJOB to all who may hold it, again to one that says GOTJOB later
+    the producer leaves the same, without an answer
+    SETACK, ACKJOB      somebody has done the job: that is as good as enough copies
+
+A copy on this node counts, unless the node takes none: because memory is low, or because it is leaving.  Then all
+copies are external: one of the nodes that confirmed is told to queue the job (ENQUEUE), and it is forgotten here.
+
+With ASYNC nobody waits: the job is journalled and queued at once, with the nodes that it is sent to as its holders, so
+that its ack reaches them whatever happens here.
+
+A node takes a copy unless it has no memory for it, is leaving, cannot write its journal, or the queue is paused.  It
+says nothing then; the sender finds others.
+
+Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
 """
 
+from typing import Any
+
 from disqued.core.delivery import Delivery
-from disqued.core.job import Job, JobOptions
-from disqued.core.queues import PAUSE_IN
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    JobOptions,
+)
+from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, SETACK, Message
+from disqued.core.outbox import JOB_ADDED
+from disqued.core.queues import PAUSE_IN, Client, Queue
+from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.errors import NotReplicated, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
+MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
+RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer
+REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
+
+TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
+REMOVED = "job removed (expired?) before the requested replication level was achieved"
+
+
+class Pending(Timed):
+    """A producer that waits for copies of its job."""
+
+    __slots__ = ("client", "deadline_at", "job", "resend_at", "resend_ms")
+
+    def __init__(self, job: Job, client: Client, deadline_at: int, now: int) -> None:
+        self.awake_at = 0
+        self.job: Job = job
+        self.client: Client = client
+        self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
+        self.resend_ms: int = MORE_NODES_MS
+        self.resend_at: int = now + MORE_NODES_MS
 
 
 class Replication:
-    """The machine behind ADDJOB."""
+    """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_state", "wishes")
+    __slots__ = ("_delivery", "_refused", "_state", "wishes")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
         #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
         self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
+        self._refused: dict[bytes, None] = {}  #: ids of jobs that were given up, oldest first
 
     def forget_wishes(self) -> None:
         """The nodes that can be reached are others now, and what was made of wishes depends on them."""
@@ -37,14 +90,21 @@ class Replication:
         """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
         return min(DEFAULT_COPIES, 1 + len(self._state.peers.reachable))
 
-    def add(self, queue_name: bytes, body: bytes, options: JobOptions, maxlen: int) -> bytes:
-        """Create a job and return its id; `maxlen` 0 = no limit.
+    # Adding.
 
+    def add(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
+        maxlen: int, timeout_ms: int, asynchronous: bool,
+    ) -> bytes | None:  # fmt: skip
+        """Create a job and return its id; None when the producer, `client`, is to wait for copies.
+
+        `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.
         Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
         """
         state = self._state
         memory = state.memory
-        if options.replicate > 1 or memory.used > memory.low_mark or state.leaving:
+        several = options.replicate > 1 or memory.used > memory.low_mark or state.leaving
+        if several:
             self._check_copies(options.replicate)
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
@@ -52,23 +112,32 @@ class Replication:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
                 raise QueuePaused
-        elif not options.delay_ms:
+        if several:
+            return self._add_several(client, queue_name, body, options, timeout_ms, asynchronous=asynchronous)
+        if queue is None and not options.delay_ms:
             queue = state.queue(queue_name)
-        if options.stamped_at != state.now:
-            options.stamp(state.now)
-        name = queue_name if queue is None else queue.name
-        job_id = state.ids.next(options.ttl_suffix)
-        job = Job(job_id, name, body, state.next_ctime(), options)
+        job = self._make(queue_name, queue, body, options)
         state.register(job)
         state.schedule.add(job, options.first_at)
         if queue is not None and not options.delay_ms:
             self._delivery.enqueue_new(job, queue)
-        return job_id
+        return job.id
+
+    def _make(self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions) -> Job:
+        state = self._state
+        if options.stamped_at != state.now:
+            options.stamp(state.now)
+        name = queue_name if queue is None else queue.name
+        job_id = state.ids.next(options.ttl_suffix)
+        return Job(job_id, name, body, state.next_ctime(), options)
+
+    def _takes_no_copy(self) -> bool:
+        return self._state.memory.is_low or self._state.leaving
 
     def _check_copies(self, replicate: int) -> None:
         """Refuse a job for which there are too few nodes."""
         state = self._state
-        external = state.memory.is_low or state.leaving
+        external = self._takes_no_copy()
         missing = replicate - (0 if external else 1) - len(state.peers.reachable)
         if missing <= 0:
             return
@@ -79,3 +148,244 @@ class Replication:
                 f"since I'm unable to hold a copy of the message for the following reason: {reason}"
             )
         raise NotReplicated
+
+    def _add_several(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
+        asynchronous: bool,
+    ) -> bytes | None:  # fmt: skip
+        """Create a job with copies on other nodes."""
+        state = self._state
+        external = self._takes_no_copy()
+        job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
+        chosen = self._draw(options.replicate - (0 if external else 1), frozenset())
+        holders = chosen if external else [*chosen, state.node_id]
+        job.holders = state.holders(frozenset(holders))
+        if asynchronous:
+            self._send_copies(job, chosen, quiet=True)
+            if external:
+                self._hand_over(job, chosen[0])
+            else:
+                self._begin(job)
+            return job.id
+        job.state = WAIT_REPL
+        job.confirmed = state.holders(frozenset(() if external else (state.node_id,)))
+        state.enter(job)
+        state.schedule.add(job, job.expires_at)
+        pending = Pending(job, client, state.now + timeout_ms if timeout_ms else 0, state.now)
+        state.pending[job.id] = pending
+        self._send_copies(job, chosen, quiet=False)
+        self._wake(pending)
+        return None
+
+    def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
+        """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
+        others = [node_id for node_id in self._state.peers.reachable if node_id not in holders]
+        return self._state.rng.sample(others, min(count, len(others)))
+
+    def _send_copies(self, job: Job, node_ids: list[bytes], *, quiet: bool) -> None:
+        message = (REPLJOB, job, quiet)
+        for node_id in node_ids:
+            self._state.send(node_id, message)
+
+    def _hand_over(self, job: Job, node_id: bytes) -> None:
+        """Let another node queue a job that this one does not keep."""
+        delay_ms = max(1, job.requeue_at - self._state.now) if job.options.delay_ms else 0
+        self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
+
+    def _begin(self, job: Job) -> None:
+        """Register a job for good, and queue it or let its delay begin."""
+        state, options = self._state, job.options
+        state.register(job)
+        job.state = ACTIVE
+        if not options.delay_ms:
+            job.requeue_at = state.now + options.retry_ms if options.retry_ms else 0
+            self._delivery.enqueue_new(job, state.queue(job.queue))
+        state.schedule.cancel(job)
+        self._delivery.reschedule(job)
+
+    # While a producer waits.
+
+    def _wake(self, pending: Pending) -> None:
+        """Look at a producer again when something is to be done for it."""
+        state = self._state
+        holders = pending.job.holders or frozenset()
+        more = any(node_id not in holders for node_id in state.peers.reachable)
+        at = min(pending.resend_at, state.now + MORE_NODES_MS) if more else pending.resend_at
+        if pending.deadline_at:
+            at = min(at, pending.deadline_at)
+        state.schedule.move(pending, at)
+
+    def due(self, pending: Pending) -> None:
+        """Find one more node, and ask again those that have not answered; or give up."""
+        state, job = self._state, pending.job
+        if pending.deadline_at and state.now >= pending.deadline_at:
+            self._give_up(pending, TIMED_OUT)
+            return
+        before = state.others(job.holders or frozenset())
+        more = self._draw(1, job.holders or frozenset())
+        if more:
+            state.add_holders(job, frozenset(more))
+            self._send_copies(job, more, quiet=False)
+            for node_id in before:
+                state.send(node_id, (HOLDERS, job.id, job.holders))
+        if state.now >= pending.resend_at:
+            confirmed = job.confirmed or frozenset()
+            self._send_copies(job, [node_id for node_id in before if node_id not in confirmed], quiet=False)
+            pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS)
+            pending.resend_at = state.now + pending.resend_ms
+        self._wake(pending)
+
+    def on_gotjob(self, sender: bytes, message: Message) -> None:
+        """Note that a copy is durable elsewhere."""
+        state = self._state
+        job_id = message[1]
+        job = state.jobs.get(job_id)
+        if job is None:
+            if job_id in self._refused:
+                state.send(sender, (DELJOB, job_id))
+            return
+        if job.state == ACKED or job.confirmed is None:
+            return
+        job.confirmed = state.holders(job.confirmed | {sender})
+        pending = state.pending.get(job_id)
+        if pending is not None and len(job.confirmed) >= job.options.replicate:
+            self._achieve(pending)
+
+    def _achieve(self, pending: Pending) -> None:
+        """There are copies enough: the job is there, and its producer hears so."""
+        state, job = self._state, pending.job
+        confirmed = job.confirmed or frozenset()
+        self._answer(pending, job.id)
+        job.confirmed = None
+        if state.node_id in (job.holders or ()):
+            state.drop(job)
+            self._begin(job)
+        else:
+            self._hand_over(job, state.rng.choice(state.others(confirmed)))
+            state.drop(job)
+
+    def settle(self, job: Job) -> None:
+        """Somebody says that a job is done whose producer waits: that is as good as copies."""
+        state = self._state
+        pending = state.pending.get(job.id)
+        assert pending is not None
+        self._answer(pending, job.id)
+        job.confirmed = None
+        job.state = ACTIVE
+        job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+
+    def refuse(self, job: Job) -> None:
+        """Give up a job whose producer waits, for it is removed."""
+        self._give_up(self._state.pending[job.id], REMOVED)
+
+    def _give_up(self, pending: Pending, problem: str) -> None:
+        """Answer NOREPL, and let nobody keep a copy, as far as nodes can be reached."""
+        self._answer(pending, NotReplicated(problem))
+        self._abandon(pending.job)
+
+    def _abandon(self, job: Job) -> None:
+        state = self._state
+        state.tell(job, (DELJOB, job.id))
+        state.drop(job)
+        refused = self._refused
+        if len(refused) >= REFUSED_KEPT:
+            del refused[next(iter(refused))]
+        refused[job.id] = None
+
+    def _answer(self, pending: Pending, value: Any) -> None:
+        state = self._state
+        del state.pending[pending.job.id]
+        state.schedule.cancel(pending)
+        state.outbox.replies.append((pending.client, value, []))
+
+    def gone(self, client: Client) -> None:
+        """A producer that waits is gone: its job is not wanted any more, as nobody knows its id."""
+        state = self._state
+        for pending in [pending for pending in state.pending.values() if pending.client == client]:
+            del state.pending[pending.job.id]
+            state.schedule.cancel(pending)
+            self._abandon(pending.job)
+
+    def refuse_all(self) -> None:
+        """Everything is flushed: producers that wait hear that their jobs are gone."""
+        for pending in list(self._state.pending.values()):
+            self._give_up(pending, REMOVED)
+
+    # Copies for others.
+
+    def copy_to(self, job: Job, node_ids: list[bytes]) -> None:
+        """Give copies of a job that this node has to more nodes; `job.confirmed` tells which have them."""
+        state = self._state
+        state.unite_holders(job, frozenset((*node_ids, state.node_id)))
+        if job.confirmed is None:
+            job.confirmed = state.holders(frozenset((state.node_id,)))
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        self._send_copies(job, node_ids, quiet=False)
+
+    def on_repljob(self, sender: bytes, message: Message) -> None:
+        """Keep a copy, if this node can."""
+        _, stored, quiet = message
+        state = self._state
+        job = state.jobs.get(stored.id)
+        if job is not None:
+            self._refresh(job, sender, stored.holders or frozenset(), quiet=quiet)
+            return
+        if self._takes_no_copy() or state.read_only or self._delivery.is_paused_in(stored.queue):
+            return
+        job = self._delivery.copies.make(stored)
+        if job is None:
+            return
+        if stored.retry_ms:
+            # Its first queueing by this node is a redelivery: its origin has queued it before.
+            job.flags |= FLAG_QUEUED_BEFORE
+        state.unite_holders(job, (stored.holders or frozenset()) | {state.node_id})
+        state.register(job)
+        state.schedule.add(job, job.expires_at)
+        self._delivery.reschedule(job)
+        if not quiet:
+            state.send(sender, (GOTJOB, job.id))
+
+    def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
+        """Hear again of a job that is known here."""
+        state = self._state
+        if job.state == ACKED:
+            if not job.holders:
+                # Who holds the job is known now, so that its ack can be collected.
+                job.holders = state.holders(holders | {state.node_id})
+                state.schedule.move(job, state.now + 1)
+            state.send(sender, (SETACK, job.id, WORK_SCOPE, job.holders))
+            return
+        if job.state != WAIT_REPL and state.unite_holders(job, holders) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        if not quiet:
+            state.send(sender, (GOTJOB, job.id))
+
+    def on_holders(self, sender: bytes, message: Message) -> None:
+        """Hear of more nodes that may hold a job."""
+        state = self._state
+        job = state.jobs.get(message[1])
+        if job is None or job.state == WAIT_REPL or (job.state == ACKED and not job.holders):
+            return
+        if state.unite_holders(job, message[2]) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+
+    def on_enqueue(self, sender: bytes, message: Message) -> None:
+        """Queue a job for the first time: the node that its producer asked does not keep it."""
+        job = self._state.jobs.get(message[1])
+        if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
+            return
+        delay_ms, retry_ms = min(message[3], job.options.delay_ms), job.options.retry_ms
+        if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
+            return
+        job.flags &= ~FLAG_QUEUED_BEFORE
+        if delay_ms:
+            job.requeue_at = self._state.now + delay_ms
+            self._delivery.reschedule(job)
+        elif retry_ms and self._delivery.is_paused_in(job.queue):
+            job.requeue_at = self._state.now + retry_ms
+            self._delivery.reschedule(job)
+        else:
+            self._delivery.enqueue(job)

@@ -31,9 +31,9 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "acked", "behind", "blocked", "evictable", "giving", "ids", "jobs", "journaling",
-        "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "queues", "read_only", "ready", "rng",
-        "schedule", "unfinished", "wall", "wanted",
+        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "evictable", "giving", "ids", "jobs",
+        "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending", "queues",
+        "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -52,6 +52,7 @@ class State:
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self._options: dict[tuple[int, int, int, int], JobOptions] = {}
         self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
+        self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
         #: Queues that consumers of other nodes want jobs of: {name: {node id: ...}}; kept by `federation`.
         self.wanted: dict[bytes, Any] = {}
         self._clear()
@@ -71,6 +72,8 @@ class State:
         self.evictable: dict[Job, None] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
+        #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
+        self.pending: dict[bytes, Any] = {}
 
     def flush(self) -> None:
         """Forget every job, queue and blocked consumer; nobody is told.
@@ -79,6 +82,8 @@ class State:
         """
         left = _released(self.jobs, self.queues, self.schedule, self.evictable)
         self._clear()
+        self._holder_sets.clear()
+        self._others.clear()
         self.memory.used = 0
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
@@ -113,6 +118,33 @@ class State:
             known = self._holder_sets[node_ids] = node_ids
         return known
 
+    def others(self, holders: frozenset[bytes]) -> tuple[bytes, ...]:
+        """The nodes of a set but this one, in order."""
+        others = self._others.get(holders)
+        if others is None:
+            if len(self._others) >= HOLDER_SETS_KEPT:
+                self._others.clear()
+            others = self._others[holders] = tuple(sorted(holders - {self.node_id}))
+        return others
+
+    def unite_holders(self, job: Job, holders: frozenset[bytes]) -> bool:
+        """Note that more nodes may hold a job; say whether there was anything to note."""
+        known = job.holders or frozenset((self.node_id,))
+        if holders <= known:
+            return False
+        job.holders = self.holders(known | holders)
+        return True
+
+    def add_holders(self, job: Job, holders: frozenset[bytes]) -> None:
+        """Note that more nodes may hold a job, of which this one is perhaps none."""
+        job.holders = self.holders((job.holders or frozenset()) | holders)
+
+    def tell(self, job: Job, message: Message) -> None:
+        """Send a message to all other nodes that may hold a job."""
+        if job.holders:
+            for node_id in self.others(job.holders):
+                self.send(node_id, message)
+
     def next_ctime(self) -> int:
         """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""
         ctime = self.wall * 1_000_000
@@ -134,25 +166,32 @@ class State:
         return options
 
     def register(self, job: Job) -> None:
-        """Enter a new job: memory, journal, registry, first deadline."""
+        """Enter a new job: memory, registry, journal."""
         self.memory.used += JOB_COST + len(job.body)
         self.jobs.add(job)
         if self.journaling:
             self.outbox.journal.append((JOB_ADDED, job))
 
+    def enter(self, job: Job) -> None:
+        """Enter a job that the journal is not to know, not yet or never: memory, registry."""
+        self.memory.used += JOB_COST + len(job.body)
+        self.jobs.add(job)
+
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
-        self._drop(job)
+        self.drop(job)
         if self.journaling:
             self.outbox.journal.append((JOB_GONE, job.id, reason))
 
     def finish(self, job: Job) -> None:
-        """Drop a job that is acknowledged and that nobody else holds."""
-        self._drop(job)
-        if self.journaling:
+        """Drop a job that is acknowledged and that nobody else holds, or that is held elsewhere alone from now on."""
+        self.drop(job)
+        # The journal does not know dummy acks.
+        if self.journaling and (job.holders is None or job.holders):
             self.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
 
-    def _drop(self, job: Job) -> None:
+    def drop(self, job: Job) -> None:
+        """Drop a job without a word to the journal."""
         self.jobs.remove(job)
         self.let_go(job)
 
@@ -164,6 +203,8 @@ class State:
         self.schedule.cancel(job)
         if self.evictable:
             self.evictable.pop(job, None)
+        if self.acked:
+            self.acked.pop(job, None)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""

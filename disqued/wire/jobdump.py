@@ -33,10 +33,9 @@ from struct import Struct
 from typing import Final
 
 from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, STATE_NAMES, Job
+from disqued.core.job import ACKED, ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, STATE_NAMES, Job, StoredJob
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_NAMES
-from disqued.core.recovery import StoredJob
 
 FORMAT: Final = 1
 
@@ -71,7 +70,9 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
     holders = job.holders
     requeue_at = job.requeue_at
     head = _pack_job(
-        FORMAT, JOB_ADDED, state, job.flags, len(job_id), options.replicate, len(holders) if holders else 0,
+        # One that is done stays so, whatever else is known of places.
+        FORMAT, JOB_ADDED, ACKED if job.state == ACKED else state, job.flags & _KNOWN_FLAGS, len(job_id),
+        options.replicate, len(holders) if holders else 0,
         len(queue), len(body), job.ctime, job.expires_at + offset, requeue_at + offset if requeue_at else 0,
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,

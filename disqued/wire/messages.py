@@ -32,8 +32,8 @@ from typing import Final
 
 from disqued.core.ids import JOB_ID_LENGTH, is_job_id
 from disqued.core.messages import (
-    AGAIN,
     AS_BEFORE,
+    ASKED,
     DELJOB,
     ENQUEUE,
     FAIL,
@@ -74,7 +74,7 @@ _RAW_ID = 20  #: bytes of a node id that is not written in hex
 _RUMOUR_FLAGS = NODE_LEAVING | NODE_PFAIL | NODE_FAIL
 _ADDRESS_LENGTHS = (4, 16)
 #: The number of a UNIT, at most.
-_UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: AGAIN, WORKING: SPAN_MAX_MS}
+_UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: ASKED, WORKING: SPAN_MAX_MS}
 #: The number of a QUEUE, at most.
 _QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES)}
 _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))

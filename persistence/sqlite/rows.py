@@ -18,9 +18,8 @@ from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
-from disqued.core.job import ACTIVE
+from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, StoredJob
 from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, Record
-from disqued.core.recovery import StoredJob
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
@@ -67,8 +66,10 @@ def noted(records: list[Record], first: int, wall: int, offset: int, *, with_sta
             job = record[1]
             options = job.options
             requeue_at = job.requeue_at
+            # One that is done stays so, whatever else is known of places.
+            state = job.state if with_state or job.state == ACKED else ACTIVE
             notes.append((
-                JOB_ADDED, sequence, job.id, job.queue, job.body, job.state if with_state else ACTIVE, job.flags,
+                JOB_ADDED, sequence, job.id, job.queue, job.body, state, job.flags & KEPT_FLAGS,
                 options.replicate, job.holders, job.ctime, job.expires_at + offset,
                 requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
                 job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,

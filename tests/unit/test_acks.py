@@ -2,7 +2,6 @@
 
 import pytest
 
-from disqued.core.job import ACKED
 from disqued.core.outbox import GONE_DELETED, JOB_GONE, UNIT_DONE
 from tests.core_fixtures import OLD_ID, UNKNOWN_ID, Server, check
 
@@ -39,13 +38,6 @@ def test_acknowledging_what_nobody_knows_leaves_nothing_behind(server: Server) -
     assert server("ACKJOB", UNKNOWN_ID) == 0
     assert server.journal == []
     assert server.state.memory.used == 0
-
-
-def test_a_job_that_is_done_but_still_kept_is_not_counted_again(server: Server) -> None:
-    job = server.job(server.add("q", "x", "DELAY", 1))
-    job.state = ACKED
-    assert server("ACKJOB", job.id) == 0
-    assert server.job(job.id) is job
 
 
 def test_deleting_a_job_is_not_acknowledging_it(server: Server) -> None:

@@ -147,16 +147,6 @@ def test_a_job_acked_in_time_is_never_queued_again(server: Server) -> None:
     assert server.stat() is None  # the queue itself has been idle for long enough
 
 
-def test_the_timer_of_a_job_that_is_done_but_kept_queues_nothing(server: Server) -> None:
-    job = server.job(server.add("q", "x", "RETRY", 1, "TTL", 10))
-    server.get()
-    job.state = ACKED
-    server.advance(9_999)
-    assert (server.bodies(), job.requeue_at) == ([], 0)
-    server.advance(1)
-    assert server.show(job.id) is None
-
-
 # Delay.
 
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from disqued.core.job import ACTIVE
+from disqued.core.job import ACTIVE, StoredJob
 from disqued.core.outbox import FLUSHED, GONE_EXPIRED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.core.recovery import StoredJob
 from disqued.tools.export import COLUMNS, JsonLines, Row, row, text
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
 from disqued.tools.running import ToolError

@@ -131,7 +131,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (encode((m.GOTJOB, ID), 0)[:-1], "GOTJOB: b'DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0S' is no job id"),
         (encode((m.DELJOB, b"x" * 48), 0), "DELJOB: b'xxx"),
         (b"\x05" + b"\0" * 6, "HOLDERS: b'' is no job id"),
-        (encode((m.QUEUED, ID, b"", 3), 0), "QUEUED: 3; allowed is 0 to 2"),
+        (encode((m.QUEUED, ID, b"", 4), 0), "QUEUED: 4; allowed is 0 to 3"),
         (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
         (b"\x0d\x65\x00q", "NEEDJOBS: 101; allowed is 0 to 100"),
         (b"\x0f\x04\x00q", "PAUSE: 4; allowed is 0 to 3"),

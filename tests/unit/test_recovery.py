@@ -67,7 +67,9 @@ class Machine:
     def add(self, body: bytes = b"body", *, retry_ms: int = RETRY_MS, delay_ms: int = 0, queue: bytes = QUEUE) -> bytes:
         self.node.begin()
         options = self.node.state.options(TTL_MS, retry_ms, delay_ms, 1)
-        return self.node.replication.add(queue, body, options, 0)
+        job_id = self.node.replication.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
+        assert job_id is not None
+        return job_id
 
     def get(self, count: int = 100, queue: bytes = QUEUE) -> list[bytes]:
         """Ids of the jobs that a consumer gets now."""

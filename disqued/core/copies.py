@@ -1,0 +1,72 @@
+"""A job that comes from another node, made one of this node's.
+
+What came is a `StoredJob` whose deadlines are what was left of them.  What remains is never less than zero nor more
+than the job was given, so that a node that is wrong moves a deadline, but keeps no job for ever.
+
+An at-most-once job moves from node to node and exists on one at a time.  A message that brings it may come twice; the
+second must not bring it back, so its id is remembered for a while after it came.
+
+Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
+"""
+
+from disqued.core.job import FLAG_QUEUED_BEFORE, Job, StoredJob
+from disqued.core.state import State
+
+SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
+AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
+ONCE_KEPT = 10_000  #: ids of at-most-once jobs that are remembered after they came
+
+
+class Copies:
+    """Makes the jobs of other nodes ours."""
+
+    __slots__ = ("_once", "_state")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._once: dict[bytes, None] = {}  #: ids of at-most-once jobs that came, oldest first
+
+    def make(self, stored: StoredJob) -> Job | None:
+        """Make a job that is not known here: active, not registered, to be queued by nobody but its timer.
+
+        None when its time is over, or when it is an at-most-once job that was here before.
+        """
+        state = self._state
+        left_ms = min(stored.expires, stored.ttl_ms)
+        if left_ms <= 0 or (not stored.retry_ms and self._came_before(stored.id)):
+            return None
+        if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
+            state.last_ctime = stored.ctime
+        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate)
+        queue = state.queues.by_name.get(stored.queue)
+        job = Job(stored.id, stored.queue if queue is None else queue.name, stored.body, stored.ctime, options)
+        job.expires_at = state.now + left_ms
+        job.order_key = stored.order_key
+        job.nacks = stored.nacks
+        job.additional_deliveries = stored.additional_deliveries
+        job.flags = stored.flags & FLAG_QUEUED_BEFORE
+        job.requeue_at = self._requeue_at(stored)
+        return job
+
+    def _requeue_at(self, stored: StoredJob) -> int:
+        """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest."""
+        state = self._state
+        delay_ms = 0
+        if stored.delay_ms and not stored.flags & FLAG_QUEUED_BEFORE:
+            delay_ms = min(max(stored.requeue, 1), stored.delay_ms)
+        if stored.retry_ms:
+            return state.now + delay_ms + stored.retry_ms + state.rng.randrange(SPREAD_MS)
+        return state.now + delay_ms if delay_ms else 0
+
+    def _came_before(self, job_id: bytes) -> bool:
+        once = self._once
+        if job_id in once:
+            return True
+        if len(once) >= ONCE_KEPT:
+            del once[next(iter(once))]
+        once[job_id] = None
+        return False
+
+    def forget(self) -> None:
+        """Everything is flushed: what comes now is new."""
+        self._once.clear()

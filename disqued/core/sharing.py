@@ -1,0 +1,97 @@
+"""Holders of a job keep out of each other's way: one of them has it in its queue, or with a consumer.
+
+Each holder has a timer for each job that it holds, so that a job is delivered whatever becomes of the others.  Half a
+second before it queues a job again a node says so, and who knows better answers:
+
+    us    --WILLQUEUE--> every other holder
+    them  --QUEUED--> all         it waits in my queue                             the timers of the others begin anew
+          --WORKING(left)--> all  a consumer of mine has it for so long            theirs end a little after mine
+          --SETACK--> us          it is done
+          silence                 unreachable, or none of these                    we queue it, and tell all: QUEUED
+
+Two nodes that could not hear each other may both queue a job.  When one hears QUEUED of the other, the one keeps it
+that comes first for this job (`ids.comes_first`); the loser takes it out of its queue.  A winner that hears QUEUED of a
+loser answers, so that it is enough when one of the two messages arrives.  A job that a consumer has is kept back in the
+same way, unless the consumer gave it up (NACK) or somebody asked for it (ENQUEUE).
+
+While a job waits for its first copies (WAIT_REPL) its producer's node alone decides, and nothing of this touches it.
+
+Times are integer milliseconds; spans travel, never instants.  Source: Disque, src/job.c and src/cluster.c; the Disque
+README, "Job re-queueing state machine".
+"""
+
+from disqued.core import messages
+from disqued.core.delivery import ANNOUNCED_MS, Delivery
+from disqued.core.ids import comes_first
+from disqued.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
+from disqued.core.outbox import JOB_ADDED
+from disqued.core.state import State
+
+
+class Sharing:
+    """The machine that hears what other holders say of a job."""
+
+    __slots__ = ("_delivery", "_state")
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+
+    def on_willqueue(self, sender: bytes, message: Message) -> None:
+        """Say so if this node knows better."""
+        job = self._known(sender, message[1])
+        if job is None:
+            return
+        state = self._state
+        if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        if job.state == QUEUED:
+            state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+        elif self._delivery.is_leased(job):
+            state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+
+    def on_queued(self, sender: bytes, message: Message) -> None:
+        """Leave a job to a node that has it in its queue, unless this one has the better claim."""
+        how = message[3]
+        job = self._known(sender, message[1])
+        if job is None:
+            return
+        state, delivery = self._state, self._delivery
+        if how == AFTER_NACK:
+            job.nacks += 1
+        elif how in (AGAIN, ASKED):
+            job.additional_deliveries += 1
+        if how in (AS_BEFORE, AGAIN) and delivery.is_leased(job):
+            state.send(sender, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+            return
+        if job.state == QUEUED:
+            if comes_first(state.node_id, sender, job.id):
+                state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+                return
+            delivery.dequeue(job)
+        self._put_off(job, job.options.retry_ms)
+
+    def on_working(self, sender: bytes, message: Message) -> None:
+        """Leave a job to the consumer that has it, for the time that it has left."""
+        job = self._known(sender, message[1])
+        if job is None or not job.options.retry_ms:
+            return
+        self._delivery.dequeue(job)
+        self._put_off(job, min(message[3], job.options.retry_ms))
+
+    def _known(self, sender: bytes, job_id: bytes) -> Job | None:
+        """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
+        job = self._state.jobs.get(job_id)
+        if job is None or job.state == WAIT_REPL:
+            return None
+        if job.state == ACKED:
+            self._state.send(sender, (messages.SETACK, job_id, WORK_SCOPE, job.holders or frozenset()))
+            return None
+        return job
+
+    def _put_off(self, job: Job, span_ms: int) -> None:
+        """Let the timer end after that of the node that has the job."""
+        if job.state == ACTIVE and job.options.retry_ms:
+            state = self._state
+            self._delivery.put_off(job, state.now + span_ms + state.rng.randrange(ANNOUNCED_MS))
