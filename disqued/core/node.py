@@ -22,7 +22,7 @@ from disqued.core import messages
 from disqued.core.acks import Acks
 from disqued.core.clock import Clock
 from disqued.core.delivery import Delivery
-from disqued.core.federation import Federation
+from disqued.core.federation import Errand, Federation
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
 from disqued.core.membership import Membership
@@ -85,6 +85,7 @@ class Node:
             messages.DELJOB: self.acks.on_deljob,
             messages.NEEDJOBS: self.federation.on_needjobs,
             messages.YOURJOBS: self.federation.on_yourjobs,
+            messages.PAUSE: self.federation.on_pause,
         }
         self._queue_cursor = 0
         self.begin()
@@ -147,7 +148,10 @@ class Node:
 
     def gone(self, client: Client, handed: list[bytes] | None = None) -> None:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
-        self.delivery.stop_waiting(client)
+        waiter = self.state.blocked.get(client)
+        if waiter is not None:
+            self.delivery.stop_waiting(client)
+            self.federation.deserted(waiter.queues)
         if self.state.pending:
             self.replication.gone(client)
         if len(self.state.unfinished):
@@ -187,8 +191,11 @@ class Node:
             self._job_due(item)
         elif isinstance(item, Waiter):
             self.delivery.timed_out(item)
+            self.federation.deserted(item.queues)
         elif isinstance(item, Pending):
             self.replication.due(item)
+        elif isinstance(item, Errand):
+            self.federation.due(item)
         elif isinstance(item, Membership):
             item.due()
         elif isinstance(item, Queue) and not self.state.collect_queue(item):
@@ -211,6 +218,7 @@ class Node:
         self.delivery.refuse_waiters(None)
         self.replication.refuse_all()
         self.delivery.copies.forget()
+        self.federation.flushed()
         self.state.flush()
 
     def note_expired(self, job_ids: list[bytes]) -> None:

@@ -1,0 +1,120 @@
+"""What other nodes want: which of them have consumers that wait for a queue, and for how many jobs.
+
+A want lives as long as its node may take to say so again, or until so many jobs have been brought.  Wants of one queue
+are kept in the order in which their nodes asked; who has been brought something goes to the end.
+
+Other nodes decide how many wants there are, so they are bounded in bytes: of a node with too many the oldest is
+forgotten, and when all nodes together have too many, new ones are not remembered.  That costs time and no job: who is
+not brought jobs asks again.
+
+Times are integer milliseconds.
+"""
+
+from typing import Any
+
+LIVES_MS = 35_000  #: longer than the longest time between two broadcasts
+WANT_COST = 400  #: bytes of a want without its name: object, places in the tables
+NODE_BYTES_MAX = 1 << 20
+BYTES_MAX = 16 << 20
+
+
+class Want:
+    """So many jobs of a queue, for a node."""
+
+    __slots__ = ("count", "until")
+
+    def __init__(self, count: int, until: int) -> None:
+        self.count: int = count
+        self.until: int = until  #: when it is forgotten
+
+
+class Wants:
+    """Every want that is remembered."""
+
+    __slots__ = ("_by_name", "_by_node", "_oldest", "_sizes", "size")
+
+    def __init__(self, by_name: dict[bytes, dict[bytes, Want]]) -> None:
+        """Keep the wants in that table: {queue: {node: want}}."""
+        self._by_name = by_name
+        self._by_node: dict[bytes, dict[bytes, None]] = {}  #: {node: queues}, renewed longest ago first
+        self._oldest: dict[tuple[bytes, bytes], Want] = {}  #: {(queue, node): want}, in the same order
+        self._sizes: dict[bytes, int] = {}
+        self.size = 0  #: bytes, as they are counted
+
+    def __len__(self) -> int:
+        return len(self._oldest)
+
+    def note(self, name: bytes, node_id: bytes, count: int, now: int) -> Want:
+        """Take note of a want, which is remembered if there is room for it; a newer one replaces an older one."""
+        self._forget_old(now)
+        want = Want(count, now + LIVES_MS)
+        cost = _cost(name)
+        known = (name, node_id) in self._oldest
+        if known:
+            del self._oldest[name, node_id], self._by_node[node_id][name]
+        elif cost > NODE_BYTES_MAX:
+            return want
+        else:
+            while self._sizes.get(node_id, 0) + cost > NODE_BYTES_MAX:
+                self.forget(next(iter(self._by_node[node_id])), node_id)
+            if self.size + cost > BYTES_MAX:
+                return want
+            self._sizes[node_id] = self._sizes.get(node_id, 0) + cost
+            self.size += cost
+        # A want that is renewed keeps its place among those of the queue.
+        self._by_name.setdefault(name, {})[node_id] = want
+        self._by_node.setdefault(node_id, {})[name] = None
+        self._oldest[name, node_id] = want
+        return want
+
+    def met(self, name: bytes, node_id: bytes, count: int) -> None:
+        """So many jobs have been brought: the others of the queue come first now."""
+        want = self._by_name.get(name, {}).get(node_id)
+        if want is None:
+            return
+        want.count -= count
+        if want.count <= 0:
+            self.forget(name, node_id)
+        else:
+            nodes = self._by_name[name]
+            nodes[node_id] = nodes.pop(node_id)
+
+    def forget(self, name: bytes, node_id: bytes) -> None:
+        """Forget a want, if there is one."""
+        if self._oldest.pop((name, node_id), None) is None:
+            return
+        cost = _cost(name)
+        self.size -= cost
+        self._sizes[node_id] -= cost
+        _take_out(self._by_name, name, node_id)
+        _take_out(self._by_node, node_id, name)
+        if not self._sizes[node_id]:
+            del self._sizes[node_id]
+
+    def of_queue(self, name: bytes, now: int) -> list[tuple[bytes, Want]]:
+        """The wants of a queue with their nodes, in the order in which they are to be met."""
+        self._forget_old(now)
+        return list(self._by_name.get(name, {}).items())
+
+    def of_node(self, node_id: bytes) -> list[bytes]:
+        """The queues that a node wants jobs of."""
+        return list(self._by_node.get(node_id, ()))
+
+    def _forget_old(self, now: int) -> None:
+        while self._oldest:
+            (name, node_id), want = next(iter(self._oldest.items()))
+            if want.until > now:
+                return
+            self.forget(name, node_id)
+
+
+def _cost(name: bytes) -> int:
+    return WANT_COST + len(name)
+
+
+def _take_out(table: dict[bytes, dict[bytes, Any]], key: bytes, inner: bytes) -> None:
+    """Take an entry out of a table of tables, and its table when that is empty then."""
+    entries = table[key]
+    del entries[inner]
+    if not entries:
+        del table[key]
