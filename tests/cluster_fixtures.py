@@ -22,13 +22,12 @@ from itertools import permutations
 from random import Random
 from typing import Any, NamedTuple
 
-from disqued.core.job import Job
 from disqued.core.messages import NAMES, NODE_LEAVING, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.core.peers import Peer
 from disqued.core.queues import Client
 from disqued.testing.clock import WALL_MS, Clock
-from disqued.wire.jobdump import decode_record, encode_job
+from disqued.wire.messages import decode, encode
 from tests.core_fixtures import Server, Word
 
 LETTERS = "abcdef0123456789"  #: of the node ids: 40 times the same
@@ -177,7 +176,7 @@ class Cluster:
         """Take a message on its way."""
         receiver = self.by_id[receiver_id]
         assert receiver_id in sender.state.peers.linked, f"{sender} has no link to {receiver}"
-        flight = Flight(sender, receiver, message, _written_down(message, sender.state.now))
+        flight = Flight(sender, receiver, message, decode(encode(message, sender.state.now)))
         if self.lose(flight):
             self.lost.append(flight)
             return
@@ -252,19 +251,6 @@ class Cluster:
 def _until_tick(member: Member) -> int | None:
     at = member.node.deadline()
     return None if at is None else max(0, at - member.clock.now())
-
-
-def _written_down(message: Message, now: int) -> Message:
-    """A message as its receiver reads it."""
-    return tuple(_field(field, now) for field in message)
-
-
-def _field(field: object, now: int) -> object:
-    if isinstance(field, Job):
-        return decode_record(encode_job(field, -now, field.state))[1]
-    if isinstance(field, list | tuple) and field and isinstance(field[0], Job):
-        return tuple(_field(job, now) for job in field)
-    return field
 
 
 def _note_open(sender: Member, receiver: Member) -> None:
