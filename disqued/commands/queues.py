@@ -142,7 +142,9 @@ class Pause:
     """Stop a queue from taking jobs, from handing them out, or both.
 
     The words are read from left to right: in and out add up, all is both, none clears; state changes nothing;
-    bcast tells every other node the outcome.  When memory is full, a queue that is not there cannot be paused.
+    bcast sets the outcome on every other node that can be reached now, too.  A queue that is paused in takes what
+    other nodes bring for consumers of this one, or because they are leaving.  When memory is full, a queue that is not
+    there cannot be paused.
     """
 
     queue: bytes = positional("Queue to pause.", QUEUE)
@@ -159,9 +161,12 @@ class Pause:
         if pause and self.queue not in node.state.queues.by_name and not node.has_room_for_queues():
             raise OutOfMemory
         if changes:
-            node.delivery.set_pause(self.queue, pause)
+            node.federation.pause(self.queue, pause)
         queue = node.state.queues.by_name.get(self.queue)
-        return Status(PAUSE_NAMES[queue.pause if queue is not None else 0])
+        pause = queue.pause if queue is not None else 0
+        if b"BCAST" in self.words:
+            node.federation.tell_pause(self.queue, pause)
+        return Status(PAUSE_NAMES[pause])
 
 
 def _read_cursor(text: bytes) -> int:
