@@ -1,0 +1,352 @@
+"""Copies before the reply: who is asked, when the producer hears, and what is left when it does not work out."""
+
+import pytest
+
+from disqued.commands.table import BLOCKED
+from disqued.core.job import JobState
+from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB
+from disqued.core.outbox import JOB_ADDED
+from disqued.errors import NotReplicated
+from tests.cluster_fixtures import Cluster, Flight, Member
+
+TIMEOUT = "Timeout reached before replicating to the requested number of nodes"
+REMOVED = "job removed (expired?) before the requested replication level was achieved"
+
+
+def answered(member: Member) -> bytes | str:
+    """What the producer that was blocked has heard at last."""
+    (value,) = member.answers["client"]
+    return str(value) if isinstance(value, NotReplicated) else bytes(value)
+
+
+def keep_copies_back(cluster: Cluster) -> None:
+    """Let nobody say that it has a copy."""
+    cluster.lose = lambda flight: flight.kind == GOTJOB
+
+
+# Enough copies.
+
+
+def test_the_producer_hears_when_so_many_nodes_hold_the_job_as_it_wants() -> None:
+    cluster = Cluster(5)
+    a = cluster.members[0]
+    assert a("ADDJOB", "q", "x", 0, "REPLICATE", 3) is BLOCKED
+    job_id = answered(a)
+    assert sum(member.holds(job_id) for member in cluster) == 3
+    shown = a.show(job_id)
+    assert shown is not None
+    assert shown["nodes-delivered"] == sorted(member.id for member in cluster if member.holds(job_id))
+    assert (shown["state"], shown["nodes-confirmed"]) == (b"queued", [])
+
+
+def test_until_then_the_job_waits_and_nobody_gets_it() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    cluster.hold(b, a)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (job,) = a.state.jobs
+    assert (job.state, a.answers["client"], a.get()) == (JobState.WAIT_REPL, [], [])
+    assert a.journal == []
+    cluster.release(b, a)
+    assert answered(a) == job.id
+    assert [record[1].id for record in a.journal] == [job.id]
+    assert [record[1].id for record in b.journal] == [job.id]
+    assert [row[1] for row in a.get()] == [job.id]
+
+
+def test_every_copy_has_the_job_as_it_was_given() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "some queue", "\x00\xff", 0, "TTL", 3_000, "RETRY", 7, "DELAY", 9)
+    job_id = answered(a)
+    for member in (b, c):
+        shown = member.show(job_id)
+        assert shown is not None
+        assert (shown["queue"], shown["body"], shown["repl"]) == (b"some queue", "\x00\xff".encode(), 3)
+        assert (shown["ttl"], shown["retry"], shown["delay"], shown["state"]) == (3_000, 7, 9, b"active")
+        assert shown["ctime"] == a.show(job_id)["ctime"]  # type: ignore[index]
+        assert 16_000 <= shown["next-requeue-within"] < 16_500
+
+
+def test_a_delayed_job_is_queued_by_the_node_of_its_producer_when_the_delay_is_over() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "q", "x", 0, "DELAY", 3)
+    job_id = answered(a)
+    cluster.advance(2_999)
+    assert [member("QLEN", "q") for member in (a, b, c)] == [0, 0, 0]
+    cluster.advance(1)
+    assert [member("QLEN", "q") for member in (a, b, c)] == [1, 0, 0]
+    assert [row[1] for row in a.get()] == [job_id]
+
+
+# More nodes.
+
+
+def test_every_50_ms_one_more_node_is_asked_and_the_others_hear_of_it() -> None:
+    cluster = Cluster(5)
+    a = cluster.members[0]
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 2)
+    for asked in (1, 2, 3, 4, 4):
+        (job,) = a.state.jobs
+        copies = {flight.receiver.name for flight in cluster.sent(REPLJOB)}
+        assert len(copies) == asked
+        assert job.holders is not None
+        assert len(job.holders) == 1 + asked
+        for member in cluster:
+            if member is not a and member.holds(job.id):
+                assert member.job(job.id).holders == job.holders
+        cluster.advance(50)
+    assert len(cluster.sent(HOLDERS)) == 1 + 2 + 3
+
+
+def test_a_node_that_does_not_answer_is_asked_again_less_and_less_often() -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 10_000, "REPLICATE", 2)
+    cluster.advance(9_000)
+    assert 8 <= len(cluster.sent(REPLJOB)) <= 16
+    cluster.lose = lambda flight: False
+    cluster.advance(1_000)
+    assert isinstance(answered(a), bytes)
+
+
+def test_a_node_that_comes_later_is_asked_then() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.cut(a, c)
+    cluster.lose = lambda flight: flight.kind == GOTJOB and flight.sender is b
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    cluster.heal(a, c)
+    cluster.advance(1_000)
+    assert c.holds(bytes(answered(a)))  # type: ignore[arg-type]
+
+
+# Not enough.
+
+
+def test_when_time_is_up_the_producer_hears_noreplication_and_no_copy_is_left() -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 300, "REPLICATE", 3)
+    cluster.advance(299)
+    assert a.answers["client"] == []
+    cluster.advance(1)
+    assert answered(a) == TIMEOUT
+    assert not any(len(member.state.jobs) for member in cluster)
+    assert not a.state.pending
+
+
+def test_a_copy_that_turns_up_after_that_is_cleaned_up_too() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    cluster.hold(a, b)
+    a("ADDJOB", "q", "x", 100, "REPLICATE", 2)
+    cluster.advance(100)
+    assert answered(a) == TIMEOUT
+    cluster.release(a, b, order=lambda flights: [flight for flight in flights if flight.kind == REPLJOB])
+    assert cluster.sent(DELJOB, a, b)
+    assert not len(b.state.jobs)
+
+
+def test_a_producer_that_leaves_takes_its_job_with_it() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    assert len(b.state.jobs) == 1
+    a.gone("client")
+    cluster.settle()
+    assert not len(a.state.jobs)
+    assert not len(b.state.jobs)
+    assert a.answers["client"] == []
+
+
+@pytest.mark.parametrize("verb", ["DELJOB", "FASTACK"])
+def test_a_job_that_is_removed_meanwhile_is_answered_so(verb: str) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (job,) = a.state.jobs
+    assert a(verb, job.id, client="somebody else") == 1
+    assert answered(a) == REMOVED
+    assert not len(b.state.jobs)
+
+
+def test_a_job_whose_time_ends_meanwhile_is_answered_so() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "TTL", 2)
+    cluster.advance(2_000)
+    assert answered(a) == REMOVED
+    cluster.advance(500)
+    assert not len(b.state.jobs)
+
+
+def test_a_flush_answers_the_producers_that_wait() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    a.node.flush()
+    a.settle()
+    cluster.settle()
+    assert answered(a) == REMOVED
+    assert not len(b.state.jobs)
+
+
+# Asynchronously.
+
+
+def test_an_asynchronous_job_is_answered_at_once_and_copied_all_the_same() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "x", "REPLICATE", 3, "ASYNC")
+    assert all(member.holds(job_id) for member in cluster)
+    assert not cluster.sent(GOTJOB)
+    assert a.journal[0] == (JOB_ADDED, a.job(job_id))
+    assert a.job(job_id).holders == {a.id, b.id, c.id}
+
+
+# External: this node keeps no copy.
+
+
+def leaving(cluster: Cluster) -> Member:
+    """The first node, which is leaving; the others know."""
+    member = cluster.members[0]
+    member.node.begin()
+    member.state.leaving = True
+    for other in cluster.members[1:]:
+        reachable = other.state.peers.reachable
+        other.state.peers.reachable = tuple(node_id for node_id in reachable if node_id != member.id)
+    return member
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",)])
+@pytest.mark.parametrize("retry", [0, 5])
+def test_a_node_that_keeps_no_copy_lets_another_one_queue_the_job(options: tuple[str, ...], retry: int) -> None:
+    cluster = Cluster(3)
+    a = leaving(cluster)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", retry, *options)
+    assert not len(a.state.jobs)
+    assert a.journal == []
+    assert len(cluster.sent(ENQUEUE)) == 1
+    (holder,) = [member for member in cluster if len(member.state.jobs)]
+    assert holder.bodies() == [b"x"]
+
+
+def test_a_delay_goes_with_a_job_that_is_kept_elsewhere() -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    b = cluster.members[1]
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0, "DELAY", 4)
+    cluster.advance(3_999)
+    assert b.bodies() == []
+    cluster.advance(1)
+    assert b.bodies() == [b"x"]
+
+
+def test_the_copies_are_all_on_other_nodes() -> None:
+    cluster = Cluster(4)
+    a = leaving(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3)
+    job_id = bytes(answered(a))  # type: ignore[arg-type]
+    holders = {member.id for member in cluster if member.holds(job_id)}
+    assert len(holders) == 3
+    assert a.id not in holders
+    assert all(member.job(job_id).holders == holders for member in cluster if member is not a)
+
+
+# Whoever is asked.
+
+
+@pytest.mark.parametrize("reason", ["leaving", "memory", "journal", "paused"])
+def test_a_node_that_can_keep_no_copy_says_nothing(reason: str) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    if reason == "leaving":
+        b.state.leaving = True
+    elif reason == "memory":
+        b.state.memory.set_limit(1)
+        b.state.memory.used = 10
+    elif reason == "journal":
+        b.state.read_only = True
+    else:
+        b("PAUSE", "q", "in")
+    a("ADDJOB", "q", "x", 100, "REPLICATE", 2)
+    assert cluster.sent(REPLJOB, a, b)
+    assert not cluster.sent(GOTJOB)
+    cluster.advance(100)
+    assert answered(a) == TIMEOUT
+    assert not len(b.state.jobs)
+
+
+def test_a_copy_that_comes_twice_is_one_copy_and_is_confirmed_twice() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (flight,) = cluster.sent(REPLJOB)
+    cluster.repeat(flight)
+    assert len(b.state.jobs) == 1
+    assert len(cluster.sent(GOTJOB)) == 2
+    assert len(b.journal) == 1
+
+
+def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    cluster.hold(a, b)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (job,) = a.state.jobs
+    # Its consumer came by another way, and was faster.
+    b("ACKJOB", job.id)
+    cluster.release(a, b)
+    assert answered(a) == job.id
+    cluster.advance(5_000)
+    assert not len(a.state.jobs)
+    assert not len(b.state.jobs)
+
+
+def test_messages_about_copies_do_not_move_a_job_that_waits_for_copies() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 1)
+    (job,) = a.state.jobs
+    b("ENQUEUE", job.id)
+    c("NACK", job.id)
+    c("WORKING", job.id)
+    assert job.state == JobState.WAIT_REPL
+    assert a.get() == []
+
+
+def test_wishes_that_nobody_could_fulfil_are_checked_before_anything_is_sent() -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    assert a.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 3).startswith("NOREPL Not enough reachable nodes")
+    a("PAUSE", "q", "in")
+    assert a.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 2).startswith("PAUSED")
+    assert cluster.flights == []
+
+
+def test_large_numbers_of_refused_jobs_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disqued.core.replication.REFUSED_KEPT", 3)
+    cluster = Cluster(2)
+    a, _ = cluster
+    copies: list[Flight] = []
+    keep_copies_back(cluster)
+    for _ in range(5):
+        a("ADDJOB", "q", "x", 1, "REPLICATE", 2)
+        copies.append(cluster.sent(REPLJOB)[-1])
+        cluster.advance(1)
+    cluster.lose = lambda flight: False
+    cluster.flights.clear()
+    for flight in copies:
+        cluster.repeat(flight)
+    assert len(cluster.sent(GOTJOB)) == 5
+    assert len(cluster.sent(DELJOB)) == 3
