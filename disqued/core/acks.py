@@ -34,7 +34,7 @@ from disqued.core.unfinished import Parts
 RETRY_MIN_MS = 1_000
 RETRY_MAX_MS = 180_000
 RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
-DOUBLINGS = 8  #: after which the period is the longest
+ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
 STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
 ASKED_PER_PART = 500  #: acks sent again in one go when a link opens, some milliseconds' work
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
@@ -161,7 +161,7 @@ class Acks:
     def _ask(self, job: Job) -> None:
         """Send SETACK to those who have not said that they know, and set the time of the next attempt."""
         state = self._state
-        attempt = min(state.acked[job] + 1, DOUBLINGS)
+        attempt = min(state.acked[job] + 1, ATTEMPTS_COUNTED)
         state.acked[job] = attempt
         missing = self._missing(job)
         if not missing:
@@ -174,7 +174,7 @@ class Acks:
 
     def _put_off(self, job: Job) -> None:
         state = self._state
-        period_ms = min(RETRY_MIN_MS << state.acked[job], RETRY_MAX_MS)
+        period_ms = min(RETRY_MIN_MS << max(0, state.acked[job] - 1), RETRY_MAX_MS)
         # Centred, so that the mean period stays the one in the manual.
         at = state.now + period_ms + state.rng.randrange(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
         state.schedule.move(job, min(at, job.expires_at))
@@ -245,8 +245,11 @@ class Acks:
             if job.holders is None:
                 job.holders = state.holders(frozenset((state.node_id,)))
             job = self._become_done(job)
-            # It is the sender that collects; this node does when nothing comes of that.
-            self._put_off(job)
+            # It is the sender that collects, if it can; this node does when nothing comes of that.
+            if holders:
+                self._put_off(job)
+            else:
+                self._ask(job)
         if holders:
             self._confirm(job, sender)
         state.send(sender, (GOTACK, job_id, scope, True, job.holders))
