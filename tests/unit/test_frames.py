@@ -1,0 +1,335 @@
+"""Links of the bus on the wire: who gets in, and what of a stream of frames is believed."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from struct import pack
+
+import pytest
+
+from disqued.core.messages import NODE_LEAVING, Greeting
+from disqued.wire.frames import (
+    MESSAGES_PER_FRAME,
+    PIECE_BYTES,
+    BadFrame,
+    FrameReader,
+    FrameWriter,
+    LinkAcceptor,
+    LinkOpener,
+    Refused,
+    RefusedByOther,
+    encode_greeting,
+    pieces,
+)
+
+ANNA, BERT = b"a1" * 20, b"b2" * 20
+OF_ANNA = Greeting(ANNA, "", 7711, 17711, 0, True)
+OF_BERT = Greeting(BERT, "2001:db8::7", 7712, 17712, NODE_LEAVING, False)
+LARGEST = 3 * PIECE_BYTES
+
+
+def sides(secret: bytes = b"s", other: bytes = b"s") -> tuple[LinkOpener, LinkAcceptor]:
+    return LinkOpener(secret, OF_ANNA, b"1" * 32), LinkAcceptor(other, OF_BERT, b"2" * 32)
+
+
+def shake_hands(secret: bytes = b"s") -> tuple[FrameWriter, FrameReader]:
+    opener, acceptor = sides(secret, secret)
+    nonce = acceptor.feed(opener.start())
+    answer = acceptor.feed(opener.feed(nonce))
+    assert opener.feed(answer) == b""
+    return opener.writer(), acceptor.reader(LARGEST)
+
+
+def drain(reader: FrameReader) -> list[bytes]:
+    texts = []
+    while (text := reader.next()) is not None:
+        texts.append(text)
+    return texts
+
+
+@pytest.mark.parametrize("secret", [b"s", b"", b"x" * 200])
+def test_both_sides_learn_who_the_other_is_and_messages_get_through(secret: bytes) -> None:
+    opener, acceptor = sides(secret, secret)
+    nonce = acceptor.feed(opener.start())
+    proof = opener.feed(nonce)
+    assert opener.greeting is acceptor.greeting is None
+    answer = acceptor.feed(proof)
+    opener.feed(answer)
+    assert (acceptor.greeting, opener.greeting) == (OF_ANNA, OF_BERT)
+    writer, reader = opener.writer(), acceptor.reader(LARGEST)
+    reader.feed(writer.batch([b"one", b"", b"two"]) + writer.batch([b"three"]))
+    assert drain(reader) == [b"one", b"", b"two", b"three"]
+
+
+def test_frames_that_came_with_the_last_bytes_of_the_handshake_are_not_lost() -> None:
+    opener, acceptor = sides()
+    proof = opener.feed(acceptor.feed(opener.start()))
+    writer = FrameWriter(opener._prove(b"frames", b"1" * 32, b"2" * 32), bytes.fromhex(ANNA.decode()))
+    acceptor.feed(proof + writer.batch([b"early"]))
+    assert drain(acceptor.reader(LARGEST)) == [b"early"]
+
+
+@pytest.mark.parametrize(("secret", "other"), [(b"s", b"t"), (b"s", b""), (b"", b"s")])
+def test_who_does_not_know_the_secret_is_refused_before_the_greeting_is_believed(secret: bytes, other: bytes) -> None:
+    opener, acceptor = sides(secret, other)
+    proof = opener.feed(acceptor.feed(opener.start()))
+    with pytest.raises(Refused, match="cluster-secret has to be the same"):
+        acceptor.feed(proof)
+    assert acceptor.greeting is None
+
+
+def test_who_is_dialed_proves_nothing_to_a_stranger() -> None:
+    _, acceptor = sides()
+    stranger = LinkOpener(b"", OF_ANNA, b"3" * 32)
+    said = acceptor.feed(stranger.start())
+    assert len(said) == 8 + 3 + 32  # its nonce, and neither greeting nor proof
+
+
+def test_somebody_who_answers_without_the_secret_is_refused_by_who_dials() -> None:
+    opener, acceptor = sides(b"s", b"wrong")
+    answer = acceptor.feed(opener.start())
+    opener.feed(answer)
+    impostor = LinkAcceptor(b"wrong", OF_BERT, b"2" * 32)
+    writer = LinkOpener(b"wrong", OF_ANNA, b"1" * 32)
+    forged = impostor.feed(writer.start() + writer.feed(answer))
+    with pytest.raises(Refused, match="secret"):
+        opener.feed(forged.removeprefix(answer))
+    assert opener.greeting is None
+
+
+def test_a_proof_is_good_for_one_link_alone() -> None:
+    opener, acceptor = sides()
+    proof = opener.feed(acceptor.feed(opener.start()))
+    again = LinkAcceptor(b"s", OF_BERT, b"4" * 32)
+    again.feed(opener.start())
+    with pytest.raises(Refused, match="secret"):
+        again.feed(proof)
+
+
+def test_what_one_side_said_cannot_be_held_up_to_it_as_a_mirror() -> None:
+    opener, _ = sides()
+    with pytest.raises(Refused, match="nonce"):
+        opener.feed(opener.start())
+
+
+def test_a_flipped_bit_anywhere_in_the_handshake_ends_it_or_leaves_it_unfinished() -> None:
+    opener, acceptor = sides()
+    hello = opener.start()
+    nonce = acceptor.feed(hello)
+    proof = opener.feed(nonce)
+    for said in (hello, proof):
+        for bit in range(8 * len(said)):
+            flipped = bytearray(said)
+            flipped[bit // 8] ^= 1 << bit % 8
+            opener, acceptor = sides()
+            with suppress(Refused):
+                acceptor.feed(bytes(flipped) if said is hello else hello)
+                acceptor.feed(proof if said is hello else bytes(flipped))
+            assert acceptor.greeting is None
+
+
+def test_a_flipped_bit_anywhere_in_the_answer_opens_no_link() -> None:
+    opener, acceptor = sides()
+    nonce = acceptor.feed(opener.start())
+    answer = nonce + acceptor.feed(opener.feed(nonce))
+    for bit in range(8 * len(answer)):
+        flipped = bytearray(answer)
+        flipped[bit // 8] ^= 1 << bit % 8
+        opener, _ = sides()
+        with suppress(Refused):
+            opener.feed(bytes(flipped))
+        assert opener.greeting is None
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n", "not a node of disqued"),
+        (b"RCmb\0\0\0\x90", "not a node of disqued"),
+        (b"disqued\2", "version 2 of the bus is spoken there, and 1 here"),
+        (b"disqued\1\1\xff\xff", "a part of 65535 bytes"),
+        (b"disqued\1\1\3\0abc", "nonce"),
+        (b"disqued\1\2\x30\0" + b"x" * 48, "does not belong"),
+        (b"disqued\1\7\0\0", "part 7 does not belong"),
+        (b"disqued\1" + (b"\1\x20\0" + b"n" * 32) * 2, "part 1 does not belong"),
+    ],
+)
+def test_what_is_no_handshake_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        sides()[1].feed(data)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_reason_of_a_refusal_reaches_the_other_side_fit_for_a_log(side: int) -> None:
+    opener, acceptor = sides()
+    acceptor.feed(opener.start())
+    told = sides()[side]
+    if side:
+        told.feed(opener.start())
+        refusal = opener.refuse("no \x1b[31mway é" + "." * 1_000)
+    else:
+        refusal = sides()[1].refuse("no \x1b[31mway é" + "." * 1_000)
+    with pytest.raises(RefusedByOther, match=r"no \?\[31mway \?\.\.\."):
+        told.feed(refusal)
+
+
+def greeting_text(**changes: object) -> bytes:
+    return encode_greeting(OF_BERT._replace(**changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"short", "cut off"),
+        (greeting_text(host="")[:-1] + b"\1x", "no IPv4 or IPv6 address"),
+        (greeting_text() + b"x", "no IPv4 or IPv6 address"),
+        (greeting_text(bus_port=0), "version 1 does not know"),
+        (greeting_text()[:24] + b"\xff" + greeting_text()[25:], "version 1 does not know"),
+        (greeting_text()[:25] + b"\2" + greeting_text()[26:], "version 1 does not know"),
+    ],
+)
+def test_a_greeting_that_makes_no_sense_is_refused_although_it_is_proved(text: bytes, reason: str) -> None:
+    opener, acceptor = sides()
+    opener._own = text
+    proof = opener.feed(acceptor.feed(opener.start()))
+    with pytest.raises(Refused, match=reason):
+        acceptor.feed(proof)
+
+
+def test_who_dials_refuses_bytes_behind_the_greeting() -> None:
+    opener, acceptor = sides()
+    answer = acceptor.feed(opener.feed(acceptor.feed(opener.start())))
+    with pytest.raises(Refused, match="only this side writes"):
+        opener.feed(answer + b"x")
+
+
+# Frames.
+
+
+def test_a_large_message_travels_in_pieces_and_others_may_come_between_them() -> None:
+    writer, reader = shake_hands()
+    text = bytes(range(256)) * (LARGEST // 256)
+    for part in pieces(text):
+        reader.feed(writer.piece(len(text), part))
+        reader.feed(writer.batch([b"ping"]))
+    assert drain(reader) == [b"ping", b"ping", text, b"ping"]
+    assert reader.buffered == 0
+
+
+def test_a_full_frame_is_within_the_limit_of_frames() -> None:
+    writer, reader = shake_hands()
+    texts = [b"x" * (PIECE_BYTES // MESSAGES_PER_FRAME)] * MESSAGES_PER_FRAME
+    reader.feed(writer.batch(texts))
+    reader.feed(writer.batch([b"y" * PIECE_BYTES]))
+    reader.feed(writer.piece(PIECE_BYTES, b"z" * PIECE_BYTES))
+    assert drain(reader) == [*texts, b"y" * PIECE_BYTES, b"z" * PIECE_BYTES]
+
+
+def refused(reader: FrameReader, data: bytes) -> str:
+    reader.feed(data)
+    with pytest.raises(BadFrame) as caught:
+        drain(reader)
+    return caught.value.fault
+
+
+def test_a_flipped_bit_anywhere_in_a_frame_ends_the_link_and_brings_nothing() -> None:
+    writer, _ = shake_hands()
+    frame = writer.batch([b"ACK", b"of a job"])
+    for bit in range(32, 8 * len(frame)):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert refused(shake_hands()[1], bytes(flipped)) == "forged"
+
+
+def test_a_flipped_bit_in_a_length_brings_nothing() -> None:
+    writer, _ = shake_hands()
+    frame = writer.batch([b"ACK", b"of a job"])
+    for bit in range(32):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        _, reader = shake_hands()
+        reader.feed(bytes(flipped))
+        with suppress(BadFrame):
+            assert drain(reader) == []
+
+
+def test_a_frame_that_comes_again_ends_the_link() -> None:
+    writer, reader = shake_hands()
+    frame = writer.batch([b"once"])
+    reader.feed(frame)
+    assert drain(reader) == [b"once"]
+    assert refused(reader, frame) == "replayed"
+
+
+def test_frames_that_change_places_end_the_link() -> None:
+    writer, reader = shake_hands()
+    first, second = writer.batch([b"first"]), writer.batch([b"second"])
+    assert refused(reader, second + first) == "replayed"
+
+
+def test_a_frame_of_another_link_is_none_of_this_one() -> None:
+    opener = LinkOpener(b"s", OF_ANNA, b"5" * 32)
+    acceptor = LinkAcceptor(b"s", OF_BERT, b"2" * 32)
+    opener.feed(acceptor.feed(opener.feed(acceptor.feed(opener.start()))))
+    assert refused(shake_hands()[1], opener.writer().batch([b"hello"])) == "forged"
+
+
+def test_a_frame_in_the_name_of_another_node_is_forged() -> None:
+    opener, acceptor = sides()
+    acceptor.feed(opener.feed(acceptor.feed(opener.start())))
+    writer = FrameWriter(opener._prove(b"frames", b"1" * 32, b"2" * 32), b"\xb2" * 20)
+    assert refused(acceptor.reader(LARGEST), writer.batch([b"hello"])) == "forged"
+
+
+@pytest.mark.parametrize(
+    ("length", "fault"),
+    [(0xFFFF_FFFF, "oversized"), (PIECE_BYTES + 8192, "oversized"), (48, "malformed"), (0, "malformed")],
+)
+def test_a_length_is_checked_before_anything_is_kept_for_it(length: int, fault: str) -> None:
+    assert refused(shake_hands()[1], pack("<I", length)) == fault
+
+
+def _one_too_large(writer: FrameWriter) -> bytes:
+    return writer.piece(LARGEST + 1, b"begin")
+
+
+def _too_many_bytes(writer: FrameWriter) -> bytes:
+    return writer.piece(9, b"begin") + writer.piece(9, b"and end")
+
+
+def _another_message(writer: FrameWriter) -> bytes:
+    return writer.piece(9, b"begin") + writer.piece(8, b"x")
+
+
+def _unknown_kind(writer: FrameWriter) -> bytes:
+    return writer._frame(3, [b""])
+
+
+def _length_cut_off(writer: FrameWriter) -> bytes:
+    return writer._frame(1, [b"\1\0"])
+
+
+def _longer_than_the_frame(writer: FrameWriter) -> bytes:
+    return writer._frame(1, [b"\2\0\0\0x"])
+
+
+@pytest.mark.parametrize(
+    ("write", "fault"),
+    [
+        (_one_too_large, "oversized"),
+        (_too_many_bytes, "malformed"),
+        (_another_message, "malformed"),
+        (_unknown_kind, "malformed"),
+        (_length_cut_off, "malformed"),
+        (_longer_than_the_frame, "malformed"),
+        (lambda writer: writer.piece(9, b""), "malformed"),
+    ],
+)
+def test_a_node_that_writes_nonsense_is_not_followed(write: Callable[[FrameWriter], bytes], fault: str) -> None:
+    writer, reader = shake_hands()
+    assert refused(reader, write(writer)) == fault
+
+
+def test_a_message_beyond_the_limit_is_refused_in_a_batch_as_well() -> None:
+    opener, acceptor = sides()
+    opener.feed(acceptor.feed(opener.feed(acceptor.feed(opener.start()))))
+    assert refused(acceptor.reader(10), opener.writer().batch([b"x" * 11])) == "oversized"
