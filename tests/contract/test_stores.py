@@ -10,7 +10,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
+from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
 from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
@@ -303,3 +303,24 @@ async def test_a_store_begins_anew_without_what_it_held(bench: Bench) -> None:
     await bench.put((JOB_ADDED, make_job(2)))
     wanted = bench.running.records
     assert [record[1].body for record in await bench.start()] == ([b"body 2"] if wanted else [])
+
+
+@async_test
+async def test_a_job_that_is_done_but_kept_for_other_nodes_comes_back_as_one_that_is_done(bench: Bench) -> None:
+    if not bench.make().records:
+        return
+    holders = frozenset((b"a" * 40, b"b" * 40))
+    job, done_job, collected = make_job(1), make_job(1), make_job(2)
+    for each in (job, done_job, collected):
+        each.holders = holders
+    done_job.state, done_job.body, done_job.requeue_at = ACKED, b"", 0
+    await bench.start()
+    await bench.put((JOB_ADDED, job), (JOB_ADDED, collected))
+    await bench.put((JOB_ADDED, done_job))
+    await bench.put((UNIT_DONE, collected.id, b""))
+    for _ in range(2):
+        records = await bench.start()
+        assert still_there(records) == {b""}
+        stored = [facts[0] for kind, *facts in records if kind == JOB_ADDED and facts[0].id == job.id][-1]
+        assert (stored.state, stored.body, stored.holders) == (ACKED, b"", holders)
+        await bench.rewrite(done_job)
