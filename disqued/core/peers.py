@@ -1,7 +1,9 @@
 """The other nodes, as this one knows them: data alone, changed by `membership`.
 
-Times are integer milliseconds of the monotonic clock.
+Times are integer milliseconds of the monotonic clock, where they do not say otherwise.
 """
+
+from typing import NamedTuple
 
 PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: most nodes say so
@@ -11,23 +13,43 @@ PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at 
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
 
+class KnownNode(NamedTuple):
+    """A node as CLUSTER NODES and nodes.conf show it; this one, too."""
+
+    id: bytes
+    host: str  #: empty = not known
+    port: int  #: for clients
+    bus_port: int
+    flags: int = 0  #: PFAIL, FAIL, LEAVING
+    ping_sent_at: int = 0  #: when the ping left that has no answer yet, unix milliseconds; 0 = none
+    pong_at: int = 0  #: when it answered last, unix milliseconds; 0 = never
+    connected: bool = False  #: our link to it is open
+    myself: bool = False
+    met: bool = True  #: False: we try to reach it, and do not know it so far
+
+
 class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "bus_port", "flags", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port",
-        "reports",
+        "bus_port", "flags", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall",
+        "port", "reports", "stale",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
         self.id: bytes = node_id
-        self.host: str = host
+        self.host: str = host  #: empty = not known any more: another node answers there
+        #: Where its link to us came from last, if that is another address; empty = it is not.
+        self.heard_host: str = ""
         self.port: int = port  #: for clients
         self.bus_port: int = bus_port
         self.flags: int = 0  #: PFAIL, FAIL, LEAVING
         self.linked: bool = False  #: our link to it is open: it can be written to
         self.linked_at: int = 0  #: when the link opened
-        self.ping_sent_at: int = 0  #: when the ping left that has no answer yet; 0 = none
+        #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
+        self.stale: bool = False
+        #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.
+        self.ping_sent_at: int = 0
         self.pong_at: int = 0  #: when it answered last; 0 = never
         self.pong_wall: int = 0  #: the same, unix milliseconds
         #: Nodes that say that it fails, and when they said so last.
@@ -45,7 +67,7 @@ class Peers:
         self.forgotten: set[bytes] = set()
         #: Those that can be written to.
         self.linked: dict[bytes, Peer] = {}
-        #: Ids, in order, of those that can take copies now: linked, not leaving, not suspected.
+        #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
         self.received: int = 0  #: messages of known nodes
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
