@@ -58,7 +58,6 @@ class Node:
         start of the same node to the next.
         """
         seed = b"%040x" % rng.getrandbits(160)
-        self.id = node_id
         self.clock = clock
         own_rng = Random(rng.getrandbits(64))  # noqa: S311 - it draws nodes and shifts times, and hides nothing
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
@@ -89,6 +88,11 @@ class Node:
         }
         self._queue_cursor = 0
         self.begin()
+
+    @property
+    def id(self) -> bytes:
+        """Its id; CLUSTER RESET HARD gives it another one."""
+        return self.state.node_id
 
     # Inputs.
 
@@ -220,6 +224,7 @@ class Node:
         self.delivery.copies.forget()
         self.federation.flushed()
         self.state.flush()
+        self.membership.wake()
 
     def note_expired(self, job_ids: list[bytes]) -> None:
         """Journal that jobs which this node never took in are gone: their time was over."""
