@@ -22,9 +22,9 @@ from itertools import permutations
 from random import Random
 from typing import Any, NamedTuple
 
-from disqued.core.messages import NAMES, NODE_LEAVING, Greeting, Message, Target
+from disqued.commands.table import BLOCKED
+from disqued.core.messages import NAMES, URGENT, Greeting, Message, Target
 from disqued.core.node import Node
-from disqued.core.peers import Peer
 from disqued.core.queues import Client
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.messages import decode, encode
@@ -65,6 +65,7 @@ class Member(Server):
         self.node = Node(self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory)
         self.state = self.node.state
         self.state.journaling = True
+        self.node.membership.announce(f"127.0.0.{number + 1}", 7711, 17711)
         self.settle()
 
     def __repr__(self) -> str:
@@ -73,9 +74,7 @@ class Member(Server):
     @property
     def greeting(self) -> Greeting:
         """What it says of itself when a link opens."""
-        number = LETTERS.index(self.name)
-        flags = NODE_LEAVING if self.state.leaving else 0
-        return Greeting(self.id, f"127.0.0.{number + 1}", 7711, 17711, flags, meets=True)
+        return self.node.membership.greeting(meets=True)
 
     def run(self, *args: Word, client: Client = "client") -> Any:
         """Run a command within the step that has begun; then all messages arrive.  Raises CommandError."""
@@ -84,6 +83,13 @@ class Member(Server):
         finally:
             self.settle()
             self.cluster.settle()
+
+    def say(self, receiver: "Member", message: Message) -> None:
+        """Send a message of the test's own."""
+        self.node.begin()
+        assert self.state.send(receiver.id, message), f"{self} has no link to {receiver}"
+        self.settle()
+        self.cluster.settle()
 
     def hear(self, flight: Flight) -> None:
         """Take a message that arrives."""
@@ -106,13 +112,21 @@ class Member(Server):
         """Tell whether the node knows a job."""
         return self.state.jobs.get(job_id) is not None
 
+    def wait(self, client: Client, *queues: Word, timeout: int = 0) -> None:
+        """Block a client in GETJOB; what it is answered comes into `answers`."""
+        assert self("GETJOB", "TIMEOUT", timeout, "FROM", *(queues or ("q",)), client=client) is BLOCKED
+
+    def answered(self, client: Client) -> list[bytes]:
+        """Bodies of the jobs that a client got while it was blocked."""
+        return [body for rows in self.answers[client] if rows for _, _, body in rows]
+
 
 class Cluster:
     """Nodes, and the messages between them."""
 
     def __init__(self, size: int = 3, *, seed: int = 1, maxmemory: int = 1 << 40, linked: bool = True) -> None:
         self.rng = Random(seed)
-        #: What left and was not lost, in order.
+        #: What left and was not lost, in order; not that nodes are there, which they tell each other all the time.
         self.flights: list[Flight] = []
         self.lost: list[Flight] = []
         #: Tells which messages are lost.
@@ -142,7 +156,6 @@ class Cluster:
             self._held.pop((sender, receiver), None)
             sender.node.begin()
             sender.node.link_closed(receiver.id)
-            _note_closed(sender, receiver)
             sender.settle()
         self.settle()
 
@@ -165,9 +178,7 @@ class Cluster:
         receiver.node.greeted(sender.greeting, sender.greeting.host, greeting.host)
         receiver.settle()
         sender.node.begin()
-        _note_open(sender, receiver)
-        sender.node.link_opened(target, greeting, sender.greeting.host)
-        sender.node.federation.link_opened(receiver.id)
+        assert sender.node.link_opened(target, greeting, sender.greeting.host), f"{sender} wants no link to {receiver}"
         sender.settle()
 
     # Messages.
@@ -180,7 +191,8 @@ class Cluster:
         if self.lose(flight):
             self.lost.append(flight)
             return
-        self.flights.append(flight)
+        if flight.kind not in URGENT:
+            self.flights.append(flight)
         held = self._held.get((sender, receiver))
         if held is None:
             self._under_way.append(flight)
@@ -251,21 +263,3 @@ class Cluster:
 def _until_tick(member: Member) -> int | None:
     at = member.node.deadline()
     return None if at is None else max(0, at - member.clock.now())
-
-
-def _note_open(sender: Member, receiver: Member) -> None:
-    peers, greeting = sender.state.peers, receiver.greeting
-    peer = peers.by_id.setdefault(receiver.id, Peer(receiver.id, greeting.host, greeting.port, greeting.bus_port))
-    peer.linked = True
-    peer.linked_at = sender.state.now
-    peers.linked[receiver.id] = peer
-    peers.reachable = tuple(sorted(peers.linked))
-    sender.node.replication.forget_wishes()
-
-
-def _note_closed(sender: Member, receiver: Member) -> None:
-    peers = sender.state.peers
-    peers.by_id[receiver.id].linked = False
-    peers.linked.pop(receiver.id, None)
-    peers.reachable = tuple(sorted(peers.linked))
-    sender.node.replication.forget_wishes()

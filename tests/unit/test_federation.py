@@ -1,0 +1,570 @@
+"""Federation: asking, giving, what must not wander, at most once while jobs move, and pause across nodes."""
+
+from collections import Counter
+
+import pytest
+
+from disqued.core import federation, wants
+from disqued.core.delivery import FETCHED_BYTES
+from disqued.core.job import ACTIVE
+from disqued.core.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, SETACK, YOURJOBS
+from disqued.core.outbox import UNIT_DONE
+from tests.cluster_fixtures import Cluster, Flight, Member
+from tests.core_fixtures import MEGABYTE, in_journal
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(3)
+
+
+def add_many(member: Member, count: int, *options: str | int) -> list[bytes]:
+    """Jobs on that node alone: their bodies are their numbers."""
+    return [member.add("q", number, "REPLICATE", 1, *options) for number in range(count)]
+
+
+def jobs_of(flight: Flight) -> list[bytes]:
+    """Bodies of the jobs of a YOURJOBS."""
+    return [stored.body for stored in flight.data[1]]
+
+
+def asked_at(cluster: Cluster, sender: Member, receiver: Member, until: int) -> list[int]:
+    """Seconds after which a NEEDJOBS left, from now on."""
+    times = []
+    for second in range(until + 1):
+        times += [second] * len(cluster.sent(NEEDJOBS, sender, receiver))
+        cluster.flights.clear()
+        cluster.advance(SECOND)
+    return times
+
+
+# Asking.
+
+
+def test_a_consumer_that_finds_nothing_asks_every_node(cluster: Cluster) -> None:
+    a, b, c = cluster
+    b.wait("bob")
+    assert [(flight.receiver, flight.message) for flight in cluster.flights] == [
+        (a, (NEEDJOBS, b"q", 1)),
+        (c, (NEEDJOBS, b"q", 1)),
+    ]
+
+
+def test_one_that_does_not_wait_asks_as_well_and_finds_the_job_when_it_comes_again(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    a.add("q", "body", "REPLICATE", 1)
+    assert b.bodies() == []
+    assert b.bodies() == [b"body"]
+
+
+def test_while_it_waits_all_are_asked_again_after_2_4_8_and_at_most_30_seconds(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    assert asked_at(cluster, b, a, 125) == [0, 2, 6, 14, 30, 60, 90, 120]
+
+
+def test_the_pause_between_two_broadcasts_stays_the_same_however_long_somebody_waits(cluster: Cluster) -> None:
+    # Defect 10 of Disque 1.0-rc1: after nine minutes its back-off overflowed, and all were asked ten times a second.
+    a, b, _ = cluster
+    b.wait("bob")
+    cluster.advance(20 * MINUTE)
+    cluster.flights.clear()
+    cluster.advance(10 * MINUTE)
+    assert len(cluster.sent(NEEDJOBS, b, a)) == 20
+
+
+def test_who_polls_all_the_time_asks_no_more_often_than_who_waits(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    for _ in range(300):
+        assert b.bodies() == []
+        cluster.advance(100)
+    assert len(cluster.sent(NEEDJOBS, b, a)) == 4
+
+
+def test_every_doubling_of_the_consumers_that_wait_is_told_at_once(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    for number in range(150):
+        b.wait(number)
+    counts = [flight.message[2] for flight in cluster.sent(NEEDJOBS, b, a)]
+    assert counts == [1, 2, 4, 8, 16, 32, 64]
+    cluster.advance(2 * SECOND)
+    assert cluster.sent(NEEDJOBS, b, a)[-1].message[2] == JOBS_PER_MESSAGE
+
+
+@pytest.mark.parametrize("how", ["timeout", "disconnect"])
+def test_when_the_last_consumer_has_gone_all_hear_so(cluster: Cluster, how: str) -> None:
+    a, b, c = cluster
+    b.wait("bob", timeout=5 * SECOND if how == "timeout" else 0)
+    cluster.advance(4 * SECOND)
+    cluster.flights.clear()
+    if how == "timeout":
+        cluster.advance(SECOND + 1)
+    else:
+        b.gone("bob")
+        cluster.advance(1)
+    assert [(flight.receiver, flight.message) for flight in cluster.flights] == [
+        (a, (NEEDJOBS, b"q", 0)),
+        (c, (NEEDJOBS, b"q", 0)),
+    ]
+    assert not a.state.wanted
+
+
+def test_two_seconds_after_somebody_asked_who_did_not_wait_all_hear_that_nothing_is_wanted(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    assert b.bodies() == []
+    cluster.advance(federation.LINGER_MS - 1)
+    assert b"q" in a.state.wanted
+    cluster.advance(1)
+    assert cluster.sent(NEEDJOBS, b, a)[-1].message[2] == 0
+    assert not a.state.wanted
+
+
+def test_when_nobody_waits_nobody_is_asked_and_no_timer_is_left(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 10)
+    b.wait("bob")
+    assert c.bodies() == []
+    b.gone("bob")
+    cluster.advance(6 * SECOND)
+    cluster.flights.clear()
+    for member in cluster:
+        for queue in member.state.queues.by_name.values():
+            member.state.schedule.cancel(queue)
+        for job in member.state.jobs:
+            member.state.schedule.cancel(job)
+        member.state.schedule.cancel(member.node.membership)
+    assert [member.node.deadline() for member in cluster] == [None, None, None]
+    assert not cluster.flights
+
+
+def test_a_flush_ends_what_was_asked_for(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    b.node.begin()
+    b.node.flush()
+    b.settle()
+    cluster.advance(wants.LIVES_MS)
+    b.wait("bob")
+    a.add("q", "body", "REPLICATE", 1)
+    assert b.answered("bob") == [b"body"]
+
+
+def test_a_node_whose_link_opens_is_asked_at_once(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.cut(a, b)
+    a.add("q", "body", "REPLICATE", 1)
+    b.wait("bob")
+    cluster.advance(MINUTE)
+    assert b.answered("bob") == []
+    cluster.heal(a, b)
+    cluster.advance(1)
+    assert b.answered("bob") == [b"body"]
+
+
+def test_a_node_alone_asks_nobody_and_keeps_no_timer() -> None:
+    (a,) = Cluster(1)
+    a.wait("anna")
+    assert not a.node.federation.wants.size
+    a.gone("anna")
+    a.state.schedule.cancel(a.state.queues.by_name[b"q"])
+    assert a.node.deadline() is None
+
+
+# Giving.
+
+
+def test_a_consumer_that_waits_elsewhere_has_a_new_job_after_one_message(cluster: Cluster) -> None:
+    # Defect 11 of Disque 1.0-rc1: up to 30 seconds.
+    a, b, _ = cluster
+    b.wait("bob")
+    cluster.advance(10 * MINUTE)
+    cluster.flights.clear()
+    a.add("q", "body", "REPLICATE", 1)
+    assert b.answered("bob") == [b"body"]
+    assert cluster.flights[0].kind == YOURJOBS
+
+
+def test_a_job_that_is_queued_again_is_brought_as_well(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    job = a.add("q", "body", "REPLICATE", 1, "RETRY", 60)
+    assert a.bodies() == [b"body"]
+    b.wait("bob")
+    a("NACK", job)
+    assert b.answered("bob") == [b"body"]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "given"),
+    [(1, 1, 1), (1, 100, 1), (2, 1, 1), (5, 5, 2), (9, 5, 4), (10, 5, 5), (11, 5, 5), (300, 100, 100)],
+)
+def test_as_many_are_given_as_are_wanted_or_half_of_what_is_there(
+    cluster: Cluster, there: int, wanted: int, given: int
+) -> None:
+    a, b, _ = cluster
+    add_many(a, there)
+    b.say(a, (NEEDJOBS, b"q", wanted))
+    (flight,) = cluster.sent(YOURJOBS, a, b)
+    assert jobs_of(flight) == [b"%d" % number for number in range(given)]
+    assert a("QLEN", "q") == there - given
+    assert b("QLEN", "q") == given
+
+
+def test_a_node_that_asks_for_more_than_a_message_holds_gets_what_a_message_holds(cluster: Cluster) -> None:
+    # Defect 5 of Disque 1.0-rc1: more than 100 ended the process.
+    a, b, _ = cluster
+    add_many(a, 1_000)
+    a.node.begin()
+    a.node.message(b.id, (NEEDJOBS, b"q", 1_000_000))
+    a.settle()
+    cluster.settle()
+    assert len(jobs_of(cluster.sent(YOURJOBS)[0])) == JOBS_PER_MESSAGE
+
+
+def test_of_large_jobs_fewer_go_at_a_time(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    for _ in range(10):
+        a.add("q", "x" * (FETCHED_BYTES // 2), "REPLICATE", 1)
+    b.say(a, (NEEDJOBS, b"q", 5))
+    assert len(jobs_of(cluster.sent(YOURJOBS)[0])) == 2
+
+
+def test_consumers_of_the_node_itself_come_first(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    a.wait("anna")
+    a.add("q", "first", "REPLICATE", 1)
+    a.add("q", "second", "REPLICATE", 1)
+    assert (a.answered("anna"), b.answered("bob")) == ([b"first"], [b"second"])
+
+
+def test_nodes_that_want_jobs_take_turns_and_who_asked_first_is_first(cluster: Cluster) -> None:
+    a, b, c = cluster
+    # Nobody waits there, so that they would say so as soon as something comes.
+    cluster.lose = lambda flight: flight.receiver is a
+    a.node.begin()
+    for member in (c, b, c):
+        a.node.message(member.id, (NEEDJOBS, b"q", 3))
+    add_many(a, 7)
+    assert [flight.receiver for flight in cluster.sent(YOURJOBS, a)] == [c, b, c, b, c, b]
+    assert a("QLEN", "q") == 1
+
+
+def test_what_nobody_said_again_is_not_wanted_after_a_while(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.say(a, (NEEDJOBS, b"q", 1))
+    cluster.advance(wants.LIVES_MS)
+    a.add("q", "body", "REPLICATE", 1)
+    assert not cluster.sent(YOURJOBS)
+    assert not a.node.federation.wants.size
+
+
+def test_nothing_leaves_a_queue_for_a_node_that_cannot_be_reached(cluster: Cluster) -> None:
+    # Defect 23 of Disque 1.0-rc1: jobs left the queue, and those with RETRY 0 were lost.
+    a, b, _ = cluster
+    b.wait("bob")
+    cluster.cut(a, b)
+    once = a.add("q", "once", "REPLICATE", 1, "RETRY", 0)
+    job = a.add("q", "again", "REPLICATE", 1)
+    assert a("QLEN", "q") == 2
+    assert a.holds(once)
+    assert in_journal(a.journal) == {once, job}
+    cluster.heal(a, b)
+    assert b.answered("bob") == [b"once"]
+
+
+def test_a_node_that_is_leaving_gives_but_does_not_ask(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    add_many(a, 4)
+    a.state.leaving = True
+    assert a.get("other") == []
+    assert not cluster.sent(NEEDJOBS, a)
+    b.say(a, (NEEDJOBS, b"q", 2))
+    assert cluster.sent(YOURJOBS, a)
+
+
+def test_a_queue_that_is_paused_out_neither_asks_nor_gives_until_it_is_not(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 2)
+    a("PAUSE", "q", "out")
+    c("PAUSE", "q", "out")
+    c.wait("carl")
+    b.wait("bob")
+    assert {flight.sender for flight in cluster.sent(NEEDJOBS)} == {b}
+    assert not cluster.sent(YOURJOBS)
+    a("PAUSE", "q", "none")
+    assert b.answered("bob") == [b"0"]
+    c("PAUSE", "q", "none")
+    assert c.answered("carl") == [b"1"]
+
+
+def test_pausing_a_queue_out_takes_back_what_was_asked_for(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    b("PAUSE", "q", "out")
+    assert not a.state.wanted
+    a.add("q", "body", "REPLICATE", 1)
+    assert a("QLEN", "q") == 1
+
+
+def test_a_queue_that_is_paused_in_takes_what_its_consumers_asked_for(cluster: Cluster) -> None:
+    # Row 22 of the defects of Disque 1.0-rc1 leaves open whether it should.
+    a, b, _ = cluster
+    b("PAUSE", "q", "in")
+    b.wait("bob")
+    a.add("q", "body", "REPLICATE", 1)
+    assert b.answered("bob") == [b"body"]
+
+
+# Moving a job.
+
+
+def test_an_ack_where_a_job_was_brought_to_reaches_the_node_that_it_came_from(cluster: Cluster) -> None:
+    # Defect 1 of Disque 1.0-rc1: it did not, and the job was delivered again.
+    a, b, _ = cluster
+    b.wait("bob")
+    job = a.add("q", "body", "REPLICATE", 1, "RETRY", 5)
+    assert a.job(job).holders == b.job(job).holders == frozenset((a.id, b.id))
+    assert b("ACKJOB", job) == 1
+    assert not a.holds(job)
+    assert not b.holds(job)
+    assert len(cluster.sent(SETACK)) == len(cluster.sent(GOTACK)) == 1
+    cluster.advance(HOUR)
+    assert a.bodies() == b.bodies() == []
+
+
+def test_who_gave_a_job_delivers_it_when_the_message_is_lost(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    cluster.lose = lambda flight: flight.kind == YOURJOBS
+    job = a.add("q", "body", "REPLICATE", 1, "RETRY", 5)
+    assert b.answered("bob") == []
+    assert a.job(job).state == ACTIVE
+    cluster.lose = lambda flight: False
+    cluster.advance(6 * SECOND)
+    assert b.answered("bob") == [b"body"]
+
+
+def test_what_is_brought_is_in_the_journal_of_the_node_that_it_is_brought_to(cluster: Cluster) -> None:
+    # Defect 17 of Disque 1.0-rc1: it was in none.
+    a, b, _ = cluster
+    again = a.add("q", "again", "REPLICATE", 1)
+    once = a.add("q", "once", "REPLICATE", 1, "RETRY", 0)
+    b.say(a, (NEEDJOBS, b"q", 1))
+    b.say(a, (NEEDJOBS, b"q", 1))
+    assert b("QLEN", "q") == 2
+    assert in_journal(b.journal) == {again, once}
+    assert in_journal(a.journal) == {again}
+
+
+def test_a_job_that_is_delivered_at_most_once_is_on_one_node_at_a_time(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    job = a.add("q", "body", "REPLICATE", 1, "RETRY", 0)
+    cluster.hold(a, b)
+    b.wait("bob")
+    assert not a.holds(job)
+    assert (UNIT_DONE, job, b"") in a.journal
+    assert cluster.held(a, b)[0].kind == YOURJOBS
+    cluster.release(a, b)
+    assert b.answered("bob") == [b"body"]
+
+
+def test_a_message_that_comes_twice_brings_no_job_twice(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    a.add("q", "again", "REPLICATE", 1)
+    a.add("q", "once", "REPLICATE", 1, "RETRY", 0)
+    b.say(a, (NEEDJOBS, b"q", 1))
+    b.say(a, (NEEDJOBS, b"q", 1))
+    flights = cluster.sent(YOURJOBS)
+    assert b.bodies() == [b"again", b"once"]
+    for flight in flights:
+        cluster.repeat(flight)
+    assert b.bodies() == []
+
+
+# Steady flow.
+
+
+def consume(cluster: Cluster, member: Member, count: int, *, rest_ms: int = 1) -> list[bytes]:
+    """Let a consumer take and acknowledge jobs one by one, until so many came or nothing comes for a second."""
+    taken: list[bytes] = []
+    idle_ms = 0
+    while len(taken) < count and idle_ms < SECOND:
+        rows = member.get()
+        if not rows:
+            idle_ms += rest_ms
+        for _, job_id, body in rows:
+            idle_ms = 0
+            taken.append(body)
+            member("ACKJOB", job_id)
+        cluster.advance(rest_ms)
+    return taken
+
+
+def test_a_consumer_drains_a_queue_that_was_filled_elsewhere_without_ever_waiting(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 500)
+    add_many(c, 500)
+    began = b.clock.now()
+    taken = consume(cluster, b, 1_000)
+    assert len(taken) == 1_000
+    # A job a millisecond, but for the first, which had to be asked for, and at most one time more at the end.
+    assert b.clock.now() - began <= 1_002
+    asked, brought = len(cluster.sent(NEEDJOBS, b)), len(cluster.sent(YOURJOBS))
+    assert asked < 100
+    assert brought < 100
+    assert not len(a.state.jobs) + len(b.state.jobs) + len(c.state.jobs)
+
+
+def test_what_is_added_on_one_node_as_fast_as_it_is_taken_on_another_never_piles_up(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    for number in range(300):
+        a.add("q", number, "REPLICATE", 1)
+        assert b.answered("bob") == [b"%d" % done for done in range(number + 1)]
+        b.wait("bob")
+        cluster.advance(1)
+
+
+def test_no_job_wanders_between_nodes_whose_consumers_want_it(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 200, "RETRY", 3_600)
+    taken: list[bytes] = []
+    members = [a, b, c]
+    for turn in range(2_000):
+        rows = members[turn % 3].get()
+        taken += [body for _, _, body in rows]
+        cluster.advance(7)
+    assert sorted(taken) == sorted(b"%d" % number for number in range(200))
+    moves = Counter(body for flight in cluster.sent(YOURJOBS) for body in jobs_of(flight))
+    assert max(moves.values()) == 1
+
+
+def fetch_some(member: Member) -> None:
+    """Let a consumer take a job that has to come from elsewhere, and ask for more, which nobody takes."""
+    assert member.bodies(count=1) == []
+    assert len(member.bodies(count=1)) == 1
+    assert member("QLEN", "q") > 0
+
+
+def test_what_came_from_elsewhere_is_not_given_on_while_consumers_here_may_take_it(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 10)
+    fetch_some(b)
+    cluster.cut(a, c)
+    c.wait("carl")
+    cluster.advance(federation.RECENT_MS - 1)
+    assert not cluster.sent(YOURJOBS, b)
+    cluster.advance(1)
+    assert c.answered("carl") == [b"1"]
+
+
+def test_what_came_though_nobody_wanted_it_goes_at_once_to_where_it_is_wanted(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.cut(a, c)
+    c.wait("carl")
+    job = a.add("q", "body", "REPLICATE", 1)
+    a.say(b, (YOURJOBS, (a.job(job),), True))
+    assert c.answered("carl") == [b"body"]
+
+
+def test_in_place_of_what_came_from_elsewhere_a_job_that_was_added_here_is_given_at_once(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 10)
+    fetch_some(b)
+    there = b("QLEN", "q")
+    cluster.cut(a, c)
+    c.wait("carl")
+    b.add("q", "own", "REPLICATE", 1)
+    assert len(c.answered("carl")) == 1
+    c.wait("carl")
+    assert len(c.answered("carl")) == 1
+    assert b("QLEN", "q") == there
+
+
+def test_jobs_that_nobody_waits_for_are_not_asked_for_any_more(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.lose = lambda flight: flight.kind == NEEDJOBS and flight.message[2] == 0
+    b.wait("bob")
+    b.gone("bob")
+    cluster.advance(3 * SECOND)
+    cluster.lose = lambda flight: False
+    a.add("q", "first", "REPLICATE", 1)
+    assert cluster.flights[-1].message == (NEEDJOBS, b"q", 0)
+    assert not a.state.wanted
+
+
+# Bounds.
+
+
+def test_what_one_node_wants_costs_bounded_memory(cluster: Cluster) -> None:
+    a, b, c = cluster
+    c.say(a, (NEEDJOBS, b"queue", 1))
+    for number in range(5_000):
+        b.say(a, (NEEDJOBS, b"queue %d" % number, 1))
+    assert a.node.federation.wants.size <= wants.NODE_BYTES_MAX + wants.WANT_COST + 5
+    # The oldest of that node are forgotten, and nothing of others.
+    assert b"queue 4999" in a.state.wanted
+    assert b"queue 0" not in a.state.wanted
+    assert b"queue" in a.state.wanted
+    b.say(a, (NEEDJOBS, b"x" * MEGABYTE, 1))
+    assert b"queue 4999" in a.state.wanted
+    assert b"x" * MEGABYTE not in a.state.wanted
+
+
+def test_what_all_nodes_want_costs_bounded_memory() -> None:
+    table: dict[bytes, dict[bytes, wants.Want]] = {}
+    remembered = wants.Wants(table)
+    for node in range(100):
+        for number in range(2_000):
+            remembered.note(b"queue %d" % number, b"%040x" % node, 1, now=1)
+    assert wants.BYTES_MAX - 2 * wants.WANT_COST < remembered.size <= wants.BYTES_MAX
+    assert len(remembered) == sum(map(len, table.values()))
+    remembered.of_queue(b"queue 0", now=1 + wants.LIVES_MS)
+    assert (len(remembered), remembered.size, table) == (0, 0, {})
+
+
+def test_a_node_that_is_full_takes_only_what_it_asked_for(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob", "wanted")
+    b.state.memory.set_limit(b.state.memory.used - 1)
+    unwanted = a.add("unwanted", "body", "REPLICATE", 1)
+    a.say(b, (YOURJOBS, (a.job(unwanted),), True))
+    assert not b.holds(unwanted)
+    a.add("wanted", "body", "REPLICATE", 1)
+    assert b.answered("bob") == [b"body"]
+
+
+# Pause across nodes.
+
+
+def test_pause_bcast_sets_the_outcome_on_every_node_that_can_be_reached(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.cut(a, c)
+    assert a("PAUSE", "q", "in", "bcast") == b"in"
+    assert [member("PAUSE", "q", "state") for member in cluster] == [b"in", b"in", b"none"]
+    assert b.refusal("ADDJOB", "q", "body", 0) == "PAUSED Queue paused in input, try later"
+    assert a("PAUSE", "q", "none", "bcast") == b"none"
+    assert b("PAUSE", "q", "state") == b"none"
+
+
+def test_pause_state_bcast_tells_others_how_it_is_here(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    a("PAUSE", "q", "out")
+    assert b("PAUSE", "q", "state") == b"none"
+    assert a("PAUSE", "q", "state", "bcast") == b"out"
+    assert b("PAUSE", "q", "state") == b"out"
+    assert len(cluster.sent(PAUSE)) == 2
+
+
+def test_a_node_that_is_full_pauses_no_queue_that_it_does_not_have(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.add("known", "body", "REPLICATE", 1)
+    b.state.memory.set_limit(1)
+    a("PAUSE", "known", "all", "bcast")
+    a("PAUSE", "unknown", "all", "bcast")
+    assert b.state.queues.by_name[b"known"].pause
+    assert b"unknown" not in b.state.queues.by_name
