@@ -18,10 +18,10 @@ Giving.  A consumer of this node comes first.  Else another node gets as many as
 there, but one at least, when that is less than twice as much; one message brings 100 jobs at most, or fewer of large
 ones.  Nothing is taken out of a queue for a node that cannot be reached now.
 
-Jobs do not wander.  What came from another node was asked for here: for 5 s after the last import, no more jobs are
-given than came into the queue by themselves (`Arrival`).  Later, who wants one gets it: the consumers that it came for
-did not take it.  So a job moves again only after 5 s in which nobody took it, or in the place of one that was added
-here.
+Jobs do not wander.  For 5 s after other nodes brought what consumers here asked for, no more jobs are given than came
+into the queue in other ways (`Arrival`).  Later, who wants one gets it: the consumers that it came for did not take it.
+So a job moves again only after 5 s in which nobody took it, or in the place of one that was added here.  What comes
+though nobody here wants it, any longer or because its node is leaving, can go where it is wanted at once.
 
 A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
 for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
@@ -31,7 +31,7 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 """
 
 from disqued.core.delivery import Delivery
-from disqued.core.messages import JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, YOURJOBS, Message
+from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, YOURJOBS, Message
 from disqued.core.peers import LEAVING
 from disqued.core.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.schedule import Timed
@@ -77,7 +77,7 @@ class Hunger(Errand):
 
 
 class Arrival(Errand):
-    """A queue into which other nodes brought jobs in the last seconds."""
+    """A queue into which other nodes brought jobs in the last seconds that consumers here asked for."""
 
     __slots__ = ("at", "jobs_in", "own")
 
@@ -318,12 +318,16 @@ class Federation:
         _, jobs, queued = message
         state = self._state
         is_full = state.memory.level == 3
+        # A node that is leaving goes when it knows that what it had is elsewhere.
+        is_last_word = state.peers.by_id[sender].flags & LEAVING
         wanted = {name: self._is_wanted(name) for name in dict.fromkeys(stored.queue for stored in jobs)}
         for stored in jobs:
             if is_full and not wanted[stored.queue]:
                 continue
             if self._delivery.take_over(stored, sender, queued=queued):
-                self._note_import(state.queues.by_name[stored.queue], sender)
+                self._note_import(state.queues.by_name[stored.queue], sender, wanted=wanted[stored.queue])
+            if is_last_word and state.jobs.get(stored.id) is not None:
+                state.send(sender, (GOTJOB, stored.id))
         if queued:
             for name, is_wanted in wanted.items():
                 if not is_wanted:
@@ -334,10 +338,11 @@ class Federation:
         hunger = self._hungers.get(name)
         return hunger is not None and (len(hunger.queue.waiters) > 0 or self._state.now < hunger.lingers_until)
 
-    def _note_import(self, queue: Queue, sender: bytes) -> None:
+    def _note_import(self, queue: Queue, sender: bytes, *, wanted: bool) -> None:
         """Take note of a job that has just come into a queue from another node."""
         now = self._state.now
-        self._note_arrival(queue)
+        if wanted:
+            self._note_arrival(queue)
         hunger = self._hungers.get(queue.name)
         if hunger is not None:
             if now - queue.sources.get(sender, -RECENT_MS) >= RECENT_MS:
