@@ -1,14 +1,43 @@
-"""The node's id: drawn once, kept, and never shared by two processes."""
+"""The node's id and the nodes that it knows: kept, and never shared by two processes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from random import Random
 
 import pytest
+import pytest_twisted
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 
+from disqued.core.messages import Greeting
+from disqued.core.node import Node
+from disqued.core.peers import FAIL, KnownNode
+from disqued.net import identity as identity_module
 from disqued.net.identity import Identity, IdentityError
+from disqued.testing.clock import WALL_MS, Clock
+from disqued.wire.nodesconf import BadNodes, format_nodes, parse_nodes
+
+OTHER = b"e" * 40
+
+
+def load(folder: Path) -> Identity:
+    return Identity.load(folder / "nodes.conf", 7711, Random(1))
+
+
+def node_of(identity: Identity) -> Node:
+    """The node of a file, which has its members back."""
+    node = Node(identity.node_id, Clock(now=1_000), Random(1), maxmemory=1 << 30)
+    node.membership.announce("", 7711, 17711)
+    identity.restore(node)
+    return node
+
+
+def take_in(node: Node, node_id: bytes = OTHER, host: str = "10.0.0.2") -> None:
+    node.greeted(Greeting(node_id, "", 7712, 17712, 0, meets=True), host, "10.0.0.1")
 
 
 def test_an_id_is_drawn_once_and_kept(tmp_path: Path) -> None:
@@ -34,14 +63,29 @@ def test_the_id_of_a_file_of_disque_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"garbage\n", "line 1: expected an id of 40 hex digits and five more fields"),
+        (b"garbage\n", "nodes.conf: line 1: expected an id of 40 hex digits and five more fields"),
         (b"\n" + b"z" * 40 + b" :1 myself 0 0 connected\n", "line 2: expected an id"),
         (b"a" * 40 + b" :1 noflags 0 0 connected\n", "no line says `myself`"),
+        (b"a" * 40 + b" :1 myself 0 0 connected\n" + b"b" * 40 + b" :1 myself 0 0 connected\n", "or more than one"),
+        (
+            b"a" * 40 + b" :1 myself 0 0 connected\n" + b"a" * 40 + b" :1 noflags 0 0 connected\n",
+            "two lines of the node",
+        ),
+        (
+            b"a" * 40 + b" :1 myself,slave 0 0 connected\n",
+            "line 1: flag 'slave' is not known; allowed are myself, fail",
+        ),
+        (b"a" * 40 + b" x:1 myself 0 0 connected\n", "line 1: 'x:1': expected <address>:<port>"),
+        (b"a" * 40 + b" 1.2.3.4 myself 0 0 connected\n", "line 1: '1.2.3.4': expected <address>:<port>"),
+        (b"a" * 40 + b" :70000 myself 0 0 connected\n", "ports up to 65535"),
+        (b"a" * 40 + b" :1@ myself 0 0 connected\n", "line 1: '': expected a whole number"),
+        (b"a" * 40 + b" :1 myself -1 0 connected\n", "line 1: '-1': expected a whole number"),
+        (b"a" * 40 + b" :1 myself 0 0 maybe\n", "line 1: 'maybe': expected connected or disconnected"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, text: bytes, problem: str) -> None:
     (tmp_path / "nodes.conf").write_bytes(text)
-    with pytest.raises(IdentityError, match=problem):
+    with pytest.raises(IdentityError, match=re.escape(problem)):
         Identity.load(tmp_path / "nodes.conf", 7711, Random(1))
 
 
@@ -65,3 +109,148 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(IdentityError, match="error saving the cluster node config: No such file or directory"):
         identity.save()
     identity.release()
+
+
+def test_a_file_that_was_refused_can_be_mended_and_read(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_bytes(b"garbage\n")
+    with pytest.raises(IdentityError):
+        load(tmp_path)
+    (tmp_path / "nodes.conf").unlink()
+    load(tmp_path).release()
+
+
+# Lines.
+
+SOME_NODES = [
+    KnownNode(b"a" * 40, "", 7711, 17711, connected=True, myself=True),
+    KnownNode(b"b" * 40, "10.0.0.2", 7712, 17712, 7, 5, 6),
+    KnownNode(b"c" * 40, "2001:db8::1", 7711, 9_000, connected=True),
+    KnownNode(b"d" * 40, "", 60_000, 60_001),
+]
+
+
+def test_lines_read_as_they_were_written() -> None:
+    text = format_nodes(SOME_NODES)
+    assert text.splitlines() == [
+        b"a" * 40 + b" :7711 myself 0 0 connected",
+        b"b" * 40 + b" 10.0.0.2:7712 fail?,fail,leaving 5 6 disconnected",
+        b"c" * 40 + b" 2001:db8::1:7711@9000 noflags 0 0 connected",
+        b"d" * 40 + b" :60000@60001 noaddr 0 0 disconnected",
+    ]
+    assert parse_nodes(text) == SOME_NODES
+
+
+def test_the_own_line_comes_first_and_nodes_in_handshake_are_not_known() -> None:
+    trying = KnownNode(b"f" * 40, "10.0.0.9", 7711, 17711, met=False)
+    text = format_nodes([SOME_NODES[1], trying, SOME_NODES[0]])
+    assert b"f" * 40 + b" 10.0.0.9:7711 handshake 0 0 disconnected" in text
+    assert parse_nodes(text) == SOME_NODES[:2]
+
+
+@given(st.binary(max_size=200), st.integers(0, 300), st.integers(0, 20))
+def test_any_file_is_read_or_refused(data: bytes, at: int, length: int) -> None:
+    text = format_nodes(SOME_NODES)
+    for damaged in (data, text[:at] + data + text[at + length :]):
+        try:
+            assert sum(node.myself for node in parse_nodes(damaged)) == 1
+        except BadNodes as error:
+            assert str(error)  # noqa: PT017
+
+
+# Members.
+
+
+def test_a_node_knows_after_a_restart_whom_it_knew_and_that_it_leaves(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    node.message(OTHER, (1, 0, ()))
+    node.membership.set_leaving(leaving=True)
+    node.state.peers.by_id[OTHER].flags |= FAIL
+    identity.save()
+    identity.release()
+    assert (tmp_path / "nodes.conf").read_bytes() == (
+        b"%b 10.0.0.1:7711 myself,leaving 0 0 connected\n%b 10.0.0.2:7712 fail 0 %d disconnected\n"
+        % (identity.node_id, OTHER, WALL_MS)
+    )
+    again = load(tmp_path)
+    node = node_of(again)
+    again.release()
+    assert again.node_id == identity.node_id
+    assert node.state.leaving
+    assert node.membership.host == "10.0.0.1"
+    assert [(target.host, target.bus_port, target.id) for target in node.membership.targets()] == [
+        ("10.0.0.2", 17712, OTHER)
+    ]
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_changes_is_written_in_a_thread_and_what_does_not_is_not(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    await identity.save_members(node)
+    file = tmp_path / "nodes.conf"
+    before = file.stat()
+    assert OTHER in file.read_bytes()
+    node.state.peers.by_id[OTHER].ping_sent_at += 5
+    assert identity.save_members(node) is None
+    assert file.stat().st_ino == before.st_ino
+    identity.release()
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_last_of_several_changes_is_the_one_that_stays(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    writing = identity.save_members(node)
+    take_in(node, b"c" * 40, "10.0.0.3")
+    assert identity.save_members(node) is None
+    take_in(node, b"d" * 40, "10.0.0.4")
+    assert identity.save_members(node) is None
+    await writing
+    assert [line.id for line in parse_nodes((tmp_path / "nodes.conf").read_bytes())][1:] == [
+        OTHER,
+        b"c" * 40,
+        b"d" * 40,
+    ]
+    identity.release()
+
+
+def test_what_waits_is_written_before_the_folder_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    # The thread does not come to it.
+    monkeypatch.setattr(identity_module, "deferToThread", lambda function: Deferred())
+    identity.save_members(node)
+    assert OTHER not in (tmp_path / "nodes.conf").read_bytes()
+    identity.release()
+    assert OTHER in (tmp_path / "nodes.conf").read_bytes()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_write_that_failed_is_told_and_done_again_with_the_next_change(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    identity.path = tmp_path / "missing" / "nodes.conf"
+    with pytest.raises(IdentityError, match="No such file or directory"):
+        await identity.save_members(node)
+    identity.path = tmp_path / "nodes.conf"
+    await identity.save_members(node)
+    assert OTHER in identity.path.read_bytes()
+    identity.release()
+
+
+def test_a_hard_reset_is_written_with_the_new_id(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    before = identity.node_id
+    node = node_of(identity)
+    node.membership.reset(hard=True)
+    identity.save()
+    identity.release()
+    again = load(tmp_path)
+    again.release()
+    assert again.node_id == identity.node_id == node.id != before
