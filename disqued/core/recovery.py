@@ -172,7 +172,7 @@ class Recovery:
         job = Job(job_id, self._names.setdefault(queue, queue), body, ctime, options)
         now = state.now
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
-        job.holders = holders
+        job.holders = holders if holders is None else state.holders(holders)
         job.flags = flags
         job.nacks = nacks
         job.additional_deliveries = additional_deliveries
