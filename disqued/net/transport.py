@@ -69,6 +69,19 @@ class EagerPort(tcp.Port):
     transport = EagerServer
 
 
+class EagerClient(_EagerWrite, tcp.Client):
+    """The end of a TCP connection that connects."""
+
+
+class EagerConnector(tcp.Connector):
+    """Connects by TCP; the connection sends at once."""
+
+    def _makeTransport(self) -> EagerClient:
+        client: Any = EagerClient
+        made: EagerClient = client(self.host, self.port, self.bindAddress, self, self.reactor)
+        return made
+
+
 class EagerUnixServer(_EagerWrite, unix.Server):
     """The server's end of a connection through a Unix socket."""
 

@@ -1,0 +1,163 @@
+"""What waits to leave on a link: its order, its limit, and the frames that it becomes."""
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+from disqued.core.job import Job, JobOptions
+from disqued.core.messages import DELJOB, FAIL, NEEDJOBS, PING, PONG, REPLJOB, YOURJOBS, Message
+from disqued.net.linkqueue import MESSAGE_COST, URGENT_MAX, LinkQueue, weigh
+from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES
+
+OPTIONS = JobOptions(ttl_ms=1_000, retry_ms=0, delay_ms=0, replicate=2)
+
+
+@attrs.define
+class Codec:
+    """Writes a message as its kind, and the body of its job; notes when."""
+
+    times: list[int] = attrs.field(factory=list)
+
+    def encode(self, message: Message, now: int) -> bytes:
+        if message[0] == NEEDJOBS:
+            raise ZeroDivisionError
+        self.times.append(now)
+        body: bytes = message[1].body if message[0] == REPLJOB else b""
+        return bytes([message[0]]) + body
+
+    def decode(self, data: bytes) -> Message:
+        return (data[0],)
+
+
+@attrs.define
+class Writer:
+    """Notes what it is to write; a frame is the number of it."""
+
+    written: list[tuple[str, int]] = attrs.field(factory=list)  #: batch and its messages, piece and its bytes
+    kinds: list[int] = attrs.field(factory=list)
+
+    def batch(self, texts: Sequence[bytes]) -> bytes:
+        assert sum(map(len, texts)) <= PIECE_BYTES
+        self.written.append(("batch", len(texts)))
+        self.kinds += [text[0] for text in texts]
+        return b"f"
+
+    def piece(self, size: int, part: bytes | memoryview) -> bytes:
+        assert 0 < len(part) <= PIECE_BYTES
+        self.written.append(("piece", len(part)))
+        return b"f"
+
+
+def copy(size: int) -> Message:
+    return (REPLJOB, Job(b"DI" + b"0" * 44 + b"SQ", b"q", b"x" * size, 1, OPTIONS), False)
+
+
+def make(limit: int = 1 << 30) -> tuple[LinkQueue, Writer]:
+    writer = Writer()
+    return LinkQueue(Codec(), writer, limit), writer
+
+
+def drain(queue: LinkQueue) -> None:
+    while queue.frame(0) is not None:
+        pass
+
+
+def test_many_messages_share_a_frame_in_their_order() -> None:
+    queue, writer = make()
+    for kind in (DELJOB, REPLJOB, DELJOB):
+        assert queue.add(copy(1) if kind == REPLJOB else (kind, b"id"))
+    drain(queue)
+    assert writer.written == [("batch", 3)]
+    assert writer.kinds == [DELJOB, REPLJOB, DELJOB]
+    assert (len(queue), queue.weight, queue.sent) == (0, 0, 3)
+
+
+def test_a_frame_takes_a_bounded_number_of_messages() -> None:
+    queue, writer = make()
+    for _ in range(MESSAGES_PER_FRAME + 1):
+        queue.add((DELJOB, b"id"))
+    drain(queue)
+    assert writer.written == [("batch", MESSAGES_PER_FRAME), ("batch", 1)]
+
+
+def test_a_frame_takes_a_bounded_number_of_bytes() -> None:
+    queue, writer = make()
+    for _ in range(5):
+        queue.add(copy(PIECE_BYTES // 2 - 1_000))
+    drain(queue)
+    assert writer.written == [("batch", 2), ("batch", 2), ("batch", 1)]
+
+
+def test_messages_that_are_larger_than_they_look_are_put_back_and_fill_the_next_frame() -> None:
+    class Long(Codec):
+        def encode(self, message: Message, now: int) -> bytes:
+            return bytes([message[0]]) * (PIECE_BYTES - 10)
+
+    writer = Writer()
+    queue = LinkQueue(Long(), writer, 1 << 30)
+    for _ in range(3):
+        queue.add((DELJOB, b"id"))
+    drain(queue)
+    assert writer.written == [("batch", 1)] * 3
+    assert queue.weight == 0
+
+
+def test_who_is_there_is_told_between_the_pieces_of_a_large_message() -> None:
+    queue, writer = make()
+    queue.add((DELJOB, b"id"))
+    queue.add(copy(2 * PIECE_BYTES))
+    queue.add((DELJOB, b"id"))
+    queue.frame(0)
+    queue.frame(0)
+    for message in ((PING, 0, ()), (PONG, 0, ()), (FAIL, b"a" * 40)):
+        queue.add(message)
+    drain(queue)
+    sizes = [("piece", PIECE_BYTES), ("batch", 3), ("piece", PIECE_BYTES), ("piece", 1)]
+    assert writer.written == [("batch", 1), *sizes, ("batch", 1)]
+    assert writer.kinds == [DELJOB, PING, PONG, FAIL, DELJOB]
+    assert (len(queue), queue.weight, queue.sent) == (0, 0, 6)
+
+
+def test_what_is_left_of_deadlines_is_that_of_the_moment_of_leaving() -> None:
+    codec = Codec()
+    queue = LinkQueue(codec, Writer(), 1 << 30)
+    queue.add(copy(1))
+    queue.frame(77)
+    assert codec.times == [77]
+
+
+def test_beyond_the_limit_the_newest_are_dropped_and_one_message_always_fits() -> None:
+    queue, _ = make(limit=1_000)
+    assert queue.add(copy(5_000))
+    assert not queue.add((DELJOB, b"id"))
+    drain(queue)
+    taken = [queue.add((DELJOB, b"id")) for _ in range(10)]
+    assert taken == [True] * (1_000 // MESSAGE_COST) + [False] * 5
+    assert queue.weight <= 1_000
+
+
+def test_who_is_there_is_told_even_when_there_is_no_room_but_not_without_bound() -> None:
+    queue, _ = make(limit=1_000)
+    queue.add(copy(5_000))
+    taken = [queue.add((PING, 0, ())) for _ in range(URGENT_MAX + 5)]
+    assert taken == [True] * URGENT_MAX + [False] * 5
+
+
+def test_a_message_that_cannot_be_written_is_not_tried_again() -> None:
+    queue, writer = make()
+    queue.add((NEEDJOBS, b"q", 1))
+    queue.add((DELJOB, b"id"))
+    with pytest.raises(ZeroDivisionError):
+        queue.frame(0)
+    drain(queue)
+    assert writer.kinds == [DELJOB]
+    assert queue.weight == 0
+
+
+def test_jobs_weigh_what_their_bodies_take() -> None:
+    job = copy(1_000)[1]
+    assert weigh((REPLJOB, job, True)) >= 1_000
+    assert weigh((YOURJOBS, (job, job), True)) >= 2_000
+    assert weigh((DELJOB, job.id)) == MESSAGE_COST
+    assert weigh((PING, 0, (1, 2, 3))) > MESSAGE_COST
