@@ -58,8 +58,13 @@ MAX_SOCKET_PATH_BYTES: Final = 107  #: what the system's socket address has room
 #: Directives that only count together with others, which `Config.check` looks at.
 _CHECKED_TOGETHER: Final = frozenset({"port", "bind", "unixsocket", "requirepass"})
 
+BUS_PORT_OFFSET: Final = 10_000  #: from the port for clients to that of the cluster bus, unless there is a cluster-port
+
 #: Two names of one thing: which store is used.
 _STORE_NAMES: Final = ("persistence", "appendonly")
+
+
+MAX_PORT: Final = 65_535
 
 
 class NotMutable(ConfigError):
@@ -157,6 +162,16 @@ class Config:
     slowlog_log_slower_than = Directive[int]()
     slowlog_max_len = Directive[int]()
     latency_monitor_threshold = Directive[int]()
+    cluster_port = Directive[int]()
+    cluster_bind = Directive[tuple[str, ...]]()
+    cluster_secret = Directive[str]()
+    cluster_secret_file = FileDirective()
+    cluster_announce_ip = Directive[str]()
+    cluster_announce_port = Directive[int]()
+    cluster_announce_bus_port = Directive[int]()
+    cluster_config_file = FileDirective()
+    cluster_node_timeout = Directive[int]()
+    cluster_link_buffer_limit = Directive[int]()
 
     def __init__(self) -> None:
         self.file: Path | None = None  #: absolute path of the file that `rewrite` writes
@@ -213,15 +228,52 @@ class Config:
 
         Raises: BadValue.
         """
+        self._check_clients()
+        self._check_cluster()
+
+    def _check_clients(self) -> None:
         if self.port == 0 and self.unixsocket is None:
             raise self._fault("port", "without a TCP port a unixsocket is needed, or nobody could connect")
-        open_to_others = [address for address in self.bind if not ipaddress.ip_address(address).is_loopback]
-        if self.port and open_to_others and not self.requirepass:
+        if self.port and _beyond_loopback(self.bind) and not self.requirepass:
             problem = "beyond the loopback addresses a password is needed; set requirepass, or bind 127.0.0.1"
             raise self._fault("bind", problem)
         if self.unixsocket is not None and len(os.fsencode(self.unixsocket)) > MAX_SOCKET_PATH_BYTES:
             problem = f"with its folder the path is longer than the {MAX_SOCKET_PATH_BYTES} bytes that systems allow"
             raise self._fault("unixsocket", problem)
+
+    def _check_cluster(self) -> None:
+        if self.bus_port > MAX_PORT:
+            problem = f"the cluster bus has no port {BUS_PORT_OFFSET} above it; set cluster-port"
+            raise self._fault("port", problem)
+        if self.bus_port and self.bus_port == self.port:
+            raise self._fault("cluster-port", "this is the port for clients; the cluster bus needs one of its own")
+        if self.cluster_secret and self.cluster_secret_file is not None:
+            raise self._fault("cluster-secret-file", "there is a cluster-secret, too; give one of the two")
+        if _beyond_loopback(self.cluster_bind) and not self.has_cluster_secret:
+            problem = (
+                "beyond the loopback addresses nodes have to prove who they are; set cluster-secret or"
+                " cluster-secret-file, the same on every node, or bind 127.0.0.1"
+            )
+            raise self._fault("cluster-bind", problem)
+
+    @property
+    def bus_port(self) -> int:
+        """The TCP port of the cluster bus; 0 = there is none."""
+        return self.cluster_port or (self.port and self.port + BUS_PORT_OFFSET)
+
+    @property
+    def bus_addresses(self) -> tuple[str, ...]:
+        """The addresses that the cluster bus listens on; none where nobody could be let in safely."""
+        if not self.bus_port:
+            return ()
+        if self.cluster_bind:
+            return self.cluster_bind
+        return tuple(address for address in self.bind if self.has_cluster_secret or not _beyond_loopback((address,)))
+
+    @property
+    def has_cluster_secret(self) -> bool:
+        """True when nodes prove to each other that they know a secret."""
+        return bool(self.cluster_secret) or self.cluster_secret_file is not None
 
     def _fault(self, name: str, problem: str) -> BadValue:
         place = self._places.get(name, _Place("", 0))
@@ -347,6 +399,10 @@ class Config:
     def _warn(self, warning: str) -> None:
         if warning and warning not in self.warnings:
             self.warnings.append(warning)
+
+
+def _beyond_loopback(addresses: Iterable[str]) -> bool:
+    return not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 # --- Written texts ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import attrs
 from disqued.config_setting import ConfigError, Setting, Status
 from disqued.config_values import (
     Addresses,
+    AddressesOrNone,
+    AddressOrNone,
     Choice,
     FileName,
     FilePath,
@@ -37,7 +39,6 @@ from disqued.config_values import (
 MAX_PASSWORD_BYTES: Final = 512
 REFERENCES: Final = "`disqued --help` and docs/reference/configuration.md"  #: where every setting is named
 
-_NO_CLUSTER = "nodes do not join into clusters yet"
 _NO_HTTP = "there is no admin page and no HTTP API yet"
 _NO_SYSLOG = "logs go to standard output or to logfile, from where systemd and syslog take them"
 _MB: Final = 2**20
@@ -81,10 +82,10 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         (
             Setting(
                 "port",
-                WholeNumber(0, 55535),
+                WholeNumber(0, 65535),
                 7711,
-                "TCP port for clients. It ends at 55535 because the cluster bus takes the port 10000 above it. 0 opens "
-                "no TCP port; then a unixsocket is needed.",
+                "TCP port for clients. The cluster bus takes the port 10000 above it unless cluster-port says "
+                "otherwise, which a port above 55535 needs. 0 opens no TCP port; then a unixsocket is needed.",
             ),
             Setting(
                 "bind",
@@ -411,22 +412,78 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         "Cluster",
         (
             Setting(
+                "cluster-port",
+                WholeNumber(0, 65535),
+                0,
+                "TCP port that other nodes connect to. 0 takes the port 10000 above `port`; a node with neither joins "
+                "no cluster.",
+            ),
+            Setting(
+                "cluster-bind",
+                AddressesOrNone(),
+                (),
+                "Addresses to accept other nodes on. Empty takes those of `bind`, and of these only the loopback ones "
+                "while there is no cluster-secret. An address beyond loopback without a secret stops the start: "
+                "whoever connects there could take jobs out of the cluster and put jobs in.",
+            ),
+            Setting(
+                "cluster-secret",
+                Text(MAX_PASSWORD_BYTES),
+                "",
+                "What the nodes of a cluster prove to each other that they know, before anything else; it never "
+                "travels. It has to be the same on every node and hard to guess: 32 random characters or more. Empty "
+                "for none, which is possible on loopback addresses only. What nodes say is signed with it, and is not "
+                "encrypted. Whoever may send CONFIG GET sees it, as they do requirepass.",
+            ),
+            Setting(
+                "cluster-secret-file",
+                FilePath(),
+                "",
+                "File whose first line is the cluster-secret. It must not be readable by other users of the machine. "
+                "Empty for none; with it, cluster-secret cannot be given.",
+            ),
+            Setting(
+                "cluster-announce-ip",
+                AddressOrNone(),
+                "",
+                "Address that other nodes and HELLO are told for this node. Empty for the one that its connections "
+                "come from, which is wrong behind a network address translation and in many containers.",
+            ),
+            Setting(
+                "cluster-announce-port",
+                WholeNumber(0, 65535),
+                0,
+                "Client port that other nodes and HELLO are told. 0 for `port`.",
+            ),
+            Setting(
+                "cluster-announce-bus-port",
+                WholeNumber(0, 65535),
+                0,
+                "Bus port that other nodes are told to connect to. 0 for the one that is listened on.",
+            ),
+            Setting(
                 "cluster-config-file",
                 FileName(),
                 "nodes.conf",
-                "Name of the file in `dir` that keeps what the node knows of the cluster.",
-                status=Status.PLANNED,
-                reason=_NO_CLUSTER,
+                "Name of the file in `dir` that keeps what the node knows of the cluster, its own id above all.",
             ),
             Setting(
                 "cluster-node-timeout",
                 WholeNumber(1),
                 15000,
-                "Silence after which another node is suspected to have failed.",
+                "Silence after which another node is suspected to have failed. Suspected nodes get no copies; when "
+                "most nodes suspect one, all of them do. Far below a second, a busy machine is taken for a dead one.",
                 unit="milliseconds",
                 mutable=True,
-                status=Status.PLANNED,
-                reason=_NO_CLUSTER,
+            ),
+            Setting(
+                "cluster-link-buffer-limit",
+                Size(_MB),
+                64 * _MB,
+                "What may wait in memory for another node that reads slowly or not at all. More is dropped and counted "
+                "in INFO; no job is lost by that, since what needs an answer is sent again.",
+                unit="bytes",
+                mutable=True,
             ),
         ),
     ),

@@ -392,6 +392,44 @@ class Addresses(Kind[tuple[str, ...]]):
 
 
 @attrs.frozen
+class AddressesOrNone(Addresses):
+    """IP addresses to listen on, or nothing."""
+
+    def parse_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        return () if list(words) in ([], [""]) else super().parse_words(words)
+
+    def written(self, value: tuple[str, ...]) -> str:
+        return self.format(value) or '""'
+
+    def describe(self) -> str:
+        return f'{super().describe()}, and "" for none'
+
+
+@attrs.frozen
+class AddressOrNone(Kind[str]):
+    """The IP address of one machine, or nothing."""
+
+    def parse(self, text: str) -> str:
+        if not text:
+            return ""
+        (address,) = Addresses().parse_words([text])
+        if "%" in address:
+            raise ValueError("an address that other machines are told can name no interface of this one")
+        if ipaddress.ip_address(address).is_unspecified:
+            raise ValueError(f"{address} stands for all interfaces and is not one address")
+        return address
+
+    def format(self, value: str) -> str:
+        return value
+
+    def written(self, value: str) -> str:
+        return value or '""'
+
+    def describe(self) -> str:
+        return 'IPv4 and IPv6 addresses, and "" for none'
+
+
+@attrs.frozen
 class OutputLimit:
     """How much a client may leave unread before it is disconnected."""
 

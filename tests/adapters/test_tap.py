@@ -70,7 +70,7 @@ def test_help_begins_with_the_program_that_was_asked(
         # A name of Disque that means nothing here is accepted in a file, and is no option.
         ("--hz", "disqued: option --hz not recognized; see disqued --help"),
         ("--port", "disqued: option --port requires argument; see disqued --help"),
-        ("--port=x", "disqued: command line: --port x: allowed are whole numbers from 0 to 55535"),
+        ("--port=x", "disqued: command line: --port x: allowed are whole numbers from 0 to 65535"),
     ],
 )
 def test_a_wrong_option_is_answered_with_what_would_be_right(option: str, answer: str) -> None:

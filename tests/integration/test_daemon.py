@@ -67,7 +67,7 @@ def test_a_relative_configuration_file_and_folder_are_found(start: Start, tmp_pa
     ("text", "expected"),
     [
         ("port 7711\n\ndirr data\n", ("line 3", "dirr", "dir?")),
-        ("# a comment\nport banana\n", ("line 2", "banana", "from 0 to 55535")),
+        ("# a comment\nport banana\n", ("line 2", "banana", "from 0 to 65535")),
         ("appendfsync sometimes\n", ("line 1", "sometimes", "always", "everysec", "no")),
     ],
     ids=["unknown directive", "wrong number", "wrong word"],
@@ -81,7 +81,7 @@ def test_a_wrong_line_of_the_file_stops_the_start(tmp_path: Path, text: str, exp
 
 
 def test_a_wrong_option_stops_the_start(tmp_path: Path) -> None:
-    assert "from 0 to 55535" in refusal("--port", "99999", "--dir", tmp_path)
+    assert "from 0 to 65535" in refusal("--port", "99999", "--dir", tmp_path)
     assert "--nonsense" in refusal("--nonsense", "--dir", tmp_path)
     assert str(tmp_path / "nowhere") in refusal("--dir", tmp_path / "nowhere")
     assert str(tmp_path / "nowhere.conf") in refusal("--config", tmp_path / "nowhere.conf")

@@ -12,6 +12,8 @@ from disqued.config import SETTINGS, BadValue, Config, ConfigError, OutputLimit,
 from disqued.config_values import (
     INT64_MAX,
     Addresses,
+    AddressesOrNone,
+    AddressOrNone,
     Choice,
     FileName,
     Folder,
@@ -67,6 +69,11 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
             return st.text(st.characters(categories=["L", "N", "P"], exclude_characters="{}"), min_size=1, max_size=30)
         case Text():
             return TEXTS.map(lambda text: text.replace("\0", "")).map(kind.parse)
+        case AddressesOrNone():
+            return st.just(()) | values(Addresses())
+        case AddressOrNone():
+            sound = st.ip_addresses().filter(lambda address: not address.is_unspecified)
+            return st.just("") | sound.map(str).filter(lambda text: "%" not in text)
         case Addresses():
             return st.lists(st.ip_addresses().map(str), min_size=1, max_size=16, unique=True).map(tuple)
         case OutputLimits():

@@ -138,7 +138,8 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
     live = {name for name, setting in SETTINGS.items() if setting.status is Status.LIVE} - {"include"}
     typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
     assert typed == live
-    for name in live - {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file"}:
+    files = {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file", "cluster-config-file"}
+    for name in live - files - {"cluster-secret-file"}:
         assert getattr(config, name.replace("-", "_")) == config[name]
 
 
@@ -214,20 +215,17 @@ def test_a_file_of_disque_loads_and_says_what_has_no_effect() -> None:
     named = {warning.split()[1] for warning in config.warnings}
     assert named == {
         *("daemonize", "syslog-ident", "maxmemory-samples"),
-        *("cluster-config-file", "cluster-node-timeout", "hz", "activerehashing"),
+        *("hz", "activerehashing"),
     }
-    assert (
-        "directive cluster-node-timeout has no effect in this version: nodes do not join into clusters yet"
-        in config.warnings
-    )
+    assert "directive hz has no effect: nothing is polled, every deadline has its exact time" in config.warnings
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("\n" * 11 + "port 99999", "disqued.conf, line 12: port 99999: allowed are whole numbers from 0 to 55535"),
-        ("port ٣", "disqued.conf, line 1: port ٣: allowed are whole numbers from 0 to 55535"),
-        ("port", "disqued.conf, line 1: port: takes one value, not 0; allowed are whole numbers from 0 to 55535"),
+        ("\n" * 11 + "port 99999", "disqued.conf, line 12: port 99999: allowed are whole numbers from 0 to 65535"),
+        ("port ٣", "disqued.conf, line 1: port ٣: allowed are whole numbers from 0 to 65535"),
+        ("port", "disqued.conf, line 1: port: takes one value, not 0; allowed are whole numbers from 0 to 65535"),
         (
             "port 7711 # clients",
             'line 1: port "7711 # clients": takes one value, not 3 (a comment needs a line of its own); allowed',
@@ -286,7 +284,7 @@ def test_an_error_carries_its_parts_for_programs() -> None:
         Config.from_text("\nport x", "/etc/disqued.conf")
     error = caught.value
     assert (error.path, error.line, error.directive, error.value) == ("/etc/disqued.conf", 2, "port", "x")
-    assert error.allowed == "whole numbers from 0 to 55535"
+    assert error.allowed == "whole numbers from 0 to 65535"
 
 
 def test_a_hostile_value_is_shown_short_and_on_one_line() -> None:
@@ -510,7 +508,7 @@ def test_the_command_line_wins_over_the_file() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("port", "x", "command line: --port x: allowed are whole numbers from 0 to 55535"),
+        ("port", "x", "command line: --port x: allowed are whole numbers from 0 to 65535"),
         ("--prot", "1", "command line: --prot: unknown directive; did you mean port?"),
         (
             "requirepass",
@@ -554,6 +552,11 @@ def test_a_file_included_by_the_command_line_wins_over_the_file(tmp_path: Path) 
         ("bind 127.0.0.1 ::", "beyond the loopback addresses"),
         ("port 0", "disqued.conf, line 1: port 0: without a TCP port a unixsocket is needed"),
         (f"unixsocket /{'x' * 107}", "longer than the 107 bytes"),
+        ("port 55536", "port 55536: the cluster bus has no port 10000 above it; set cluster-port"),
+        ("port 7711\ncluster-port 7711", "line 2: cluster-port 7711: this is the port for clients"),
+        ("cluster-bind 0.0.0.0", "cluster-bind 0.0.0.0: beyond the loopback addresses nodes have to prove who they"),
+        ("cluster-bind 127.0.0.1 192.0.2.1", "set cluster-secret or cluster-secret-file, the same on every node"),
+        ("cluster-secret x\ncluster-secret-file y", "there is a cluster-secret, too; give one of the two"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_by_the_check(text: str, problem: str) -> None:
@@ -570,11 +573,54 @@ def test_settings_that_do_not_go_together_are_refused_by_the_check(text: str, pr
         "bind 127.0.0.2 ::1",
         "port 0\nunixsocket /tmp/x",
         "port 0\nunixsocket x\nbind ::",
+        "port 55536\ncluster-port 55537",
+        "cluster-bind 0.0.0.0\ncluster-secret x",
+        "cluster-bind ::\ncluster-secret-file x",
+        "cluster-bind ::1",
+        'cluster-bind ""',
         "",
     ],
 )
 def test_settings_that_go_together_pass_the_check(text: str) -> None:
     Config.from_text(text).check()
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses", "port"),
+    [
+        ("", ("127.0.0.1",), 17711),
+        ("port 7800\nbind 127.0.0.1 ::1", ("127.0.0.1", "::1"), 17800),
+        ("bind 127.0.0.1 192.0.2.1\nrequirepass x", ("127.0.0.1",), 17711),
+        ("bind 127.0.0.1 192.0.2.1\nrequirepass x\ncluster-secret y", ("127.0.0.1", "192.0.2.1"), 17711),
+        ("bind 0.0.0.0\nrequirepass x\ncluster-secret-file y", ("0.0.0.0",), 17711),
+        ("bind 0.0.0.0\nrequirepass x", (), 17711),
+        ("cluster-bind ::1\ncluster-port 4000", ("::1",), 4000),
+        ("port 0\nunixsocket x", (), 0),
+        ("port 0\nunixsocket x\ncluster-port 4000", ("127.0.0.1",), 4000),
+    ],
+)
+def test_other_nodes_are_let_in_where_that_is_safe(text: str, addresses: tuple[str, ...], port: int) -> None:
+    config = Config.from_text(text)
+    config.check()
+    assert (config.bus_addresses, config.bus_port) == (addresses, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("example.org", "example.org is not an address"),
+        ("fe80::1%eth0", "can name no interface of this one"),
+        ("0.0.0.0", "stands for all interfaces"),
+    ],
+)
+def test_the_address_that_others_are_told_is_one_address(text: str, problem: str) -> None:
+    with pytest.raises(BadValue, match=f"cluster-announce-ip {text}: .*{problem}.*; allowed are IPv4 and IPv6"):
+        Config.from_text(f"cluster-announce-ip {text}")
+
+
+def test_the_address_that_others_are_told_may_be_left_out() -> None:
+    assert Config.from_text('cluster-announce-ip ""').cluster_announce_ip == ""
+    assert Config.from_text("cluster-announce-ip 2001:DB8::7").cluster_announce_ip == "2001:db8::7"
 
 
 def test_the_password_that_guards_an_open_address_cannot_be_cleared() -> None:
@@ -671,10 +717,10 @@ def test_config_set_refuses_and_changes_nothing(name: str, text: str, error: typ
 
 def test_config_set_of_a_name_without_effect_is_stored_with_a_warning() -> None:
     config = Config()
-    config.set("cluster-node-timeout", "5000")
-    config.set("cluster-node-timeout", "6000")
-    assert config.matching("cluster-node-timeout") == [("cluster-node-timeout", "6000")]
-    assert config.warnings == [SETTINGS["cluster-node-timeout"].warning]
+    config.set("hz", "50")
+    config.set("hz", "60")
+    assert config.matching("hz") == [("hz", "60")]
+    assert config.warnings == [SETTINGS["hz"].warning]
 
 
 def test_a_subscriber_that_refuses_takes_the_change_back_for_all() -> None:
