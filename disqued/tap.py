@@ -34,7 +34,8 @@ from disqued.core.node import Node
 from disqued.net import logs
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
-from disqued.net.identity import IDENTITY_FILE, Identity, IdentityError
+from disqued.net.identity import Identity, IdentityError
+from disqued.net.secret import SecretError, read_secret
 from disqued.net.socketfile import UnixPort
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
@@ -169,6 +170,9 @@ class Listener(Service):
             path = os.fsencode(config.unixsocket)
             self._open(UnixPort(path, daemon, config.tcp_backlog, mode, reactor))
             self.log.info("Listening on {path}", path=config.unixsocket)
+        if config.bus_port and not config.bus_addresses:
+            self.log.warn("No other node can connect here: no address of `bind` is safe without a cluster-secret")
+        daemon.open_bus(config.bus_addresses, config.bus_port)
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
 
@@ -213,10 +217,12 @@ def makeService(options: Options) -> MultiService:
     _rename_commands(config)
     clock, rng = SystemClock(), SystemRandom()
     try:
-        identity = Identity.load(config.dir / IDENTITY_FILE, config.port, rng)
+        secret = read_secret(config)
+        assert config.cluster_config_file is not None
+        identity = Identity.load(config.cluster_config_file, config.port, rng)
         name, store = _first_store(config, reactor, clock)
         log_file = logs.open_log(config)
-    except (IdentityError, StoreError) as error:
+    except (IdentityError, SecretError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
@@ -226,7 +232,7 @@ def makeService(options: Options) -> MultiService:
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
     daemon = Daemon(
-        config, node, identity, store, reactor, store_name=name,
+        config, node, identity, store, reactor, store_name=name, secret=secret,
         open_store=lambda name: _open_store(name, config, reactor, clock),
     )  # fmt: skip
     Listener(daemon, config, reactor).setServiceParent(root)

@@ -3,6 +3,7 @@
     Daemon --- Driver --- Node          the queue
        |         +------- IStore        its journal; Loader reads it, Switch changes it for another
        +--- ClientConnection ...        one per client
+       +--- Bus                         links to the other nodes
        +--- Config, SlowLog, LatencyMonitor, counters
 
 Source: Disque, src/server.c, src/config.c.
@@ -11,11 +12,11 @@ Source: Disque, src/server.c, src/config.c.
 import hmac
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
@@ -27,9 +28,11 @@ from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog, redacted
 from disqued.commands.table import Command, Flag, every_command
 from disqued.config import BadValue, Config, ConfigError, NoConfigFile, UnknownDirective
+from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot
 from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory
+from disqued.net.bus import Bus
 from disqued.net.clients import ClientConnection
 from disqued.net.crashes import CrashReports
 from disqued.net.driver import Driver
@@ -40,6 +43,7 @@ from disqued.net.switching import OpenStore, StoreWord, Switch
 from disqued.persistence.interface import IStore, StoreError
 from disqued.wire.requests import RequestParser
 
+SAVE_PAUSE_S = 0.1  #: between two times that what is known of the cluster is written
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
 
 #: Settings that stores follow while they run.
@@ -60,9 +64,9 @@ class Daemon(Factory):
 
     def __init__(
         self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any, *,
-        store_name: str, open_store: OpenStore,
+        store_name: str, open_store: OpenStore, secret: bytes = b"",
     ) -> None:  # fmt: skip
-        """Take an open store and its name, and what opens another one."""
+        """Take an open store and its name, what opens another one, and the secret of the cluster."""
         self.config = config
         self.identity = identity
         self.reactor = reactor
@@ -71,6 +75,13 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
+        self.bus = Bus(
+            node, reactor, secret=secret, finish_step=lambda: self.driver.finish_step(None),
+            on_crash=self._message_crashed,
+        )  # fmt: skip
+        self.driver.send = self.bus.send
+        self.driver.on_members = self._members_changed
+        self._save_call: IDelayedCall | None = None
         self.switch = Switch(
             self.driver, StoreWord(config.dir), store_name, opener=open_store, failed=self._store_stays
         )
@@ -112,6 +123,7 @@ class Daemon(Factory):
 
     async def stop(self) -> None:
         """Commit and let go of everything."""
+        self.bus.pause()
         if self._idle_check.running:
             self._idle_check.stop()
         self.statistics.stop()
@@ -123,6 +135,10 @@ class Daemon(Factory):
             self.exit_status = 1
         for client in list(self.clients.values()):
             client.transport.loseConnection()
+        await self.bus.stop()
+        if self._save_call is not None:
+            self._save_call.cancel()
+            self._save_members()
         self.identity.release()
 
     def _loaded(self, recovery: Recovery) -> None:
@@ -139,6 +155,7 @@ class Daemon(Factory):
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self.driver.run_due()
+        self.bus.start()
         if self.config.persistence != self.switch.name:
             self._begin_switch(self.config.persistence)
 
@@ -210,10 +227,16 @@ class Daemon(Factory):
             "slowlog-max-len": self.slowlog.set_length,
             "latency-monitor-threshold": self._set_latency,
             "persistence": self._change_store,
+            "cluster-node-timeout": self._set_node_timeout,
+            "cluster-link-buffer-limit": self.bus.set_buffer_limit,
+            "proto-max-bulk-len": self.bus.set_largest_body,
             **dict.fromkeys(STORE_SETTINGS, lambda _: self.follow_store_settings()),
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
+        self._set_node_timeout(self.config.cluster_node_timeout)
+        self.bus.set_buffer_limit(self.config.cluster_link_buffer_limit)
+        self.bus.set_largest_body(self.config.proto_max_bulk_len)
         self._find_guards()
         self._find_slow()
 
@@ -230,6 +253,9 @@ class Daemon(Factory):
 
     def _set_policy(self, policy: str) -> None:
         self._node.state.memory.evicts = policy != "noeviction"
+
+    def _set_node_timeout(self, timeout_ms: int) -> None:
+        self._node.membership.timeout_ms = timeout_ms
 
     def _set_slow(self, usec: int) -> None:
         self.slowlog.threshold_us = usec
@@ -423,6 +449,12 @@ class Daemon(Factory):
         path = self.crashes.write(0, [])
         self.log.failure("Internal error in what was due; the last inputs are in {path}", path=path)
 
+    def _message_crashed(self, sender: bytes, message: Message) -> None:
+        """Report a bug in what another node made this one do; the node goes on."""
+        self.statistics.crashes += 1
+        path = self.crashes.write(0, [b"from", sender, repr(message)[:4096].encode()])
+        self.log.failure("Internal error in what another node said; it is in {path}", path=path)
+
     def note_slow(self, client: ClientConnection, args: list[bytes], seconds: float, *, fast: bool) -> None:
         """Note a command that took long."""
         usec = int(seconds * 1e6)
@@ -466,6 +498,7 @@ class Daemon(Factory):
         self.paused = self.ending = True
         self._find_guards()
         self.driver.halt()
+        self.bus.pause()
         if not rewrite:
             self.reactor.callLater(0, self._stop)
             return True
@@ -497,7 +530,45 @@ class Daemon(Factory):
             error = CommandError("Errors trying to SHUTDOWN. Check logs.")
             self._node.outbox.replies.append((client, error, []))
         self.driver.resume()
+        self.bus.resume()
         self._end_pause()
+
+    # The cluster.
+
+    def open_bus(self, addresses: Sequence[str], port: int) -> None:
+        """Let other nodes connect here, and the node know its addresses and the nodes that it knew.
+
+        Raises CannotListenError.
+        """
+        config = self.config
+        self.bus.listen(addresses, port, config.tcp_backlog)
+        self._node.membership.announce(
+            config.cluster_announce_ip,
+            config.cluster_announce_port or config.port,
+            config.cluster_announce_bus_port or self.bus.port,
+        )
+        self.identity.restore(self._node)
+
+    def _members_changed(self) -> None:
+        """Let links and file follow what the node knows of the cluster."""
+        self.bus.follow_soon()
+        if self._save_call is None:
+            self._save_call = self.reactor.callLater(SAVE_PAUSE_S, self._save_members)
+
+    def _save_members(self) -> None:
+        self._save_call = None
+        maybeDeferred(lambda: self.identity.save_members(self._node)).addErrback(self._not_saved)
+
+    def _not_saved(self, failure: Failure) -> None:
+        self.log.error("What is known of the cluster is not saved: {reason}", reason=failure.getErrorMessage())
+
+    def bus_facts(self) -> dict[str, Any]:
+        """What INFO says of the links to other nodes."""
+        return self.bus.facts()
+
+    def secret_is_set(self) -> bool:
+        """True when nodes prove to each other that they know a secret."""
+        return bool(self.bus.secret)
 
     def save_identity(self) -> None:
         """Write the file that holds the node's id.  Raises CommandError."""

@@ -6,15 +6,16 @@
                                                     |  3  replies
                                                     +  4  the one timer is set to the node's next deadline
 
-While no store wants the journal there is nothing to wait for, and a client is answered as soon as its commands have
-run.  Otherwise the replies of every step of one turn of the loop wait for the one commit at the end of that turn:
-under `appendfsync always` hundreds of clients share one sync.  A store that commits elsewhere (a thread, a server)
-answers later; the turns that pass meanwhile share the commit after that one.
+While no store wants the journal there is nothing to wait for: a client is answered as soon as its commands have run,
+and messages leave at the end of the turn, together.  Otherwise the replies of every step of one turn of the loop wait
+for the one commit at the end of that turn: under `appendfsync always` hundreds of clients share one sync.  A store
+that commits elsewhere (a thread, a server) answers later; the turns that pass meanwhile share the commit after that
+one.  Messages wait in the same way, but for those that only tell who is there.
 
 When a commit fails nothing of it is acknowledged: the producers hear MISCONF with the store's reason in the place of
-their job's id, the jobs are forgotten, and additions are refused from then on.  Jobs that are there are still
-delivered and acknowledged.  The commit is tried again every second, so that additions resume when there is room
-again, when the server is back, or when the journal has been written anew.
+their job's id, the jobs are forgotten, additions are refused from then on, and no other node is given a copy or hears
+that one is kept.  Jobs that are there are still delivered and acknowledged.  The commit is tried again every second,
+so that additions resume when there is room again, when the server is back, or when the journal has been written anew.
 
     store ----------------------------------> left
          records of each step to both           ^  one commit of both, then the word that the new one counts
@@ -31,12 +32,18 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued.core.messages import PROMISES, REPLJOB, URGENT, Message
 from disqued.core.node import Node
 from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, Record
 from disqued.core.recovery import walk
 from disqued.errors import JournalFailed
 from disqued.net.clients import ClientConnection
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
+
+#: What no other node hears while nothing can be made durable here.
+_DURABLE_ALONE = PROMISES | {REPLJOB}
+
+Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
 
 RETRY_S = 1.0  #: pause between two attempts to commit, after one has failed
 
@@ -58,6 +65,10 @@ class Driver:
         self.store = store
         self.reactor = reactor
         self.failure: str | None = None  #: why the store takes no jobs now
+        #: Takes messages to other nodes that may leave now; set by the daemon.
+        self.send: Callable[[Messages], None] = lambda messages: None
+        #: Called when what is known of the other nodes has changed; set by the daemon.
+        self.on_members: Callable[[], None] = lambda: None
         #: Takes the same records, and will take the store's place.
         self.successor: IStore | None = None
         self._on_failure = on_failure
@@ -69,6 +80,8 @@ class Driver:
         self._halted = False
         self._waiting: dict[ClientConnection, None] = {}  #: their replies wait for the next commit
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
+        self._messages: Messages = []  #: they wait for the next commit
+        self._send_call: IDelayedCall | None = None
         self._commit_call: IDelayedCall | None = None
         self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
@@ -94,6 +107,11 @@ class Driver:
             self._hold(client)
         elif client is not None:
             client.flush()
+        if outbox.messages and self._commit_call is None and self._send_call is None:
+            self._send_call = self.reactor.callLater(0, self._end_turn)
+        if outbox.members_changed:
+            outbox.members_changed = False
+            self.on_members()
         at = self._state.schedule.next_at()
         if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
             self._set_timer(at)
@@ -128,7 +146,7 @@ class Driver:
             else:
                 self._waiting[client] = None
         waits = self._under_way is not None and self.failure is None
-        if self._commit_call is None and not waits and (self._waiting or self._batch):
+        if self._commit_call is None and not waits and (self._waiting or self._batch or self._messages):
             self._commit_call = self.reactor.callLater(0, self._commit)
 
     def _append(self) -> bool:
@@ -145,48 +163,89 @@ class Driver:
 
     # The end of a turn.
 
+    def _end_turn(self) -> None:
+        """Let messages leave that have no commit to wait for."""
+        self._send_call = None
+        if self._under_way is None and not self._batch:
+            self._send(self._take_messages())
+        else:
+            messages, self._outbox.messages = self._outbox.messages, []
+            self._messages += self._send_urgent(messages)
+
+    def _send_urgent(self, messages: Messages) -> Messages:
+        """Let those leave that only tell who is there; returns the others."""
+        urgent = [entry for entry in messages if entry[1][0] in URGENT]
+        if not urgent:
+            return messages
+        self.send(urgent)
+        return [entry for entry in messages if entry[1][0] not in URGENT]
+
+    def _take_messages(self) -> Messages:
+        messages, self._outbox.messages = self._outbox.messages, []
+        if self._messages:
+            messages, self._messages = self._messages + messages, []
+        return messages
+
+    def _send(self, messages: Messages) -> None:
+        """Let messages leave; while nothing can be made durable, those that say or ask that it is do not."""
+        if self.failure is not None:
+            messages = [entry for entry in messages if entry[1][0] not in _DURABLE_ALONE]
+        if messages:
+            self.send(messages)
+
     def _commit(self) -> None:
-        """End a turn: make its records durable, then answer."""
+        """End a turn: make its records durable, then speak."""
         self._commit_call = None
         clients, self._waiting = self._waiting, {}
         batch, self._batch = self._batch, []
+        messages = self._take_messages()
         if self.failure is not None or not batch:
             # While it fails nothing is added, and what else is done the next good commit makes durable.
-            self._flush(clients)
-            self._go_on()
+            self._speak(messages, clients)
             return
         try:
             result = self.store.commit()
         except StoreFailed as error:
-            self._fail(error, clients, batch)
+            self._fail(error, clients, batch, messages)
             return
         if result is None:
-            self._flush(clients)
-            self._go_on()
+            self._speak(messages, clients)
             return
         for client in clients:
             client.hold()
+        messages = self._send_urgent(messages)
         self._under_way = result
-        result.addCallbacks(self._answer, self._failed, callbackArgs=(clients,), errbackArgs=(clients, batch))
+        result.addCallbacks(
+            self._answer, self._failed, callbackArgs=(clients, messages), errbackArgs=(clients, batch, messages)
+        )
         result.addErrback(self._report)
+
+    def _speak(self, messages: Messages, clients: Iterable[ClientConnection]) -> None:
+        """Say what is durable now: to the other nodes, then to the clients."""
+        self._send(messages)
+        self._flush(clients)
+        self._go_on()
 
     @staticmethod
     def _flush(clients: Iterable[ClientConnection]) -> None:
         for client in clients:
             client.flush()
 
-    def _answer(self, _: None, clients: Iterable[ClientConnection]) -> None:
+    def _answer(self, _: None, clients: Iterable[ClientConnection], messages: Messages) -> None:
         """Say what a commit that took its time has made durable."""
         self._under_way = None
+        self._send(messages)
         for client in clients:
             client.release()
         self._go_on()
 
-    def _failed(self, failure: Failure, clients: dict[ClientConnection, None], batch: list[list[Record]]) -> None:
+    def _failed(
+        self, failure: Failure, clients: dict[ClientConnection, None], batch: list[list[Record]], messages: Messages
+    ) -> None:
         self._under_way = None
         waiting, self._waiting = self._waiting, {}
         later, self._batch = self._batch, []
-        self._fail(self._reason(failure), clients | waiting, batch + later)
+        self._fail(self._reason(failure), clients | waiting, batch + later, messages + self._take_messages())
 
     def _reason(self, failure: Failure) -> StoreFailed:
         error = failure.value
@@ -209,11 +268,14 @@ class Driver:
 
     # Failure and return.
 
-    def _fail(self, error: StoreFailed, clients: Iterable[ClientConnection], batch: list[list[Record]]) -> None:
+    def _fail(
+        self, error: StoreFailed, clients: Iterable[ClientConnection], batch: list[list[Record]], messages: Messages
+    ) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self._set_failure(str(error))
         self.log.error("The journal takes no jobs now: {reason}", reason=self.failure)
         self._take_back(clients, batch)
+        self._send(messages)
         for client in clients:
             client.release()
             client.flush()
@@ -233,6 +295,7 @@ class Driver:
 
     def _set_failure(self, reason: str | None) -> None:
         self.failure = reason
+        self._state.read_only = reason is not None
         self._on_failure()
 
     def _retry_later(self) -> None:
@@ -398,6 +461,9 @@ class Driver:
 
     async def settle(self) -> None:
         """Commit what is pending and answer, outside the turns."""
+        if self._send_call is not None:
+            self._send_call.cancel()
+            self._end_turn()
         while self._under_way is not None or self._commit_call is not None:
             if self._under_way is not None:
                 waiter: Deferred[Any] = Deferred()

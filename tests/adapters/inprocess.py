@@ -14,6 +14,7 @@ from twisted.internet.protocol import Protocol
 
 from disqued.commands import catalogue
 from disqued.config import Config
+from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.outbox import Record
 from disqued.net.clock import SystemClock
@@ -202,6 +203,7 @@ class Running:
     port: Any
     clients: list[RawClient] = attrs.field(factory=list)
     stopped: bool = False
+    ended: bool = False
 
     async def connect(self) -> RawClient:
         """Connect one more client."""
@@ -210,8 +212,30 @@ class Running:
         self.clients.append(client)
         return client
 
+    @property
+    def bus_port(self) -> int:
+        """Where other nodes connect to."""
+        return self.daemon.bus.port
+
+    def meet(self, other: "Running") -> None:
+        """Join the node that another daemon runs."""
+        node = self.daemon.node
+        node.begin()
+        node.membership.meet("127.0.0.1", other.port.getHost().port, other.bus_port)
+        self.daemon.driver.finish_step(None)
+
+    def send(self, *messages: tuple[bytes, Message]) -> None:
+        """Let the node say something to others, as a step of it would."""
+        node = self.daemon.node
+        node.begin()
+        node.outbox.messages += messages
+        self.daemon.driver.finish_step(None)
+
     async def stop(self) -> None:
         """End everything."""
+        if self.ended:
+            return
+        self.ended = True
         for client in self.clients:
             if not client.lost:
                 client.transport.abortConnection()
@@ -235,11 +259,12 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def start(
-    folder: Path, settings: str = "", store: Any = None, stores: dict[str, Any] | None = None, store_name: str = ""
-) -> Running:
-    """Start a daemon whose data lie in `folder`."""
+    folder: Path, settings: str = "", store: Any = None, stores: dict[str, Any] | None = None, store_name: str = "", *,
+    seed: int = 7, bus: bool = False, bus_port: int = 0, secret: bytes = b"",
+) -> Running:  # fmt: skip
+    """Start a daemon whose data lie in `folder`; its id comes from the seed, and with `bus` other nodes can connect."""
     config = Config.from_text(f"dir {folder}\n{settings}")
-    rng = Random(7)
+    rng = Random(seed)
     identity = Identity.load(folder / "nodes.conf", 7711, rng)
     clock = SystemClock()
     if store is None:
@@ -248,7 +273,7 @@ def start(
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory)
     daemon = Daemon(
         config, node, identity, store, reactor, store_name=store_name or config.persistence,
-        open_store=(stores or {}).__getitem__,
+        open_store=(stores or {}).__getitem__, secret=secret,
     )  # fmt: skip
     port = EagerPort(0, daemon, 50, "127.0.0.1", reactor)
     port.startListening()
@@ -257,5 +282,6 @@ def start(
         running.stopped = True
 
     running = Running(daemon, port)
+    daemon.open_bus(("127.0.0.1",) if bus else (), bus_port)
     daemon.start(stop)
     return running

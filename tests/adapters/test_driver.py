@@ -3,13 +3,17 @@
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.messages import DELJOB, GOTJOB, PING, REPLJOB, Message
+from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.persistence.interface import StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
@@ -335,3 +339,150 @@ async def test_a_store_that_calls_for_attention_is_compacted_although_nobody_say
     store.attention()
     await wait_until(lambda: bool(store.compacted))
     assert [record[1].id for record in store.compacted] == [kept]
+
+
+# Messages to other nodes.
+
+ELSEWHERE = b"e5" * 20
+
+
+def listen(running: Running) -> list[list[Message]]:
+    """Have the messages that leave noted, in the batches in which they do."""
+    batches: list[list[Message]] = []
+    running.daemon.driver.send = lambda messages: batches.append([message for _, message in messages])
+    return batches
+
+
+def add(running: Running, *messages: Message, record: Record | None = None) -> None:
+    """Do a step that says something, and that may have something journaled."""
+    node = running.daemon.node
+    node.begin()
+    if record is not None:
+        node.outbox.journal.append(record)
+    node.outbox.messages += [(ELSEWHERE, message) for message in messages]
+    running.daemon.driver.finish_step(None)
+
+
+async def turn() -> None:
+    """Let the loop turn until everything that was put off to its end is done."""
+    for _ in range(3):
+        await deferLater(reactor, 0)
+
+
+PINGED: Message = (PING, 0, ())
+CONFIRMED: Message = (GOTJOB, b"id")
+DELETED: Message = (DELJOB, b"id")
+COPIED: Message = (REPLJOB, None, False)
+PAUSED: Record = (QUEUE_PAUSED, b"q", 0)
+
+
+@async_test
+async def test_messages_of_one_turn_leave_together_when_nothing_is_journaled(launch: Launch) -> None:
+    running = launch()
+    batches = listen(running)
+    add(running, CONFIRMED)
+    add(running, DELETED, PINGED)
+    assert batches == []
+    await turn()
+    assert batches == [[CONFIRMED, DELETED, PINGED]]
+
+
+@async_test
+async def test_messages_leave_after_the_commit_of_their_turn_and_before_its_replies(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    client = await running.connect()
+    order: list[str] = []
+    store.before_commit = lambda: order.append("commit")
+    running.daemon.driver.send = lambda messages: order.append(f"messages, {len(client.received)} bytes of replies")
+    node = running.daemon.node
+    carry_out = node.command
+
+    def command(client: Any, call: Any) -> Any:
+        node.outbox.messages.append((ELSEWHERE, CONFIRMED))
+        return carry_out(client, call)
+
+    node.command = command  # type: ignore[method-assign]
+    await client.call("ADDJOB", "q", "body", 0)
+    assert order == ["commit", "messages, 0 bytes of replies"]
+
+
+@async_test
+async def test_messages_wait_for_a_commit_elsewhere_but_for_those_that_tell_who_is_there(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    batches = listen(running)
+    add(running, PINGED, CONFIRMED, record=PAUSED)
+    await wait_until(lambda: store.under_way is not None)
+    add(running, DELETED, PINGED)
+    await turn()
+    assert batches == [[PINGED], [PINGED]]
+    store.answer()
+    await turn()
+    assert batches[2:] == [[CONFIRMED], [DELETED]]
+
+
+@async_test
+async def test_what_later_steps_say_waits_for_their_own_commit(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    batches = listen(running)
+    add(running, CONFIRMED, record=PAUSED)
+    await wait_until(lambda: store.under_way is not None)
+    add(running, DELETED, record=PAUSED)
+    await turn()
+    store.answer()
+    await wait_until(lambda: store.under_way is not None)
+    assert batches == [[CONFIRMED]]
+    store.answer()
+    assert batches == [[CONFIRMED], [DELETED]]
+
+
+@async_test
+@pytest.mark.parametrize("later", [False, True])
+async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, later: bool) -> None:
+    store = RecordingStore(later=later)
+    running = launch(store=store)
+    batches = listen(running)
+    store.fails = True
+    add(running, CONFIRMED, COPIED, DELETED, record=PAUSED)
+    if later:
+        await wait_until(lambda: store.under_way is not None)
+        add(running, CONFIRMED, record=PAUSED)
+        store.answer(StoreFailed("No space left on device", final=False))
+        store.later = False
+    await wait_until(lambda: running.daemon.driver.failure is not None)
+    await turn()
+    assert running.daemon.node.state.read_only
+    assert batches == [[DELETED]]
+    add(running, CONFIRMED, COPIED, DELETED, PINGED, record=PAUSED)
+    await turn()
+    assert batches == [[DELETED], [DELETED, PINGED]]
+    store.fails = False
+    await wait_until(lambda: running.daemon.driver.failure is None)
+    assert not running.daemon.node.state.read_only
+    add(running, CONFIRMED, record=PAUSED)
+    await turn()
+    assert batches[2:] == [[CONFIRMED]]
+
+
+@async_test
+async def test_what_is_known_of_other_nodes_is_followed_once_per_change(launch: Launch) -> None:
+    running = launch()
+    followed: list[int] = []
+    running.daemon.driver.on_members = lambda: followed.append(1)
+    running.daemon.node.outbox.members_changed = True
+    add(running)
+    add(running)
+    assert followed == [1]
+    assert not running.daemon.node.outbox.members_changed
+
+
+@async_test
+async def test_a_daemon_that_ends_says_what_it_has_to_say(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    batches = listen(running)
+    add(running, CONFIRMED, record=PAUSED)
+    await running.daemon.stop()
+    assert batches == [[CONFIRMED]]
