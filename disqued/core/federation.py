@@ -91,7 +91,7 @@ class Arrival(Errand):
 class Federation:
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "wants")
+    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "wants")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
@@ -99,6 +99,7 @@ class Federation:
         self._hungers: dict[bytes, Hunger] = {}
         self._arrivals: dict[bytes, Arrival] = {}
         self.wants = Wants(state.wanted)
+        self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain
 
     # Asking.
 
@@ -324,6 +325,7 @@ class Federation:
         for stored in jobs:
             if is_full and not wanted[stored.queue]:
                 continue
+            self.imports += 1
             if self._delivery.take_over(stored, sender, queued=queued):
                 self._note_import(state.queues.by_name[stored.queue], sender, wanted=wanted[stored.queue])
             if is_last_word and state.jobs.get(stored.id) is not None:

@@ -25,6 +25,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.federation import Errand, Federation
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
+from disqued.core.leaving import Leaving
 from disqued.core.membership import Membership
 from disqued.core.memory import Memory
 from disqued.core.messages import Greeting, Message, Target
@@ -68,12 +69,13 @@ class Node:
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
         self.membership = Membership(self.state, self.replication.forget_wishes)
+        self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
             messages.PING: self.membership.on_ping,
             messages.PONG: self.membership.on_pong,
             messages.FAIL: self.membership.on_fail,
             messages.REPLJOB: self.replication.on_repljob,
-            messages.GOTJOB: self.replication.on_gotjob,
+            messages.GOTJOB: self._on_gotjob,
             messages.HOLDERS: self.replication.on_holders,
             messages.ENQUEUE: self.replication.on_enqueue,
             messages.WILLQUEUE: self.sharing.on_willqueue,
@@ -129,6 +131,7 @@ class Node:
         if wanted:
             self.acks.link_opened(greeting.id)
             self.federation.link_opened(greeting.id)
+            self.leaving.link_opened()
             self.serve()
         return wanted
 
@@ -200,7 +203,7 @@ class Node:
             self.replication.due(item)
         elif isinstance(item, Errand):
             self.federation.due(item)
-        elif isinstance(item, Membership):
+        elif isinstance(item, Membership | Leaving):
             item.due()
         elif isinstance(item, Queue) and not self.state.collect_queue(item):
             idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
@@ -215,6 +218,10 @@ class Node:
         else:
             self.replication.refuse(job)
 
+    def _on_gotjob(self, sender: bytes, message: Message) -> None:
+        self.replication.on_gotjob(sender, message)
+        self.leaving.on_gotjob(sender, message)
+
     # The whole node.
 
     def flush(self) -> None:
@@ -225,6 +232,7 @@ class Node:
         self.federation.flushed()
         self.state.flush()
         self.membership.wake()
+        self.leaving.wake()
 
     def note_expired(self, job_ids: list[bytes]) -> None:
         """Journal that jobs which this node never took in are gone: their time was over."""
