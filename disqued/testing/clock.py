@@ -1,8 +1,13 @@
-"""A clock that moves only when it is told to.
+"""Clocks that move only when they are told to.
 
-Both clocks of the core in one: `advance` moves them together, `jump_wall` moves the wall clock alone, as an operator
-or a time server does.  Times are integer milliseconds.
+`Clock` is both clocks of the core in one: `advance` moves them together, `jump_wall` moves the wall clock alone, as
+an operator or a time server does.  `NodeClock` is the same for a node among others in virtual time: all of them go at
+one rate, each has begun at another moment, and the wall clocks agree as little as they are made to.
+
+Times are integer milliseconds.
 """
+
+from disqued.testing.events import Events
 
 WALL_MS = 1_700_000_000_000  #: where the wall clock begins unless told otherwise: 14 November 2023, 22:13:20 UTC
 
@@ -32,3 +37,23 @@ class Clock:
     def jump_wall(self, ms: int) -> None:
         """Set the wall clock forwards or back; the monotonic clock does not notice."""
         self._wall += ms
+
+
+class NodeClock:
+    """The clocks of one node in virtual time."""
+
+    __slots__ = ("_events", "drift_ms", "offset_ms")
+
+    def __init__(self, events: Events, offset_ms: int) -> None:
+        """Take the virtual time, and what the monotonic clock is ahead of it; a machine that boots has another."""
+        self._events = events
+        self.offset_ms: int = offset_ms
+        self.drift_ms: int = 0  #: how far the wall clock is from the truth
+
+    def now(self) -> int:
+        """Milliseconds on the monotonic clock."""
+        return self._events.now + self.offset_ms
+
+    def wall(self) -> int:
+        """Milliseconds since 1970, as far as this node knows."""
+        return WALL_MS + self._events.now + self.drift_ms

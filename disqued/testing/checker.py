@@ -1,0 +1,240 @@
+"""The checker: what clients saw, held against what was promised to them.
+
+It takes facts in the order in which they became known, from whoever saw them: the simulator in virtual time, or real
+clients of real processes.  It knows no node.
+
+    asked, answered | refused      a producer and its ADDJOB
+    delivered, acked, nacked       a consumer and its job
+    lost_memory                    a crash took what a node had acknowledged: no disk, no sync, or a disk that is gone
+    healed                         what failed is well again, and somebody takes what is left
+
+What must be so, whatever fails:
+
+    intact           what is delivered is what was added, under one id, from the queue that it was added to
+    at least once    a job whose ADDJOB was answered is delivered, and again until somebody acknowledges it, before
+                     its TTL ends, unless W of its holders have lost their memory (W: the copies asked for)
+    at most once     a job with retry 0 is never heard of twice
+
+and in a calm cluster, where nothing fails and nobody dawdles:
+
+    exactly once     no job is delivered twice, and none after its acknowledgement was heard
+    in order         what one producer added at one node is delivered at that node in the order in which it was added
+    soon             a job does not wait while a consumer of its queue does, wherever
+
+The body of each job begins with its number, so that a job is known whose ADDJOB was never answered.
+
+Times are integer milliseconds of one clock, that of the observer.
+"""
+
+from collections.abc import Hashable
+
+import attrs
+
+NodeName = Hashable
+CHANCE_MS = 120_000  #: that a job must have after the heal: more than every retry and delay
+FILLER = bytes(range(256))
+
+
+def body_of(number: int, size: int) -> bytes:
+    """The body of the job of this number: all bytes occur, none of two jobs is the same."""
+    return b"%d:" % number + (FILLER * (size // len(FILLER) + 1))[number % 7 :][:size]
+
+
+@attrs.define
+class Request:
+    """An ADDJOB as its producer knows it, and what became of the job."""
+
+    number: int
+    queue: bytes
+    body: bytes
+    replicate: int
+    retry_ms: int
+    ttl_ms: int
+    delay_ms: int
+    node: NodeName  #: which it was sent to
+    producer: Hashable
+    asked_at: int
+    waits_for_copies: bool = True  #: False: ASYNC, only the node that answers has it for sure
+    job_id: bytes | None = None  #: once a consumer or the producer has heard of it
+    answered_at: int | None = None
+    holders: frozenset[NodeName] | None = None  #: nodes that may have a copy when it was answered; None = not known
+    deliveries: int = 0
+    first_delivery_at: int | None = None
+    acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
+    ack_sent: bool = False
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether its producer was told that it is there."""
+        return self.answered_at is not None
+
+
+@attrs.define
+class Rules:
+    """Which of the promises hold in the run that is checked."""
+
+    exactly_once: bool = False
+    in_order: bool = False
+    #: A job that could be delivered at once is, within this time; None = not checked.
+    soon_ms: int | None = None
+    #: Whether jobs with retry 0 must arrive, too: nothing that may take one with it has happened.
+    once_arrives: bool = False
+
+
+class Checker:
+    """Takes facts, and says what is wrong with them."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        #: Every request, by number.
+        self.requests: dict[int, Request] = {}
+        self.violations: list[str] = []
+        self._by_id: dict[bytes, Request] = {}
+        self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
+        self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
+        self._next = 0
+        self._healed_at = 0
+
+    # Facts.
+
+    def next_number(self) -> int:
+        """A number that no job has had."""
+        self._next += 1
+        return self._next
+
+    def asked(self, request: Request) -> None:
+        """A producer sends an ADDJOB."""
+        self.requests[request.number] = request
+
+    def answered(self, number: int, job_id: bytes, at: int, holders: frozenset[NodeName] | None) -> None:
+        """It was answered: the job is there."""
+        request = self.requests[number]
+        request.answered_at = at
+        request.holders = holders
+        self._identify(request, job_id)
+
+    def refused(self, number: int) -> None:
+        """It was refused; the job may be delivered all the same, for a part of the cluster may have it by then."""
+
+    def delivered(self, job_id: bytes, queue: bytes, body: bytes, at: int, node: NodeName) -> Request | None:
+        """A consumer has heard of a job, from this node; returns whose it is."""
+        request = self._find(body)
+        if request is None or request.body != body or request.queue != queue:
+            self._blame(f"{job_id!r} from queue {queue!r} has a body that nobody added there: {body[:40]!r}")
+            return None
+        self._identify(request, job_id)
+        request.deliveries += 1
+        if not request.retry_ms and request.deliveries > 1:
+            self._blame(f"at most once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
+        if self.rules.exactly_once:
+            self._check_once(request, at)
+        if request.first_delivery_at is None:
+            request.first_delivery_at = at
+            if self.rules.in_order:
+                self._check_order(request, node)
+            if self.rules.soon_ms is not None:
+                self._check_soon(request, at, self.rules.soon_ms)
+        return request
+
+    def ack_sent(self, job_id: bytes) -> None:
+        """Somebody has asked to acknowledge a job; whether that was heard is not known yet."""
+        request = self._by_id.get(job_id)
+        if request is not None:
+            request.ack_sent = True
+
+    def acked(self, job_id: bytes, at: int) -> None:
+        """And was answered."""
+        request = self._by_id.get(job_id)
+        if request is not None and request.acked_at is None:
+            request.acked_at = at
+
+    def lost_memory(self, node: NodeName, at: int) -> None:
+        """A node has lost what it had acknowledged."""
+        self._losses[node] = at
+
+    def healed(self, at: int) -> None:
+        """Faults have ended, and consumers take what is left: from now on every job has its chance."""
+        self._healed_at = at
+
+    # Verdict.
+
+    def missing(self) -> list[Request]:
+        """Jobs that were promised, that nobody has acknowledged or, with retry 0, heard of, and that have no excuse."""
+        return [request for request in self.requests.values() if self._is_missing(request)]
+
+    def verdict(self) -> list[str]:
+        """Say what is wrong, at the end of a run in which every job has had its chance; empty = nothing."""
+        missing = [
+            f"at least once: {_shown(request)} was delivered {request.deliveries} times and never acknowledged"
+            for request in self.missing()
+        ]
+        return self.violations + missing
+
+    def _is_missing(self, request: Request) -> bool:
+        if not request.is_promised or request.ack_sent:
+            return False
+        if not request.retry_ms and (request.deliveries or not self.rules.once_arrives):
+            return False
+        if request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
+            return False
+        if not request.waits_for_copies and request.holders is None:
+            # Its node keeps no copy itself, or nobody could look.
+            return False
+        copies = request.replicate if request.waits_for_copies else 1
+        return self._lost_holders(request) < copies
+
+    def _lost_holders(self, request: Request) -> int:
+        return sum(
+            at >= request.asked_at and (request.holders is None or node in request.holders)
+            for node, at in self._losses.items()
+        )
+
+    # Parts.
+
+    def _blame(self, what: str) -> None:
+        self.violations.append(what)
+
+    def _find(self, body: bytes) -> Request | None:
+        number = body.partition(b":")[0]
+        return self.requests.get(int(number)) if number.isdigit() else None
+
+    def _identify(self, request: Request, job_id: bytes) -> None:
+        """Hold the id of a job against what was known of it."""
+        if request.job_id is None:
+            request.job_id = job_id
+            other = self._by_id.setdefault(job_id, request)
+            if other is not request:
+                self._blame(f"one id for two jobs: {_shown(request)} and {_shown(other)}")
+        elif request.job_id != job_id:
+            self._blame(f"two ids for one job: {_shown(request)} and {job_id!r}")
+
+    def _check_once(self, request: Request, at: int) -> None:
+        if request.deliveries > 1:
+            self._blame(f"exactly once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
+        if request.acked_at is not None:
+            self._blame(f"{_shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
+
+    def _check_order(self, request: Request, node: NodeName) -> None:
+        if request.delay_ms or node != request.node:
+            return
+        key = (request.producer, request.queue, node)
+        before = self._last_number.get(key, 0)
+        if request.number < before:
+            self._blame(f"in order: {_shown(request)} is delivered after number {before} of the same producer")
+        else:
+            self._last_number[key] = request.number
+
+    def _check_soon(self, request: Request, at: int, soon_ms: int) -> None:
+        ready_at = (request.answered_at or at) + request.delay_ms
+        if at - ready_at > soon_ms:
+            self._blame(f"soon: {_shown(request)} could be had from {ready_at} on, and was delivered at {at}")
+
+
+def _shown(request: Request) -> str:
+    name = "not known" if request.job_id is None else request.job_id.decode()
+    return (
+        f"job {request.number} ({name}, queue {request.queue.decode()}, node {request.node}, asked at"
+        f" {request.asked_at}, answered at {request.answered_at}, W {request.replicate}"
+        f"{'' if request.waits_for_copies else ' ASYNC'}, retry {request.retry_ms}, delay {request.delay_ms},"
+        f" ttl {request.ttl_ms})"
+    )

@@ -1,0 +1,322 @@
+"""Producers and consumers in virtual time.
+
+    producer    ADDJOB, wait, think, and again, until it has added what it was to add
+    consumer    GETJOB, work, ACKJOB, and again, until it is told to end
+                           |--> sometimes NACK, WORKING, FASTACK, an ack elsewhere, or death with jobs in its hands
+
+A connection that breaks is made again, to another node as likely as to the same.  What clients see is told to the
+checker, and nothing else of what they do.  Times are integer milliseconds.
+"""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from disqued.errors import CommandError
+from disqued.testing.checker import Checker, Request, body_of
+
+if TYPE_CHECKING:
+    from disqued.testing.server import SimServer
+
+LONG_TTL_S = 10 * 86_400  #: longer than a story, with clocks that jump
+RECONNECT_MS = 200
+
+
+@attrs.frozen
+class Load:
+    """What clients of a story do, in chances and choices."""
+
+    queues: tuple[bytes, ...] = (b"a", b"b", b"c")
+    #: Copies wanted; those that are more than there are nodes are as many as there are.
+    replicate: tuple[int, ...] = (1, 1, 2, 2, 3)
+    retries_s: tuple[int, ...] = (0, 2, 5, 10, 30)
+    delays_s: tuple[int, ...] = (0, 0, 0, 0, 3, 20)
+    ttls_s: tuple[int, ...] = (LONG_TTL_S,)
+    once_ttl_s: int = 240  #: TTL of jobs with retry 0: what is left of them after a crash ends by itself
+    asynchronous: float = 0.15
+    timeouts_ms: tuple[int, ...] = (1_000, 5_000)
+    sizes: tuple[int, ...] = (0, 10, 100, 100, 3_000)
+    think_ms: int = 300  #: between two commands of a producer, at most
+    work_ms: int = 800  #: between the delivery and the ack, at most
+    dies: float = 0.03  #: a consumer dies with jobs in its hands
+    nacks: float = 0.04
+    works_on: float = 0.04  #: says WORKING, and takes longer
+    fast_acks: float = 0.02
+    acks_elsewhere: float = 0.2
+    cancels: float = 0.01  #: a producer acknowledges its own job
+
+
+class Connection:
+    """A client's connection to one node."""
+
+    __slots__ = ("_actor", "_boot", "is_gone", "server")
+
+    def __init__(self, actor: "Actor", server: "SimServer") -> None:
+        self._actor = actor
+        self.server = server
+        self._boot = server.boot
+        self.is_gone: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a command can be sent."""
+        return not self.is_gone and self.server.is_up and self.server.boot == self._boot
+
+    def answered(self, value: Any) -> None:
+        """Hand the answer on, if there is somebody to hear it."""
+        if not self.is_gone:
+            self._actor.heard(self, value)
+
+    def lost(self) -> None:
+        """The node is gone."""
+        if not self.is_gone:
+            self.is_gone = True
+            self._actor.disconnected(self)
+
+    def close(self) -> None:
+        """Break the connection."""
+        if not self.is_gone:
+            self.is_gone = True
+            self.server.leave(self)
+
+
+class Actor:
+    """What a producer and a consumer have in common: a connection, and one thing to do at a time."""
+
+    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+        self.servers = servers
+        self.events = servers[0].events
+        self.checker = checker
+        self.load = load
+        self.name = name
+        self.rng = rng
+        self.home: SimServer | None = None  #: the node that it connects to; None = any
+        self.is_over: bool = False
+        self._connection: Connection | None = None
+        self._planned = 0  #: what is planned is out of date if it is not the last
+
+    def connect(self) -> "Connection | None":
+        """The connection, a new one if need be; None while no node that it may ask is there."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            up = [server for server in self.servers if server.is_up and self.home in (None, server)]
+            if not up:
+                return None
+            connection = self._connection = Connection(self, self.rng.choice(up))
+        return connection
+
+    def plan(self, ms: int) -> None:
+        """Go on in a while."""
+        self._planned += 1
+        self.events.after(ms, self._wake, self._planned)
+
+    def _wake(self, number: int) -> None:
+        if number == self._planned and not self.is_over:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Do the next thing."""
+        raise NotImplementedError
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Hear the answer."""
+        raise NotImplementedError
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection broke; what was asked may have been done or not."""
+        if connection is self._connection:
+            self.plan(RECONNECT_MS)
+
+    def end(self) -> None:
+        """Do nothing more."""
+        self.is_over = True
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Producer(Actor):
+    """Adds some jobs, one after the other."""
+
+    def __init__(
+        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random, *, count: int
+    ) -> None:
+        super().__init__(servers, checker, load, name, rng)
+        self._left = count
+        self._request: Request | None = None
+        self._cancelling = False
+
+    def go_on(self) -> None:
+        """Add the next job."""
+        connection = self.connect()
+        if connection is None:
+            self.plan(RECONNECT_MS)
+        elif not self._left:
+            self.end()
+        else:
+            self._left -= 1
+            self._request = request = self._draw(connection.server)
+            self.checker.asked(request)
+            connection.server.command(connection, self._words(request))
+
+    def _draw(self, server: "SimServer") -> Request:
+        rng, load = self.rng, self.load
+        retry_s = rng.choice(load.retries_s)
+        replicate = min(rng.choice(load.replicate), len(self.servers)) if retry_s else 1
+        number = self.checker.next_number()
+        ttl_s = rng.choice(load.ttls_s) if retry_s else load.once_ttl_s
+        delay_s = rng.choice(load.delays_s)
+        return Request(
+            number, rng.choice(load.queues), body_of(number, rng.choice(load.sizes)), replicate, retry_s * 1_000,
+            ttl_s * 1_000, min(delay_s, ttl_s - 1) * 1_000, server.number, self.name, self.events.now,
+            waits_for_copies=rng.random() >= load.asynchronous,
+        )  # fmt: skip
+
+    def _words(self, request: Request) -> list[bytes]:
+        words = [b"ADDJOB", request.queue, request.body, b"%d" % self.rng.choice(self.load.timeouts_ms)]
+        words += [b"REPLICATE", b"%d" % request.replicate, b"RETRY", b"%d" % (request.retry_ms // 1_000)]
+        words += [b"TTL", b"%d" % (request.ttl_ms // 1_000)]
+        if request.delay_ms:
+            words += [b"DELAY", b"%d" % (request.delay_ms // 1_000)]
+        if not request.waits_for_copies:
+            words.append(b"ASYNC")
+        return words
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Note what became of it, and think."""
+        request, self._request = self._request, None
+        if request is None:
+            self._cancelling = False
+        elif isinstance(value, CommandError):
+            self.checker.refused(request.number)
+        else:
+            self.checker.answered(request.number, value, self.events.now, _holders(connection.server, value))
+            if self.rng.random() < self.load.cancels:
+                self.checker.ack_sent(value)
+                connection.server.command(connection, [b"ACKJOB", value])
+                return
+        self.plan(self.rng.randint(0, self.load.think_ms))
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nobody knows whether the job is there."""
+        self._request = None
+        super().disconnected(connection)
+
+
+def _holders(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
+    """Nodes that may hold a job, by their numbers; None where its node does not know it any more."""
+    job = server.state.jobs.get(job_id)
+    if job is None:
+        return None
+    if job.holders is None:
+        return frozenset([server.number])
+    return frozenset(server.numbers[holder] for holder in job.holders)
+
+
+class Consumer(Actor):
+    """Takes jobs and acknowledges them, until it is told to end."""
+
+    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+        super().__init__(servers, checker, load, name, rng)
+        self._held: list[bytes] = []  #: jobs that it works on
+        self._acking: list[bytes] = []  #: jobs whose ack is on its way
+        self._asks_for_jobs = False
+        self._retires = False
+        self.queues = [load.queues[0]]
+
+    def retire(self) -> None:
+        """Take no more jobs, and end when those in its hands are done."""
+        self._retires = True
+        if self._asks_for_jobs or not self._is_busy:
+            self.end()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._held or self._acking)
+
+    def go_on(self) -> None:
+        """Finish what it has, or ask for more."""
+        connection = self.connect()
+        if connection is None:
+            self.plan(RECONNECT_MS)
+        elif self._held:
+            self._finish(connection)
+        elif self._retires:
+            self.end()
+        else:
+            self._ask(connection)
+
+    def _ask(self, connection: Connection) -> None:
+        rng = self.rng
+        self._asks_for_jobs = True
+        words = [b"GETJOB", b"COUNT", b"%d" % rng.choice((1, 1, 1, 3, 10))]
+        if rng.random() < 0.2:
+            words.append(b"NOHANG")
+        else:
+            words += [b"TIMEOUT", b"%d" % rng.choice((500, 3_000, 20_000))]
+        if rng.random() < 0.1:
+            words.append(b"WITHCOUNTERS")
+        connection.server.command(connection, [*words, b"FROM", *self.queues])
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Work on the jobs, or note that they are done."""
+        rng, load = self.rng, self.load
+        if self._asks_for_jobs:
+            self._asks_for_jobs = False
+            self._take(connection, value)
+            self.plan(rng.randint(0, load.work_ms) if self._held else rng.randint(50, 500))
+            return
+        if not isinstance(value, CommandError):
+            for job_id in self._acking:
+                self.checker.acked(job_id, self.events.now)
+        self._acking = []
+        self.plan(rng.randint(0, 50))
+
+    def _take(self, connection: Connection, value: Any) -> None:
+        if isinstance(value, CommandError) or not value:
+            # Leaving, or nothing there: try elsewhere now and then.
+            if self.home is None and self.rng.random() < 0.3:
+                connection.close()
+            return
+        for row in value:
+            self.events.note(row[1])
+            self.checker.delivered(row[1], row[0], row[2], self.events.now, connection.server.number)
+            self._held.append(row[1])
+
+    def _finish(self, connection: Connection) -> None:
+        """Say what became of the jobs in its hands."""
+        rng, load = self.rng, self.load
+        held, self._held = self._held, []
+        draw = rng.random()
+        if draw < load.dies:
+            connection.close()
+            self.plan(rng.randint(100, 5_000))
+            return
+        draw -= load.dies
+        if draw < load.nacks:
+            connection.server.command(connection, [b"NACK", *held])
+            return
+        draw -= load.nacks
+        if draw < load.works_on:
+            self._held = held
+            self._acking = []
+            connection.server.command(connection, [b"WORKING", held[0]])
+            return
+        word = b"FASTACK" if draw - load.works_on < load.fast_acks else b"ACKJOB"
+        if self.home is None and rng.random() < load.acks_elsewhere:
+            connection.close()
+            other = self.connect()
+            if other is None:
+                self.plan(RECONNECT_MS)
+                return
+            connection = other
+        self._acking = held if word == b"ACKJOB" else []
+        for job_id in held:
+            self.checker.ack_sent(job_id)
+        connection.server.command(connection, [word, *held])
+
+    def disconnected(self, connection: Connection) -> None:
+        """What it had in its hands comes again, to whoever asks."""
+        self._held, self._acking = [], []
+        self._asks_for_jobs = False
+        super().disconnected(connection)

@@ -1,0 +1,257 @@
+"""The network between simulated nodes: links that are proven, ordered and, until they break, without loss.
+
+    dial --a round trip--> greetings exchanged --> link open --> batches of messages, each after a delay of its own,
+                                                               first in, first out
+    blocked     what is under way waits at the far end, what is sent waits at the near one, unwritten
+    cut         the link breaks, what was under way is lost, and both ends may dial again
+    mess        single messages are lost, doubled or put behind others: no TCP does that, and yet no promise breaks
+
+There is one `Path` for each ordered pair of nodes, which has the weather, and at most one `Link` on it, which has the
+messages.  A message is written down when it leaves and read when it arrives, by the codec of the bus.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+
+from disqued.core.messages import Greeting, Message, Target
+from disqued.testing.events import Events
+from disqued.wire.messages import encode
+
+if TYPE_CHECKING:
+    from disqued.testing.server import SimServer
+
+HELD_MAX = 20_000  #: messages that wait for a blocked link at most; the newest are dropped
+DIAL_TIMEOUT_MS = 2_000
+REDIAL_MIN_MS = 100
+REDIAL_MAX_MS = 1_000
+
+
+class Path:
+    """The way from one node to another, and its weather."""
+
+    __slots__ = ("blocks", "delay_ms", "jitter_ms", "link", "mess", "source", "target")
+
+    def __init__(self, source: "SimServer", target: "SimServer") -> None:
+        self.source = source
+        self.target = target
+        self.blocks: int = 0  #: faults that let nothing through now
+        self.delay_ms: int = 1
+        self.jitter_ms: int = 1  #: added to the delay of each batch, at most
+        self.mess: float = 0.0  #: part of the messages that is lost, doubled or delayed
+        self.link: Link | None = None
+
+    def block(self) -> None:
+        """Let nothing through, until `unblock` is called as often."""
+        self.blocks += 1
+
+    def unblock(self) -> None:
+        """Take one block away; with the last of them, what waited goes on."""
+        self.blocks -= 1
+        if not self.blocks and self.link is not None:
+            self.link.release()
+
+
+class Link:
+    """An open link from one process to another."""
+
+    __slots__ = ("_boot", "_held", "_last_at", "_network", "_path", "_stuck", "is_lost", "is_open", "peer_id", "where")
+
+    def __init__(self, network: "SimNetwork", path: Path, peer_id: bytes, target: Target, ready_at: int) -> None:
+        self._network = network
+        self._path = path
+        self._boot = path.target.boot
+        self._last_at = ready_at  #: when the last batch arrives
+        self._stuck: list[list[bytes]] = []  #: batches that have arrived but for the block
+        self._held: list[Message] = []  #: not written down yet
+        self.peer_id = peer_id
+        self.where = (target.host, target.bus_port)
+        self.is_open: bool = True
+        self.is_lost: bool = False
+
+    def open(self) -> None:
+        """Take the place of the link that was on this path before."""
+        before, self._path.link = self._path.link, self
+        if before is not None:
+            before.close(loses=False)
+
+    @property
+    def target(self) -> "SimServer":
+        """The node that it leads to."""
+        return self._path.target
+
+    def send(self, messages: list[Message]) -> None:
+        """Take messages on their way."""
+        network = self._network
+        if self._path.blocks:
+            room = HELD_MAX - len(self._held)
+            self._held += messages[:room]
+            network.dropped += max(0, len(messages) - room)
+            return
+        now = self._path.source.node.state.now
+        self._launch([encode(message, now) for message in messages])
+
+    def _launch(self, batch: list[bytes]) -> None:
+        network, path = self._network, self._path
+        if path.mess:
+            batch = self._meddle(batch)
+            if not batch:
+                return
+        events = network.events
+        delay_ms = path.delay_ms
+        if path.jitter_ms:
+            delay_ms += int(network.rng.random() * (path.jitter_ms + 1))
+        at = events.now + delay_ms
+        self._last_at = at = max(at, self._last_at)
+        events.at(at, self._arrive, batch)
+
+    def _meddle(self, batch: list[bytes]) -> list[bytes]:
+        """Lose, double and put off single messages."""
+        rng, mess = self._network.rng, self._path.mess
+        kept: list[bytes] = []
+        for data in batch:
+            draw = rng.random()
+            if draw >= mess:
+                kept.append(data)
+                continue
+            if draw < mess * 0.6:
+                kept += (data, data) if draw < mess * 0.3 else ()
+                if draw >= mess * 0.3:
+                    self._network.dropped += 1
+            else:
+                self._network.events.after(rng.randint(1, 1_500), self._arrive, [data])
+        return kept
+
+    def _arrive(self, batch: list[bytes]) -> None:
+        if self.is_lost:
+            return
+        path = self._path
+        if path.blocks or self._stuck:
+            self._stuck.append(batch)
+            return
+        target = path.target
+        if target.boot != self._boot:
+            # Another process answers there, if one does at all, and knows nothing of this connection.
+            if target.is_up:
+                self._network.events.after(path.delay_ms, self.break_off)
+            return
+        self._network.carried += len(batch)
+        target.hear(path.source.id, batch)
+
+    def release(self) -> None:
+        """Go on with what waited."""
+        stuck, self._stuck = self._stuck, []
+        for batch in stuck:
+            self._arrive(batch)
+        held, self._held = self._held, []
+        if held and self.is_open and self._path.source.is_up:
+            now = self._path.source.clock.now()
+            self._launch([encode(message, now) for message in held])
+
+    def close(self, *, loses: bool) -> None:
+        """End the link; what is under way arrives still, or is lost."""
+        self.is_open = False
+        self._held = []
+        if loses:
+            self.is_lost = True
+        if self._path.link is self:
+            self._path.link = None
+
+    def break_off(self, _: None = None) -> None:
+        """Break, so that its node notices."""
+        if self.is_open:
+            self._path.source.lose_link(self)
+
+
+@attrs.define
+class Dial:
+    """An attempt to open a link, repeated until it succeeds or nobody wants it any more."""
+
+    target: Target
+    boot: int  #: of the process that dials
+    pause_ms: int = REDIAL_MIN_MS
+    is_over: bool = False
+
+
+class SimNetwork:
+    """Every path between the nodes, and the dialing."""
+
+    def __init__(self, events: Events, rng: Random) -> None:
+        self.events = events
+        self.rng = rng
+        self.carried: int = 0  #: messages that arrived
+        self.dropped: int = 0  #: messages that were lost on a link, or had no room before it
+        #: Is shown each message that arrives: (receiver, id of the sender, message).
+        self.watch: Callable[[SimServer, bytes, Message], None] | None = None
+        self.by_address: dict[tuple[str, int], SimServer] = {}
+        self._paths: dict[tuple[int, int], Path] = {}
+
+    def join(self, servers: "Iterable[SimServer]") -> None:
+        """Lay the paths between these nodes."""
+        for source in servers:
+            self.by_address[source.host, source.bus_port] = source
+            for target in servers:
+                if source is not target:
+                    self._paths[source.number, target.number] = Path(source, target)
+
+    def path(self, source: "SimServer", target: "SimServer") -> Path:
+        """The way from one node to another."""
+        return self._paths[source.number, target.number]
+
+    @property
+    def paths(self) -> list[Path]:
+        """All of them, in a fixed order."""
+        return list(self._paths.values())
+
+    # Dialing.
+
+    def dial(self, source: "SimServer", target: Target) -> Dial:
+        """Begin to open a link."""
+        dial = Dial(target, source.boot)
+        self.events.after(1, self._attempt, (source, dial))
+        return dial
+
+    def _attempt(self, attempt: "tuple[SimServer, Dial]") -> None:
+        source, dial = attempt
+        if dial.is_over or dial.boot != source.boot:
+            return
+        where = self.by_address.get((dial.target.host, dial.target.bus_port))
+        if where is None or where is source or source.is_paused or not where.is_up:
+            self._again(source, dial, 1)
+            return
+        there, back = self.path(source, where), self.path(where, source)
+        if there.blocks or back.blocks or where.is_paused:
+            self._again(source, dial, DIAL_TIMEOUT_MS)
+            return
+        self.events.after(there.delay_ms + back.delay_ms, self._greet, (source, dial, where, where.boot))
+
+    def _again(self, source: "SimServer", dial: Dial, ms: int) -> None:
+        self.events.after(ms + dial.pause_ms, self._attempt, (source, dial))
+        dial.pause_ms = min(2 * dial.pause_ms, REDIAL_MAX_MS)
+
+    def _greet(self, proof: "tuple[SimServer, Dial, SimServer, int]") -> None:
+        """Both sides know by now who the other one is."""
+        source, dial, where, boot = proof
+        if dial.is_over or dial.boot != source.boot:
+            return
+        there = self.path(source, where)
+        if where.boot != boot or there.blocks or source.is_paused or where.is_paused:
+            self._again(source, dial, 1)
+            return
+        ours = source.node.membership.greeting(dial.target.meets)
+        theirs = where.node.membership.greeting(False)
+        # What they hear first is the greeting.
+        at = self.events.now + there.delay_ms
+        self.events.at(at, self._greeted, (where, boot, ours, source.host))
+        if not source.open_link(dial, Link(self, there, theirs.id, dial.target, at), theirs):
+            self._again(source, dial, 1)
+
+    @staticmethod
+    def _greeted(news: "tuple[SimServer, int, Greeting, str]") -> None:
+        where, boot, greeting, host = news
+        if where.boot == boot:
+            where.hear_greeting(greeting, host)

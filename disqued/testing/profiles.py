@@ -1,0 +1,59 @@
+"""The kinds of stories that are told: sizes, weather, loads, and what must be so in each.
+
+    calm         nothing fails, every job comes once, soon, and nobody forgets to acknowledge
+    order        calm, and all clients know one node: jobs come in the order in which they were added
+    network      partitions, one-way ones, clogged, cut, slow links, single messages lost
+    crashes      processes and power fail, under `always`; clocks jump, nodes are restarted
+    disks        disks are full, syncs fail, journals are written anew
+    careless     other policies than `always`, or no journal at all: W copies are all that there is
+    leaving      nodes leave, are stopped when they say that it is safe, and come back empty
+    memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
+    storm        everything at once
+    wide         nine nodes, everything at once
+
+Each also has long quiet hours, in which nothing may happen but pings.  Times are milliseconds where they do not say.
+"""
+
+from typing import Final
+
+import attrs
+
+from disqued.testing.checker import Rules
+from disqued.testing.clients import LONG_TTL_S, Load
+from disqued.testing.faults import KINDS
+from disqued.testing.journal import POLICIES
+from disqued.testing.world import Profile
+
+#: Consumers who always finish what they began, and are never short of time.
+DILIGENT: Final = Load(
+    retries_s=(0, 10, 30), think_ms=2_000, work_ms=100, dies=0.0, nacks=0.0, works_on=0.0, fast_acks=0.0, cancels=0.0
+)
+#: Also jobs whose time ends in the middle of it all.
+HASTY: Final = Load(ttls_s=(LONG_TTL_S, LONG_TTL_S, LONG_TTL_S, 20))
+_NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
+_CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
+_DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
+
+ALL: Final = (
+    Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=16_000, once_arrives=True)),
+    Profile(
+        "order", load=DILIGENT, consumers=8, one_node=True,
+        rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True),
+    ),
+    Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
+    Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
+    Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000),
+    Profile("careless", nodes=4, kinds=("crash", "power", "cut", "partition"), policies=POLICIES, every_ms=15_000),
+    Profile("leaving", nodes=4, kinds=("leaving", "crash", "cut", "slow", "partition"), every_ms=10_000),
+    Profile("memory", nodes=4, kinds=("crash", "partition", "cut", "queue"), load=HASTY, maxmemory=60_000),
+    Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000),
+    Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000),
+)  # fmt: skip
+
+BY_NAME: Final = {profile.name: profile for profile in ALL}
+
+
+def named(name: str, *, hours: float | None = None, nodes: int | None = None) -> Profile:
+    """The profile of a name, for as long and with as many nodes as asked for.  Raises KeyError."""
+    profile = BY_NAME[name]
+    return attrs.evolve(profile, hours=hours or profile.hours, nodes=nodes or profile.nodes)

@@ -1,0 +1,316 @@
+"""A story: some nodes, their clients and what goes wrong, from a seed.
+
+    join     every node meets the first one, and all of them link to each other
+    age      a safety phase    clients at work, faults as the profile says
+             a heal            faults end, every node is up, every link is there
+             a liveness phase  consumers on every node take and acknowledge what is left
+             quiet             nobody asks for anything any more
+             verdict           promises kept, nothing left on any node, no timer but those of membership
+    ...      and the next age, until the hours of the profile are over
+
+`World(seed, profile).run()` tells it and raises `Broken` when something is wrong; the text names the seed, the faults
+and what was found.  The same seed and profile tell the same story: `trace` says so.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from disqued.core.membership import Membership
+from disqued.core.peers import FAIL, PFAIL
+from disqued.testing.checker import Checker, Rules
+from disqued.testing.clients import Consumer, Load, Producer
+from disqued.testing.events import Events, generator
+from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
+from disqued.testing.journal import ALWAYS
+from disqued.testing.network import SimNetwork
+from disqued.testing.server import BUS_PORT, SimServer
+
+JOIN_MS = 60_000  #: in which the mesh must be complete
+HEAL_MS = 300_000  #: in which all links must be there again after the faults
+DRAIN_MS = 1_500_000  #: in which everything must be delivered, acknowledged and forgotten
+IDLE_MS = 330_000  #: after which idle queues are gone, too
+LOOK_MS = 1_000
+LOG_SHOWN = 60  #: faults that a failure shows
+
+
+class Broken(AssertionError):
+    """A promise was broken; the text says which, and how to see it again."""
+
+
+@attrs.frozen
+class Profile:
+    """What kind of stories are told."""
+
+    name: str
+    nodes: int = 3
+    hours: float = 1.0
+    kinds: tuple[str, ...] = ()  #: of faults
+    every_ms: int = 8_000  #: between the beginnings of two faults, on average
+    policies: tuple[str, ...] = (ALWAYS,)  #: each node draws one
+    maxmemory: int = 1 << 30
+    timeout_ms: int = 15_000
+    load: Load = Load()
+    producers: int = 4  #: at a time
+    consumers: int = 5
+    jobs: int = 25  #: per producer and burst
+    bursts: int = 4  #: per age
+    quiet_ms: int = 900_000  #: after each age, in which nobody does anything
+    pause_ms: int = 40_000  #: between two bursts, on average
+    one_node: bool = False  #: clients know the first node alone
+    rules: Rules = Rules()
+
+
+class World:
+    """The story of one seed."""
+
+    def __init__(self, seed: int, profile: Profile, *, without: Iterable[str] = ()) -> None:
+        """Prepare a story; kinds of faults in `without` do not occur in it."""
+        self.seed = seed
+        self.profile = profile
+        self.without = tuple(without)
+        self.load = profile.load
+        name = f"{profile.name} {seed}"
+        self.rng = generator(f"{name} clients")
+        self.events = Events()
+        self.network = SimNetwork(self.events, generator(f"{name} network"))
+        draw = generator(f"{name} world")
+        self.servers = [
+            SimServer(
+                self.events, self.network, number, name, policy=draw.choice(profile.policies),
+                maxmemory=profile.maxmemory, timeout_ms=profile.timeout_ms, on_loss=self._note_loss,
+            )
+            for number in range(profile.nodes)
+        ]  # fmt: skip
+        numbers = {server.id: server.number for server in self.servers}
+        for server in self.servers:
+            server.numbers = numbers
+        self.network.join(self.servers)
+        self.faults = Faults(self, [kind for kind in profile.kinds if kind not in self.without], name)
+        self.checker = Checker(attrs.evolve(profile.rules))
+        self.ages = 0
+        self.jobs = 0  #: that were promised, over all ages
+        self.deliveries = 0
+        self._consumers: list[Consumer] = []
+        self._producers: list[Producer] = []
+        self._names = 0
+
+    @property
+    def trace(self) -> str:
+        """Tells this story from every other."""
+        return self.events.trace
+
+    @property
+    def hours(self) -> float:
+        """What has passed so far."""
+        return self.events.now / HOUR_MS
+
+    def run(self) -> "World":
+        """Tell the story.  Raises Broken."""
+        try:
+            self._join()
+            while self.hours < self.profile.hours:
+                self._live()
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken(self._report([f"an unhandled error: {type(error).__name__}: {error}"])) from error
+        return self
+
+    def _note_loss(self, server: SimServer) -> None:
+        self.checker.lost_memory(server.number, self.events.now)
+
+    # Phases.
+
+    def _join(self) -> None:
+        for server in self.servers:
+            server.start()
+        first = self.servers[0]
+        for server in self.servers[1:]:
+            server.node.begin()
+            server.node.membership.meet(first.host, 7711, BUS_PORT)
+            server.outbox.members_changed = True
+            server._finish()
+        self._wait_until(self._is_whole, JOIN_MS, "the mesh is not complete")
+
+    def _live(self) -> None:
+        self.ages += 1
+        self.checker = Checker(self.profile.rules)
+        self._be_safe()
+        self._heal()
+        self._be_alive()
+        self._verdict()
+
+    def _be_safe(self) -> None:
+        profile, rng = self.profile, self.rng
+        length_ms = profile.bursts * profile.pause_ms
+        self.faults.rage(self.events.now + length_ms, profile.every_ms)
+        self._engage_consumers()
+        for _ in range(profile.bursts):
+            for _ in range(profile.producers):
+                name = self._name("producer")
+                count = rng.randint(1, 2 * profile.jobs)
+                draws = generator(f"{self.seed} {name}")
+                producer = Producer(self.servers, self.checker, self.load, name, draws, count=count)
+                producer.home = self.servers[0] if profile.one_node else None
+                self._producers.append(producer)
+                producer.plan(rng.randint(1, 3_000))
+            self._pass(rng.randint(profile.pause_ms // 2, profile.pause_ms * 3 // 2))
+
+    def _engage_consumers(self) -> None:
+        for _ in range(self.profile.consumers):
+            queues = self.rng.sample(self.load.queues, self.rng.randint(1, len(self.load.queues)))
+            self._engage(queues, self.servers[0] if self.profile.one_node else None)
+
+    def _engage(self, queues: list[bytes], home: SimServer | None = None, load: Load | None = None) -> None:
+        name = self._name("consumer")
+        consumer = Consumer(self.servers, self.checker, load or self.load, name, generator(f"{self.seed} {name}"))
+        consumer.queues = queues
+        consumer.home = home
+        self._consumers.append(consumer)
+        consumer.plan(self.rng.randint(1, 2_000))
+
+    def _name(self, what: str) -> str:
+        self._names += 1
+        return f"{what} {self._names}"
+
+    def _heal(self) -> None:
+        self.faults.heal()
+        for server in self.servers:
+            if server.is_paused:
+                server.resume()
+            if not server.is_up:
+                server.start()
+            server.command(Operator(), [b"CLUSTER", b"LEAVING", b"no"])
+            for queue in self.load.queues:
+                server.command(Operator(), [b"PAUSE", queue, b"none"])
+        self._wait_until(self._is_whole, HEAL_MS, "not every node is linked to every other after the heal")
+
+    def _be_alive(self) -> None:
+        """Take and acknowledge what is left; then let everybody go home."""
+        self.checker.healed(self.events.now)
+        for consumer in self._consumers:
+            consumer.retire()
+        self._consumers.clear()
+        diligent = attrs.evolve(
+            self.load, dies=0.0, nacks=0.0, works_on=0.0, fast_acks=0.0, acks_elsewhere=0.0, work_ms=20
+        )
+        for server in self.servers[:1] if self.profile.one_node else self.servers:
+            self._engage(list(self.load.queues), server, diligent)
+        self._wait_until(self._is_done, DRAIN_MS, "something is left")
+        for producer in self._producers:
+            producer.end()
+        for consumer in self._consumers:
+            consumer.end()
+        self._producers.clear()
+        self._consumers.clear()
+        self._pass(max(IDLE_MS, self.profile.quiet_ms))
+
+    def _pass(self, ms: int) -> None:
+        self.events.run(self.events.now + ms)
+
+    def _wait_until(self, is_so: "object", limit_ms: int, otherwise: str) -> None:
+        assert callable(is_so)
+        end = self.events.now + limit_ms
+        while not is_so():
+            if self.events.now >= end:
+                raise Broken(self._report([f"{otherwise} after {limit_ms} ms", *self._found()]))
+            self._pass(LOOK_MS)
+
+    # What must be so.
+
+    def _is_whole(self) -> bool:
+        others = len(self.servers) - 1
+        return all(
+            server.is_up
+            and server.failure is None
+            and len(server.state.peers.linked) == others == len(server.links)
+            and not any(peer.flags & (PFAIL | FAIL) for peer in server.state.peers.by_id.values())
+            for server in self.servers
+        )
+
+    def _is_done(self) -> bool:
+        return (
+            all(producer.is_over for producer in self._producers)
+            and not any(len(server.state.jobs) for server in self.servers)
+            and not self.checker.missing()
+        )
+
+    def _verdict(self) -> None:
+        wrong = self._found()
+        if wrong:
+            raise Broken(self._report(wrong))
+        self.jobs += sum(request.is_promised for request in self.checker.requests.values())
+        self.deliveries += sum(request.deliveries for request in self.checker.requests.values())
+
+    def _found(self) -> list[str]:
+        late = [f"{producer.name} never ended" for producer in self._producers if not producer.is_over]
+        return [*self.checker.verdict(), *late, *self._leftovers()]
+
+    def _leftovers(self) -> list[str]:
+        """What is still on a node that should be empty."""
+        left: list[str] = []
+        for server in self.servers:
+            if not server.is_up:
+                left.append(f"{server} is down")
+                continue
+            state = server.state
+            left += [_shown_job(server, job) for job, _ in zip(state.jobs, range(5), strict=False)]
+            for what in ("jobs", "acked", "evictable", "queues", "blocked", "unfinished", "giving", "ready"):
+                count = len(getattr(state, what))
+                if count:
+                    left.append(f"{server} has {count} in state.{what}")
+            if state.memory.used:
+                left.append(f"{server} counts {state.memory.used} bytes in use")
+            left += [f"{server} has a timer left: {timer!r}" for timer in _timers(server)]
+        return left
+
+    # Telling what went wrong.
+
+    def _report(self, wrong: list[str]) -> str:
+        shown = wrong[:20] + ([f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else [])
+        log = self.faults.log[-LOG_SHOWN:]
+        return "\n".join(
+            (
+                f"profile {self.profile.name}, seed {self.seed}, age {self.ages}, at {self.events.now} ms:",
+                *(f"  {line}" for line in shown),
+                f"faults ({len(self.faults.log)} in all, the last {len(log)}):",
+                *(f"  {line}" for line in log),
+                f"again: python -m disqued.testing --profile {self.profile.name} --seed {self.seed}"
+                + "".join(f" --without {kind}" for kind in self.without),
+            )
+        )
+
+
+def _timers(server: SimServer) -> list[object]:
+    """What is on the schedule of a node, but for membership."""
+    schedule = server.state.schedule
+    items = [item for at, _, item in schedule._front if item.awake_at == at]
+    items += [
+        item
+        for number, bucket in schedule._buckets.items()
+        for item in bucket.items
+        if item.awake_at and item.awake_at >> 6 == number
+    ]
+    return [item for item in items if not isinstance(item, Membership)]
+
+
+def _shown_job(server: SimServer, job: object) -> str:
+    from disqued.core.job import STATE_NAMES, Job
+
+    assert isinstance(job, Job)
+    now = server.state.now
+    confirmed = sorted(server.numbers[node] for node in job.confirmed or ())
+    holders = sorted(server.numbers[node] for node in job.holders or ())
+    number = job.body.partition(b":")[0].decode("latin-1")
+    return (
+        f"{server} still has job {number} ({job.id.decode()}), {STATE_NAMES[job.state].decode()}, retry"
+        f" {job.options.retry_ms}, flags {job.flags}, holders {holders}, confirmed {confirmed}, requeue in"
+        f" {job.requeue_at - now if job.requeue_at else None}, awake in {job.awake_at - now if job.awake_at else None},"
+        f" expires in {job.expires_at - now}"
+    )
+
+
+assert KINDS
