@@ -45,7 +45,9 @@ class Daemon:
     maxmemory: int = 1 << 30
     password: bytes = b""
     settings: dict[bytes, bytes] = attrs.field(factory=lambda: {b"maxmemory": b"1073741824", b"port": b"7711"})
+    has_secret: bool = False  #: of the cluster
     has_file: bool = True  #: whether there is a configuration file to rewrite
+    bus: dict[str, Any] = attrs.field(factory=dict)  #: what INFO says of links to other nodes
     more_facts: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     done: list[tuple[str, Any]] = attrs.field(factory=list)  #: (what was asked for, with what), in turn
     clients: list["Client"] = attrs.field(factory=list)
@@ -55,6 +57,7 @@ class Daemon:
 
     def __attrs_post_init__(self) -> None:
         self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory)
+        self.node.membership.announce("", 7711, 17711)
 
     def sessions(self) -> Iterable["Client"]:
         return list(self.clients)
@@ -102,6 +105,12 @@ class Daemon:
 
     def save_identity(self) -> None:
         self.done.append(("save", None))
+
+    def bus_facts(self) -> dict[str, Any]:
+        return self.bus
+
+    def secret_is_set(self) -> bool:
+        return self.has_secret
 
     def monitor(self, client: "Client") -> None:
         client.monitors = True

@@ -1,28 +1,24 @@
-"""CLUSTER: the nodes that this one knows.
-
-This version runs as a single node.  What can be answered of one node is answered as Disque does; what needs others
-is checked like there, then refused with the reason.
+"""CLUSTER: the nodes that this one knows, and how it comes to know them.
 
 Source: Disque 1.0-rc1, src/cluster.c, whose replies and error texts these are.
 """
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 import attrs
 
-from disqued.commands.connection import DONE, port_of
+from disqued.commands.connection import DONE
 from disqued.commands.host import Session
-from disqued.commands.shapes import OK, bulk, either, status
+from disqued.commands.shapes import OK, bulk, either, integer, status
 from disqued.commands.table import Flag, command, container, optional, positional
 from disqued.commands.values import BYTES, one_of, read_integer
 from disqued.core.ids import NODE_ID_LENGTH
 from disqued.core.node import Node
 from disqued.core.queues import Client
 from disqued.errors import CommandError, NotAnInteger
+from disqued.wire.nodesconf import BUS_PORT_OFFSET, PORT_MAX, format_nodes
 from disqued.wire.replies import Status
-
-PORT_MAX = 55_535  #: clients' port; the bus port, 10 000 above, must be a port, too
 
 _FLAGS = Flag.ADMIN | Flag.READ
 _MISUSE = "Wrong CLUSTER subcommand or number of arguments"
@@ -52,35 +48,59 @@ class ClusterMyId:
 class ClusterNodes:
     """Nodes that this one knows, itself included.
 
-    A line is: id, address and port, flags, when a ping was sent and a pong came in unix milliseconds, and whether it
-    is connected.  A node does not know its own address until another one tells.
+    A line is: id, address and port, flags, when the ping was sent that has no answer yet and when the last pong came
+    in unix milliseconds, and whether this node has a link to it.  `@` and the bus port follow the port where it is not
+    10000 above.  A node does not know its own address until another one tells.  Nodes that CLUSTER MEET tries to reach
+    come last, under ids that mean nothing, with the flag `handshake`.
     """
 
-    def run(self, node: Node, client: Session) -> bytes:
-        """Describe this node."""
-        flags = b"myself,leaving" if node.state.leaving else b"myself"
-        return b"%b :%b %b 0 0 connected\n" % (node.id, port_of(client.host), flags)
+    def run(self, node: Node, client: Client) -> bytes:
+        """Describe every node."""
+        return format_nodes([*node.membership.lines(), *node.membership.tried()])
 
 
 @command("CLUSTER INFO", group="cluster", flags=_FLAGS, reply=bulk("field:value lines"), cost="O(1)")
 @attrs.define
 class ClusterInfo:
-    """Facts of the cluster: its state, its nodes, and the messages between them."""
+    """Facts of the cluster: its state, its nodes, the messages between them, and how far leaving has come."""
 
-    def run(self, node: Node, client: Client) -> bytes:
-        """Describe a cluster of one."""
+    def run(self, node: Node, client: Session) -> bytes:
+        """Describe the cluster as this node sees it."""
+        known = 1 + len(node.state.peers.by_id)
+        bus = client.host.bus_facts()
         facts = {
-            b"cluster_state": b"ok",
-            b"cluster_known_nodes": b"1",
-            b"cluster_reachable_nodes": b"0",
-            b"cluster_size": b"1",
-            b"cluster_stats_messages_sent": b"0",
-            b"cluster_stats_messages_received": b"0",
+            "cluster_state": "ok",
+            "cluster_known_nodes": known,
+            "cluster_reachable_nodes": len(node.state.peers.reachable),
+            "cluster_size": known,
+            "cluster_stats_messages_sent": bus.get("cluster_stats_messages_sent", 0),
+            "cluster_stats_messages_received": bus.get("cluster_stats_messages_received", 0),
+            **node.leaving.facts(),
         }
-        return b"".join(b"%b:%b\r\n" % fact for fact in facts.items())
+        if node.membership.twin:
+            facts["cluster_same_id_at"] = node.membership.twin
+        return "".join(f"{name}:{value}\r\n" for name, value in facts.items()).encode()
 
 
-_ALONE = "this version runs as a single node: it cannot meet <ip>:<port>"
+_BAD_PORT = "Invalid TCP port specified: <port>"
+_BAD_BUS_PORT = "Invalid bus port specified: <bus-port>"
+_BAD_ADDRESS = "Invalid node address specified: <ip>:<port>"
+_LOOPBACK_ALONE = (
+    "<ip> is beyond this machine, and nodes without a secret speak to loopback addresses alone: set cluster-secret, "
+    "the same on every node"
+)
+_NO_BUS = "other nodes cannot connect to this one: give it a cluster-port, and a cluster-bind or a bind that is allowed"
+
+
+def _shown(word: bytes) -> str:
+    return word[:128].decode("utf-8", "surrogateescape")
+
+
+def _read_port(word: bytes, error: str) -> int:
+    try:
+        return read_integer(word)
+    except NotAnInteger:
+        raise CommandError(error) from None
 
 
 @command(
@@ -89,33 +109,51 @@ _ALONE = "this version runs as a single node: it cannot meet <ip>:<port>"
     flags=_FLAGS,
     reply=OK,
     cost="O(1)",
-    errors=("Invalid TCP port specified: <port>", "Invalid node address specified: <ip>:<port>", _ALONE),
+    errors=(_BAD_PORT, _BAD_BUS_PORT, _BAD_ADDRESS, _LOOPBACK_ALONE, _NO_BUS),
 )
 @attrs.define
 class ClusterMeet:
-    """Join another node's cluster: not possible yet, and answered so."""
+    """Join the cluster of another node, or let it join ours; all nodes of both come to know each other.
+
+    The reply says that the other node will be called, for cluster-node-timeout; CLUSTER NODES tells what came of it.
+    """
 
     ip: bytes = positional("Address of the other node: digits, no name.", BYTES)
-    port: bytes = positional(f"Port of the other node for clients, 1 to {PORT_MAX}.", BYTES)
+    port: bytes = positional("Port of the other node for clients; 55535 at most unless a bus port follows.", BYTES)
+    bus_port: bytes | None = optional("Port of the other node for nodes; 10000 above the port unless given.", BYTES)
 
-    def run(self, node: Node, client: Client) -> Status:
-        """Check the address, then refuse."""
-        ip, port = (word[:128].decode("utf-8", "surrogateescape") for word in (self.ip, self.port))
+    def run(self, node: Node, client: Session) -> Status:
+        """Check the address, and see to it that it is tried."""
+        ip, port, bus_port = self._address()
+        if not (ip.is_loopback or client.host.secret_is_set()):
+            raise CommandError(_LOOPBACK_ALONE.replace("<ip>", str(ip)))
+        if not node.membership.bus_port:
+            raise CommandError(_NO_BUS)
+        node.membership.meet(str(ip), port, bus_port)
+        return DONE
+
+    def _address(self) -> tuple[IPv4Address | IPv6Address, int, int]:
+        port = _read_port(self.port, _BAD_PORT.replace("<port>", _shown(self.port)))
+        bus_port = port + BUS_PORT_OFFSET
+        if self.bus_port is not None:
+            wrong = _BAD_BUS_PORT.replace("<bus-port>", _shown(self.bus_port))
+            bus_port = _read_port(self.bus_port, wrong)
+            if not 1 <= bus_port <= PORT_MAX:
+                raise CommandError(wrong)
         try:
-            number = read_integer(self.port)
-        except NotAnInteger:
-            raise CommandError(f"Invalid TCP port specified: {port}") from None
-        if not _is_address(ip) or not 1 <= number <= PORT_MAX:
-            raise CommandError(f"Invalid node address specified: {ip}:{port}")
-        raise CommandError(_ALONE.replace("<ip>", ip).replace("<port>", str(number)))
+            if 1 <= port <= PORT_MAX and bus_port <= PORT_MAX:
+                return ip_address(_shown(self.ip)), port, bus_port
+        except ValueError:
+            pass
+        raise CommandError(_BAD_ADDRESS.replace("<ip>", _shown(self.ip)).replace("<port>", _shown(self.port)))
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+_BAD_ID = "Invalid node identifier"
+_UNKNOWN_ID = "Unknown node <id>"
+
+
+def _unknown(node_id: bytes) -> CommandError:
+    return CommandError(_UNKNOWN_ID.replace("<id>", _shown(node_id)))
 
 
 @command(
@@ -124,34 +162,66 @@ def _is_address(text: str) -> bool:
     flags=_FLAGS,
     reply=OK,
     cost="O(1)",
-    errors=("Invalid node identifier", "Unknown node <id>", "I tried hard but I can't forget myself..."),
+    errors=(_BAD_ID, _UNKNOWN_ID, "I tried hard but I can't forget myself..."),
 )
 @attrs.define
 class ClusterForget:
-    """Remove a node from those that this one knows."""
+    """Remove a node from those that this one knows; for a minute no other node can bring it back.
+
+    Jobs that it holds are not waited for any more.  Do so on every node within the minute, or it comes back by gossip.
+    """
 
     id: bytes = positional("Id of the node, 40 hex digits.", BYTES)
 
     def run(self, node: Node, client: Client) -> Status:
-        """Refuse: the only node known is this one."""
+        """Forget it."""
         if len(self.id) != NODE_ID_LENGTH:
-            raise CommandError("Invalid node identifier")
+            raise CommandError(_BAD_ID)
         if self.id == node.id:
             raise CommandError("I tried hard but I can't forget myself...")
-        raise CommandError(f"Unknown node {self.id.decode('utf-8', 'surrogateescape')}")
+        if not node.membership.forget(self.id):
+            raise _unknown(self.id)
+        return DONE
 
 
-_NO_HARD = (
-    "RESET HARD draws a new node id, which this version does only at a start without nodes.conf; RESET SOFT works"
+@command(
+    "CLUSTER COUNT-FAILURE-REPORTS",
+    group="cluster",
+    flags=_FLAGS,
+    reply=integer("other nodes"),
+    cost="O(N) in the nodes",
+    errors=(_BAD_ID, _UNKNOWN_ID),
 )
+@attrs.define
+class ClusterCountFailureReports:
+    """How many other nodes have said of one, within twice cluster-node-timeout, that it does not answer."""
+
+    id: bytes = positional("Id of the node that is spoken of, 40 hex digits.", BYTES)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Count them."""
+        if len(self.id) != NODE_ID_LENGTH:
+            raise CommandError(_BAD_ID)
+        reports = 0 if self.id == node.id else node.membership.failure_reports(self.id)
+        if reports is None:
+            raise _unknown(self.id)
+        return reports
 
 
-@command("CLUSTER RESET", group="cluster", flags=_FLAGS, reply=OK, cost="O(N) in the jobs", errors=(_NO_HARD,))
+@command(
+    "CLUSTER RESET",
+    group="cluster",
+    flags=_FLAGS,
+    reply=OK,
+    cost="O(N) in the jobs",
+    errors=("error saving the cluster node config: <reason>",),
+)
 @attrs.define
 class ClusterReset:
     """Forget every job and queue of this node, and the other nodes of the cluster.
 
-    Consumers that wait are answered: no jobs.  Whether the node is leaving stays as it is.
+    Consumers that wait are answered: no jobs.  Whether the node is leaving stays as it is.  The others are not told;
+    CLUSTER FORGET makes them forget this one.
     """
 
     hard: bool = optional(
@@ -160,11 +230,11 @@ class ClusterReset:
         default=False,
     )
 
-    def run(self, node: Node, client: Client) -> Status:
+    def run(self, node: Node, client: Session) -> Status:
         """Forget everything."""
-        if self.hard:
-            raise CommandError(_NO_HARD)
+        node.membership.reset(hard=self.hard)
         node.flush()
+        client.host.save_identity()
         return DONE
 
 
@@ -173,7 +243,8 @@ class ClusterReset:
 class ClusterLeaving:
     """Begin or stop to leave the cluster, or ask whether the node is leaving.
 
-    A node that is leaving takes no copies of jobs, and sends consumers that would have to wait to other nodes.
+    A node that is leaving takes no copies of jobs, sends consumers that would have to wait to other nodes, and moves
+    what it holds to them.  CLUSTER INFO says when it is safe to stop.
     """
 
     leaving: bool | None = optional(
@@ -185,7 +256,7 @@ class ClusterLeaving:
         """Change or tell the state."""
         if self.leaving is None:
             return Status(b"yes" if node.state.leaving else b"no")
-        node.delivery.set_leaving(leaving=self.leaving)
+        node.leaving.set(leaving=self.leaving)
         return DONE
 
 

@@ -17,6 +17,7 @@ from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, n
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional, rest
 from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer, read_timeout
 from disqued.core.node import Node
+from disqued.core.peers import FAIL, LEAVING, PFAIL, Peer
 from disqued.core.queues import Client
 from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
@@ -108,16 +109,23 @@ def _read_name(text: bytes) -> bytes:
 CLIENT_NAME = Kind("string", _read_name, "bytes from ! to ~; empty for no name", errors=(f"ERR {_BAD_NAME}",))
 
 HELLO_FORMAT = 1
+# Where clients should go first: the lowest number.
 PRIORITY_NORMAL = b"1"
-PRIORITY_LEAVING = b"100"
+PRIORITY_NOT_LINKED = b"5"
+PRIORITY_SUSPECTED = b"10"
+PRIORITY_LEAVING = b"100"  #: or failed
 
 _VERSION_FIRST = "AUTH and SETNAME need a protocol version: HELLO 2|3 [AUTH user password] [SETNAME name]"
 _HOW_TO_LOG_IN = "Authentication required: HELLO 2|3 AUTH default <password>, or AUTH <password> first."
 
 
-def port_of(host: Host) -> bytes:
-    """The port that clients of this node use."""
-    return str(host.facts().get("Server", {}).get("tcp_port", 0)).encode()
+def _priority_of(peer: Peer) -> bytes:
+    """How good another node is for a client, as far as this one can tell."""
+    if peer.flags & (FAIL | LEAVING):
+        return PRIORITY_LEAVING
+    if peer.flags & PFAIL:
+        return PRIORITY_SUSPECTED
+    return PRIORITY_NORMAL if peer.linked else PRIORITY_NOT_LINKED
 
 
 def _is_topology(value: Any) -> bool:
@@ -148,7 +156,8 @@ _TOPOLOGY = attrs.evolve(
 class Hello:
     """Ask for the nodes of the cluster, or choose the protocol of this connection.
 
-    Alone it answers this node's id and the address and priority of every node; clients connect to the best one.
+    Alone it answers this node's id and the address and priority of every node; clients connect to the best one:
+    1 is fine, 5 a node to which this one has no link, 10 one that does not answer, 100 one that failed or is leaving.
     With a protocol version it is the handshake of Redis: the connection speaks RESP2 or RESP3 from its reply on.
     """
 
@@ -163,14 +172,19 @@ class Hello:
                 raise CommandError(_VERSION_FIRST)
             if not client.authenticated:
                 raise NotAuthenticated
-            return self._topology(node, client)
+            return self._topology(node)
         return self._handshake(self.version, client)
 
     @staticmethod
-    def _topology(node: Node, client: Session) -> list[Any]:
+    def _topology(node: Node) -> list[Any]:
         priority = PRIORITY_LEAVING if node.state.leaving else PRIORITY_NORMAL
-        # The own address is not known: a client already has one that works.
-        return [HELLO_FORMAT, node.id, [node.id, b"", port_of(client.host), priority]]
+        own = node.membership
+        # The own address is empty until another node tells: a client already has one that works.
+        rows = [[node.id, own.host.encode(), b"%d" % own.port, priority]]
+        # Of a node whose address is lost there is nothing to tell a client.
+        peers = [peer for peer in node.state.peers.by_id.values() if peer.host]
+        rows += [[peer.id, peer.host.encode(), b"%d" % peer.port, _priority_of(peer)] for peer in peers]
+        return [HELLO_FORMAT, node.id, *rows]
 
     def _handshake(self, version: int, client: Session) -> dict[bytes, Any]:
         if self.auth is not None:

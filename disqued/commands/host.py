@@ -131,4 +131,10 @@ class Host(Protocol):
         """Begin to rewrite the journal in the background.  Raises CommandError."""
 
     def save_identity(self) -> None:
-        """Write the file that holds the node's id.  Raises CommandError."""
+        """Write the file that holds the node's id and the nodes that it knows.  Raises CommandError."""
+
+    def bus_facts(self) -> Mapping[str, Any]:
+        """What INFO says of the links to other nodes: {field: value}."""
+
+    def secret_is_set(self) -> bool:
+        """True when nodes prove to each other that they know a secret."""

@@ -5,6 +5,8 @@ import pytest
 from disqued.commands import table
 from disqued.commands.connection import LISTED_PER_PART, PAUSE_MAX_MS
 from disqued.commands.shapes import NO_REPLY
+from disqued.core.messages import Greeting, Target
+from disqued.core.peers import FAIL, LEAVING, PFAIL
 from tests.fakes import NODE_ID, Client, Daemon
 
 OK = b"OK"
@@ -76,6 +78,39 @@ def test_hello_alone_answers_the_nodes(client):
 def test_a_node_that_is_leaving_is_not_recommended(client):
     client.says("CLUSTER", "LEAVING", "yes")
     assert client.says("HELLO")[2][3] == b"100"
+
+
+def test_hello_tells_clients_where_to_go_first(client):
+    node = client.host.node
+    expected = [[NODE_ID, b"10.0.0.1", b"7711", b"1"]]
+    for letter, linked, flags, priority in (
+        ("a", True, 0, b"1"),
+        ("b", False, 0, b"5"),
+        ("c", True, PFAIL, b"10"),
+        ("d", False, PFAIL, b"10"),
+        ("e", True, FAIL, b"100"),
+        ("f", True, LEAVING, b"100"),
+    ):
+        node_id, host = letter.encode() * 40, f"10.0.1.{ord(letter)}"
+        greeting = Greeting(node_id, "", 7000, 17000, 0, meets=True)
+        node.greeted(greeting, host, "10.0.0.1")
+        if linked:
+            node.link_opened(Target(host, 17000, node_id, meets=True), greeting, "10.0.0.1")
+        node.state.peers.by_id[node_id].flags = flags
+        expected.append([node_id, host.encode(), b"7000", priority])
+    assert client.says("HELLO") == [1, NODE_ID, *expected]
+
+
+def test_hello_does_not_name_a_node_whose_address_is_lost(client):
+    node = client.host.node
+    node.greeted(Greeting(b"a" * 40, "", 7000, 17000, 0, meets=True), "10.0.0.2", "10.0.0.1")
+    node.state.peers.by_id[b"a" * 40].host = ""
+    assert len(client.says("HELLO")) == 3
+
+
+def test_hello_tells_the_port_that_is_announced(client):
+    client.host.node.membership.announce("192.0.2.1", 7000, 17000)
+    assert client.says("HELLO")[2] == [NODE_ID, b"192.0.2.1", b"7000", b"1"]
 
 
 def test_hello_alone_does_not_change_the_protocol(client):
