@@ -150,6 +150,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "rejected_connections": None,
         "latest_fork_usec": None,
     },
+    "Cluster": {},
     "CPU": {
         "used_cpu_sys": None,
         "used_cpu_user": None,
@@ -227,8 +228,8 @@ def _section(name: str, node_facts: Mapping[str, Any], host_facts: Mapping[str, 
 class Info:
     """Facts and counters of this node.
 
-    Sections are Server, Clients, Memory, Jobs, Queues, Persistence, Stats, CPU and Commandstats.  Without a section,
-    or with `default`, all but Commandstats are answered; with `all`, that too.  An unknown section is empty.
+    Sections are Server, Clients, Memory, Jobs, Queues, Persistence, Stats, Cluster, CPU and Commandstats.  Without a
+    section, or with `default`, all but Commandstats are answered; with `all`, that too.  An unknown section is empty.
     """
 
     section: bytes | None = optional("Section to answer, in any case.", BYTES)
