@@ -19,6 +19,8 @@ from typing import TypeVar
 import attrs
 import redis
 
+from disqued.config import BUS_PORT_OFFSET
+
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[2]
 TWISTD = Path(sys.executable).with_name("twistd")
@@ -40,15 +42,24 @@ def wait_until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T
 
 
 def free_port() -> int:
-    """Name a port that nobody listens on just now, below those that the kernel gives to outgoing connections."""
+    """Name a port that nobody listens on just now, and for whose cluster bus there is one, too.
+
+    Both are below those that the kernel gives to outgoing connections, and no port is in question as the bus of one
+    node and the client port of another.
+    """
     while True:
-        port = SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
+        port = SystemRandom().randrange(12_000, 22_000)
+        if _is_free(port) and _is_free(port + BUS_PORT_OFFSET):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def environment() -> dict[str, str]:

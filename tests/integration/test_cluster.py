@@ -1,0 +1,120 @@
+"""Nodes of a cluster as real processes: they find each other, share jobs, and come back."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import HOST, Daemon, wait_until
+from tests.integration.test_daemon import refusal
+
+Start = Callable[..., Daemon]
+QUICK = ("--cluster-node-timeout", "2000")
+
+
+def facts(daemon: Daemon) -> dict[str, str]:
+    """What CLUSTER INFO says."""
+    said = str(daemon.call("CLUSTER", "INFO"))
+    return dict(line.split(":", 1) for line in said.splitlines() if line)
+
+
+def wait_joined(daemons: Sequence[Daemon]) -> None:
+    """Wait until every node can give jobs to every other one."""
+    others = str(len(daemons) - 1)
+    for daemon in daemons:
+        wait_until(lambda daemon=daemon: facts(daemon)["cluster_reachable_nodes"] == others, "all nodes reached")
+
+
+def join(daemons: Sequence[Daemon]) -> None:
+    """Make a cluster of nodes."""
+    for daemon in daemons[1:]:
+        assert daemons[0].call("CLUSTER", "MEET", HOST, daemon.port) == "OK"
+    wait_joined(daemons)
+
+
+def wait_forgotten(daemons: Iterable[Daemon]) -> None:
+    """Wait until no node holds a job any more."""
+    for daemon in daemons:
+        wait_until(lambda daemon=daemon: daemon.call("INFO", "jobs")["registered_jobs"] == 0, "no job is left")
+
+
+@pytest.fixture
+def cluster(start: Start, tmp_path: Path) -> Callable[..., list[Daemon]]:
+    """Start nodes and join them."""
+
+    def start_some(count: int, *options: str) -> list[Daemon]:
+        daemons = [start(*QUICK, *options, directory=tmp_path / f"node-{number}") for number in range(count)]
+        join(daemons)
+        return daemons
+
+    return start_some
+
+
+def test_three_nodes_keep_a_job_until_it_is_acknowledged_on_any_of_them(cluster: Callable[..., list[Daemon]]) -> None:
+    first, second, third = daemons = cluster(3)
+    ids = {first.call("ADDJOB", "q", f"body {number}", 5_000, "REPLICATE", 3) for number in range(20)}
+    for daemon in daemons:
+        assert daemon.call("INFO", "jobs")["registered_jobs"] == 20
+    taken = {second.call("GETJOB", "TIMEOUT", 5_000, "FROM", "q")[0][1] for _ in range(20)}
+    assert taken == ids
+    assert third.call("ACKJOB", *ids) == 20
+    wait_forgotten(daemons)
+    for daemon in daemons:
+        stats = daemon.call("INFO", "cluster")
+        assert (stats["cluster_links_out"], stats["cluster_links_in"]) == (2, 2)
+        assert stats["cluster_dropped_buffer_full"] == stats["cluster_frames_forged"] == 0
+
+
+def test_large_bodies_are_copied_in_pieces(cluster: Callable[..., list[Daemon]]) -> None:
+    first, second = cluster(2)
+    body = "0123456789abcdef" * 100_000
+    job_id = first.call("ADDJOB", "q", body, 10_000, "REPLICATE", 2, "RETRY", 1)
+    assert second.call("SHOW", job_id)
+    first.kill()
+    (job,) = second.call("GETJOB", "TIMEOUT", 30_000, "FROM", "q")
+    assert job[1:] == [job_id, body]
+
+
+def test_a_node_that_was_killed_finds_its_cluster_and_its_jobs_again(
+    cluster: Callable[..., list[Daemon]], start: Start
+) -> None:
+    durable = ("--persistence", "aof", "--appendfsync", "always")
+    first, second = cluster(2, *durable)
+    job_id = first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 2)
+    second.kill()
+    wait_until(lambda: facts(first)["cluster_reachable_nodes"] == "0", "the loss was noticed")
+    again = start(*QUICK, *durable, directory=second.directory, port=second.port)
+    wait_joined([first, again])
+    assert again.call("SHOW", job_id)
+    assert again.call("ACKJOB", job_id) == 1
+    wait_forgotten([first, again])
+
+
+def test_a_node_with_another_secret_is_kept_out(start: Start, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("open sesame\n")
+    secret.chmod(0o600)
+    first = start(*QUICK, "--cluster-secret", "open sesame", directory=tmp_path / "first")
+    second = start(*QUICK, "--cluster-secret-file", str(secret), directory=tmp_path / "second")
+    stranger = start(*QUICK, "--cluster-secret", "guessed", directory=tmp_path / "stranger")
+    assert stranger.call("CLUSTER", "MEET", HOST, first.port) == "OK"
+    join([first, second])
+    wait_until(lambda: first.call("INFO", "cluster")["cluster_handshakes_refused"] > 0, "a refusal")
+    assert facts(stranger)["cluster_known_nodes"] == "1"
+    assert facts(first)["cluster_known_nodes"] == "2"
+    assert "cluster-secret has to be the same" in stranger.log()
+
+
+def test_a_bus_that_others_could_misuse_stops_the_start(start: Start, tmp_path: Path) -> None:
+    # An address for documentation (RFC 5737), which no machine has: nothing could be opened by mistake.
+    assert "set cluster-secret" in refusal("--cluster-bind", "192.0.2.1", "--dir", tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text("open sesame\n")
+    secret.chmod(0o644)
+    assert "every user of this machine may read it" in refusal("--cluster-secret-file", secret, "--dir", tmp_path)
+    taken = start()
+    other = tmp_path / "other"
+    other.mkdir()
+    bus_port = taken.port + 10_000
+    said = refusal("--port", "0", "--unixsocket", tmp_path / "s", "--cluster-port", bus_port, "--dir", other)
+    assert str(bus_port) in said
