@@ -58,6 +58,7 @@ MEETING_MIN_MS = 1_000  #: an address is tried for the time-out, and for so long
 FORGOTTEN_MS = 60_000  #: a node that was forgotten is not taken in for so long
 MEETINGS_MAX = 100  #: addresses tried at once
 ASKED_AT_ONCE = 5  #: nodes of which the most silent one is pinged
+TOLD_AT_ONCE = 5  #: nodes that hear of a new one from each node that has just come to know it
 PORT_MAX = 65_535
 _FAILING = PFAIL | FAIL
 _SAID_FAILING = NODE_PFAIL | NODE_FAIL
@@ -372,7 +373,8 @@ class Membership(Timed):
     def on_pong(self, sender: bytes, message: Message) -> None:
         """Note that a node answers."""
         peer = self._peers.by_id[sender]
-        news = not peer.pong_at or peer.flags & _FAILING
+        is_new = not peer.pong_at
+        news = is_new or peer.flags & _FAILING
         peer.ping_sent_at = 0
         peer.pong_at = self._state.now
         peer.pong_wall = self._state.wall
@@ -380,6 +382,15 @@ class Membership(Timed):
         if news:
             self._changed()
         self._hear(peer, message)
+        if is_new:
+            self._introduce(peer)
+
+    def _introduce(self, newcomer: Peer) -> None:
+        """Tell somebody new of others, and some others of it: gossip alone would take its time."""
+        self._ping(newcomer)
+        others = [peer for peer in self._peers.linked.values() if peer is not newcomer]
+        for peer in _draw(others, TOLD_AT_ONCE, self._state.rng):
+            self._ping(peer, newcomer)
 
     def on_fail(self, sender: bytes, message: Message) -> None:
         """Hear that most nodes find that one has failed."""
@@ -510,8 +521,12 @@ class Membership(Timed):
         if asked:
             self._ping(min(_draw(asked, ASKED_AT_ONCE, self._state.rng), key=lambda peer: (peer.pong_at, peer.id)))
 
-    def _ping(self, peer: Peer) -> None:
-        self._state.send(peer.id, (messages.PING, self._own_flags, self._rumours(peer.id)))
+    def _ping(self, peer: Peer, newcomer: Peer | None = None) -> None:
+        """Ask a node whether it is there, and tell it of some others, of the newcomer in any case."""
+        rumours = self._rumours(peer.id)
+        if newcomer is not None and newcomer.host:
+            rumours = (_rumour(newcomer), *rumours)
+        self._state.send(peer.id, (messages.PING, self._own_flags, rumours))
         if not peer.ping_sent_at:
             peer.ping_sent_at = self._state.now
 

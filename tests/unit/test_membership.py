@@ -198,6 +198,14 @@ def test_nodes_that_meet_one_of_them_all_come_to_know_each_other() -> None:
         assert member.known == {other.id for other in mesh if other is not member}
 
 
+def test_a_newcomer_and_the_others_hear_of_each_other_at_once() -> None:
+    a, b, c, d = mesh = Mesh(4, joined=False)
+    for member in (b, c, d):
+        mesh.meet(member, a)
+    # No time has passed.
+    assert all(len(member.reachable) == 3 for member in mesh)
+
+
 def test_the_own_address_is_learnt_from_others() -> None:
     a, b = mesh = Mesh(2, joined=False)
     assert (a.membership.host, b.membership.host) == ("", "")
