@@ -122,6 +122,11 @@ def _with_fields(more: dict[bytes, tuple[bytes, ...]]) -> Change:
     return change
 
 
+def _with_lines(*more: bytes) -> Change:
+    """Add lines to the end of a text."""
+    return lambda reply: bulk((reply.text or b"") + b"".join(line + b"\r\n" for line in more))
+
+
 # The table.
 
 _COMMANDS = (("COMMAND",), ("COMMAND", "COUNT"))
@@ -216,7 +221,15 @@ DIFFERENCES = (
             {
                 b"appendfilename": b"disque.aof",
                 b"client-query-buffer-limit": b"1073741824",
+                b"cluster-announce-bus-port": b"0",
+                b"cluster-announce-ip": b"",
+                b"cluster-announce-port": b"0",
+                b"cluster-bind": b"",
                 b"cluster-config-file": b"nodes.conf",
+                b"cluster-link-buffer-limit": b"67108864",
+                b"cluster-port": b"0",
+                b"cluster-secret": b"",
+                b"cluster-secret-file": b"",
                 b"http-bind": b"127.0.0.1",
                 b"http-port": b"7780",
                 b"log-format": b"auto",
@@ -244,6 +257,51 @@ DIFFERENCES = (
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"latest_fork_usec": (b"internal_errors:0",),
             }
+        ),
+    ),
+    Difference(
+        "info-cluster",
+        "What the links to other nodes carry, how much of it waits, and what was dropped or refused.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"internal_errors": (
+                    b"",
+                    b"# Cluster",
+                    b"cluster_enabled:1",
+                    b"cluster_bus_port:" + VARIES,
+                    b"cluster_links_out:0",
+                    b"cluster_links_in:0",
+                    b"cluster_links_in_handshake:0",
+                    b"cluster_stats_messages_sent:0",
+                    b"cluster_stats_messages_received:0",
+                    b"cluster_dropped_without_link:0",
+                    b"cluster_dropped_buffer_full:0",
+                    b"cluster_buffered_bytes:0",
+                    b"cluster_net_input_bytes:0",
+                    b"cluster_net_output_bytes:0",
+                    b"cluster_frames_forged:0",
+                    b"cluster_frames_replayed:0",
+                    b"cluster_frames_oversized:0",
+                    b"cluster_frames_malformed:0",
+                    b"cluster_bad_messages:0",
+                    b"cluster_handshakes_refused:0",
+                    b"cluster_handshakes_refused_by_others:0",
+                    b"cluster_handshakes_pushed_out:0",
+                )
+            }
+        ),
+    ),
+    Difference(
+        "cluster-info-leaving",
+        "How far leaving has come, and whether the node may be stopped.",
+        (("CLUSTER", "INFO"),),
+        _with_lines(
+            b"cluster_leaving:no",
+            b"cluster_leaving_jobs_left:0",
+            b"cluster_leaving_acks_left:0",
+            b"cluster_leaving_waits_for:",
+            b"cluster_safe_to_stop:no",
         ),
     ),
 )

@@ -165,9 +165,13 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("CONFIG SET auto-aof-rewrite-min-size 64mb", r"\+OK\r\n"),
         ("CONFIG SET slowlog-log-slower-than 10000", r"\+OK\r\n"),
     ],
-    "what needs other nodes is refused with the reason": [
-        ("CLUSTER MEET 127.0.0.1 7711", r"-ERR this version runs as a single node: it cannot meet 127.0.0.1:7711\r\n"),
-        ("CLUSTER RESET HARD", r"-ERR RESET HARD draws a new node id.*\r\n"),
+    "without a secret no other machine is called": [
+        ("CLUSTER MEET 192.0.2.1 7711", r"-ERR 192\.0\.2\.1 is beyond this machine.*: set cluster-secret.*\r\n"),
+        ("CLUSTER MEET 127.0.0.1 7711 70000", r"-ERR Invalid bus port specified: 70000\r\n"),
+        (f"CLUSTER COUNT-FAILURE-REPORTS {'f' * 40}", rf"-ERR Unknown node {'f' * 40}\r\n"),
+    ],
+    "a node can become another one": [
+        *[("ADDJOB q b 0", ADDED), ("CLUSTER RESET HARD", r"\+OK\r\n"), ("QLEN q", r":0\r\n")],
         ("CLUSTER RESET", r"\+OK\r\n"),
     ],
     "what there is not cannot be rewritten": [
