@@ -10,18 +10,20 @@ message.
     nobody waits    --NEEDJOBS(queue, 0)-->         forgets it
 
 Asking.  All nodes are asked at once, and again after 2 s, 4 s, 8 s ... 30 s while a consumer waits.  Those that brought
-jobs within the last 5 s are asked besides, for as many as a second takes: when the queue is empty again, and 25 ms,
-50 ms ... 2 s later while nothing comes.  Each job that comes lets that begin anew.  A consumer that does not wait
+jobs within the last 5 s are asked besides: when the queue is empty again, and 25 ms, 50 ms ... 2 s later while nothing
+comes.  Each job that comes lets that begin anew.  They are asked for as many as wait, or for more: twice as many each
+time that the last ones were taken within a quarter of a second, half as many when they lasted longer.  So a consumer
+that is fast does not wait for each job, and one that is slow keeps no jobs from others.  A consumer that does not wait
 (NOHANG) asks as well, and what it asked for stands for 2 s, until when it may have come again.
 
 Giving.  A consumer of this node comes first.  Else another node gets as many as it asked for, or half of what is
 there, but one at least, when that is less than twice as much; one message brings 100 jobs at most, or fewer of large
 ones.  Nothing is taken out of a queue for a node that cannot be reached now.
 
-Jobs do not wander.  For 5 s after other nodes brought what consumers here asked for, no more jobs are given than came
-into the queue in other ways (`Arrival`).  Later, who wants one gets it: the consumers that it came for did not take it.
-So a job moves again only after 5 s in which nobody took it, or in the place of one that was added here.  What comes
-though nobody here wants it, any longer or because its node is leaving, can go where it is wanted at once.
+Jobs do not wander.  What was asked for ahead, for consumers that are to come, stays for 2 s after the last of it came:
+meanwhile no more jobs are given than came into the queue in other ways (`Arrival`).  Whatever else comes and finds that
+nobody waits any more, since another node was faster or the consumer left, goes at once to where it is wanted.  Each
+move meets a want, which is used up, so that jobs move no more often than consumers ask.
 
 A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
 for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
@@ -45,9 +47,10 @@ BROADCAST_MAX_MS = 30_000
 AD_HOC_MIN_MS = 25
 AD_HOC_DOUBLINGS = 7
 AD_HOC_MAX_MS = 2_000
-RECENT_MS = ImportRate.MEMORY_MS  #: who brought jobs since then is asked first; what came since then stays
-BATCH_MIN = 5  #: jobs that a node which brought some is asked for, at least
+RECENT_MS = ImportRate.MEMORY_MS  #: who brought jobs since then is asked first
+AHEAD_MS = 250  #: what is asked for ahead is to last about so long
 LINGER_MS = 2_000  #: how long what was asked for a consumer stands after it has gone
+KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
 ASKED_PER_PART = 500  #: queues that a node is asked for in one go when a link opens, some milliseconds' work
 
 
@@ -64,7 +67,10 @@ class Errand(Timed):
 class Hunger(Errand):
     """A queue whose consumers found it empty, and how others were asked for its jobs."""
 
-    __slots__ = ("ad_hoc_at", "ad_hocs", "asked", "broadcast_at", "broadcasts", "lingers_until")
+    __slots__ = (
+        "ad_hoc_at", "ad_hocs", "ahead", "asked", "asked_at", "batch", "broadcast_at", "broadcasts", "came",
+        "lingers_until",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue)
@@ -74,10 +80,14 @@ class Hunger(Errand):
         self.ad_hocs: int = 0  #: how often those that brought jobs were asked since they did
         self.ad_hoc_at: int = 0  #: when they are asked again, at the earliest
         self.lingers_until: int = 0  #: until when somebody may come again who did not wait
+        self.batch: int = 1  #: jobs that last about `AHEAD_MS`
+        self.asked_at: int = 0  #: when those that brought jobs were asked last
+        self.came: bool = False  #: jobs came since then
+        self.ahead: int = 0  #: jobs that were asked for and have not come, for which nobody waits yet
 
 
 class Arrival(Errand):
-    """A queue into which other nodes brought jobs in the last seconds that consumers here asked for."""
+    """A queue into which other nodes brought jobs in the last seconds that were asked for ahead."""
 
     __slots__ = ("at", "jobs_in", "own")
 
@@ -174,6 +184,8 @@ class Federation:
         # So many more wait than was said that the next time is too far away.
         if is_due or waiting >= 2 * hunger.asked:
             hunger.asked = waiting
+            if not hunger.queue.waiters:
+                hunger.ahead = max(1, hunger.ahead)
             self._tell(list(state.peers.linked), hunger.queue, waiting)
         if state.now >= hunger.ad_hoc_at:
             self._ask_sources(hunger)
@@ -190,11 +202,17 @@ class Federation:
         sources = self._recent_sources(queue)
         if not sources:
             return
+        if hunger.came:
+            is_fast = state.now - hunger.asked_at <= AHEAD_MS
+            hunger.batch = min(2 * hunger.batch, JOBS_PER_MESSAGE) if is_fast else max(1, hunger.batch // 2)
+            hunger.came = False
+        hunger.asked_at = state.now
         pause_ms = min(AD_HOC_MIN_MS << min(hunger.ad_hocs, AD_HOC_DOUBLINGS), AD_HOC_MAX_MS)
         hunger.ad_hoc_at = state.now + pause_ms
         hunger.ad_hocs += 1
-        wanted = max(queue.import_rate.per_second(state.now), len(queue.waiters)) // len(sources)
-        self._tell(sources, queue, min(max(BATCH_MIN, wanted), JOBS_PER_MESSAGE))
+        wanted = max(hunger.batch, len(queue.waiters))
+        hunger.ahead = wanted - len(queue.waiters)
+        self._tell(sources, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
 
     def _recent_sources(self, queue: Queue) -> list[bytes]:
         """Nodes that brought jobs within the last seconds and can be asked."""
@@ -241,7 +259,7 @@ class Federation:
 
     def _arrival_due(self, arrival: Arrival) -> None:
         if self._is_recent(arrival):
-            self._state.schedule.add(arrival, arrival.at + RECENT_MS)
+            self._state.schedule.add(arrival, arrival.at + KEPT_MS)
             return
         del self._arrivals[arrival.queue.name]
         self._look_at(arrival.queue.name)
@@ -310,7 +328,7 @@ class Federation:
         return min(len(queue.units), arrival.own + queue.jobs_in - arrival.jobs_in)
 
     def _is_recent(self, arrival: Arrival) -> bool:
-        return self._state.now - arrival.at < RECENT_MS
+        return self._state.now - arrival.at < KEPT_MS
 
     # Taking over.
 
@@ -327,7 +345,7 @@ class Federation:
                 continue
             self.imports += 1
             if self._delivery.take_over(stored, sender, queued=queued):
-                self._note_import(state.queues.by_name[stored.queue], sender, wanted=wanted[stored.queue])
+                self._note_import(state.queues.by_name[stored.queue], sender)
             if is_last_word and state.jobs.get(stored.id) is not None:
                 state.send(sender, (GOTJOB, stored.id))
         if queued:
@@ -340,15 +358,17 @@ class Federation:
         hunger = self._hungers.get(name)
         return hunger is not None and (len(hunger.queue.waiters) > 0 or self._state.now < hunger.lingers_until)
 
-    def _note_import(self, queue: Queue, sender: bytes, *, wanted: bool) -> None:
+    def _note_import(self, queue: Queue, sender: bytes) -> None:
         """Take note of a job that has just come into a queue from another node."""
         now = self._state.now
-        if wanted:
-            self._note_arrival(queue)
         hunger = self._hungers.get(queue.name)
         if hunger is not None:
+            if hunger.ahead and len(queue.units) > len(queue.waiters):
+                hunger.ahead -= 1
+                self._note_arrival(queue)
             if now - queue.sources.get(sender, -RECENT_MS) >= RECENT_MS:
                 hunger.broadcasts = 0
+            hunger.came = True
             hunger.ad_hocs = hunger.ad_hoc_at = 0
             # Whom it is for will be back when it is done with it.
             hunger.lingers_until = now + LINGER_MS
@@ -361,7 +381,7 @@ class Federation:
         arrival = self._arrivals.get(queue.name)
         if arrival is None:
             arrival = self._arrivals[queue.name] = Arrival(queue)
-            self._state.schedule.add(arrival, now + RECENT_MS)
+            self._state.schedule.add(arrival, now + KEPT_MS)
         # The job itself is in the queue and is counted by now.
         own = len(queue.units) - 1
         if arrival.at and arrival.queue is queue and self._is_recent(arrival):

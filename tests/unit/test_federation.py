@@ -456,7 +456,7 @@ def test_what_came_from_elsewhere_is_not_given_on_while_consumers_here_may_take_
     fetch_some(b)
     cluster.cut(a, c)
     c.wait("carl")
-    cluster.advance(federation.RECENT_MS - 1)
+    cluster.advance(federation.KEPT_MS - 1)
     assert not cluster.sent(YOURJOBS, b)
     cluster.advance(1)
     assert c.answered("carl") == [b"1"]
@@ -469,6 +469,29 @@ def test_what_came_though_nobody_wanted_it_goes_at_once_to_where_it_is_wanted(cl
     job = a.add("q", "body", "REPLICATE", 1)
     a.say(b, (YOURJOBS, (a.job(job),), True))
     assert c.answered("carl") == [b"body"]
+
+
+def test_what_two_nodes_bring_for_one_consumer_goes_on_at_once_to_another_one_that_waits(cluster: Cluster) -> None:
+    a, b, c = cluster
+    b.wait("bob")
+    cluster.hold(a, b)
+    cluster.hold(c, b)
+    a.add("q", "from a", "REPLICATE", 1)
+    c.add("q", "from c", "REPLICATE", 1)
+    c.wait("carl")
+    cluster.release(a, b)
+    assert b.answered("bob") == [b"from a"]
+    cluster.release(c, b)
+    assert c.answered("carl") == [b"from c"]
+
+
+def test_a_consumer_that_is_slow_keeps_no_jobs_from_others(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    add_many(a, 50)
+    for _ in range(10):
+        b.get()
+        cluster.advance(SECOND)
+        assert b("QLEN", "q") <= 2
 
 
 def test_in_place_of_what_came_from_elsewhere_a_job_that_was_added_here_is_given_at_once(cluster: Cluster) -> None:
