@@ -15,11 +15,13 @@ What must be so, whatever fails:
                      its TTL ends, unless W of its holders have lost their memory (W: the copies asked for)
     at most once     a job with retry 0 is never heard of twice
 
-and in a calm cluster, where nothing fails and nobody dawdles:
+and, where the rules of a run say so:
 
+    acks last        a job whose acknowledgement was taken by a node that knew it does not come back after the heal
     exactly once     no job is delivered twice, and none after its acknowledgement was heard
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
+    on time          no job is delivered after its TTL
 
 The body of each job begins with its number, so that a job is known whose ADDJOB was never answered.
 
@@ -32,6 +34,8 @@ import attrs
 
 NodeName = Hashable
 CHANCE_MS = 120_000  #: that a job must have after the heal: more than every retry and delay
+GRACE_MS = 5_000  #: after the heal, in which nodes tell each other what they missed
+LATE_MS = 50  #: that a message may be under way where nothing is slow
 FILLER = bytes(range(256))
 
 
@@ -62,6 +66,8 @@ class Request:
     first_delivery_at: int | None = None
     acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
     ack_sent: bool = False
+    is_firm: bool = False  #: the node that took the acknowledgement knew the job, and nobody said FASTACK
+    fast_acked: bool = False
 
     @property
     def is_promised(self) -> bool:
@@ -73,12 +79,18 @@ class Request:
 class Rules:
     """Which of the promises hold in the run that is checked."""
 
+    acks_last: bool = True
+    #: Acknowledgements taken by nodes that did not know the job last, too: no such node has failed.
+    all_acks_last: bool = False
     exactly_once: bool = False
     in_order: bool = False
     #: A job that could be delivered at once is, within this time; None = not checked.
     soon_ms: int | None = None
     #: Whether jobs with retry 0 must arrive, too: nothing that may take one with it has happened.
     once_arrives: bool = False
+    on_time: bool = False
+    #: What was acknowledged before the heal is forgotten everywhere within this time; None = not checked.
+    collected_ms: int | None = None
 
 
 class Checker:
@@ -128,6 +140,9 @@ class Checker:
             self._blame(f"at most once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if self.rules.exactly_once:
             self._check_once(request, at)
+        self._check_return(request, at)
+        if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
+            self._blame(f"on time: {_shown(request)} is delivered at {at}")
         if request.first_delivery_at is None:
             request.first_delivery_at = at
             if self.rules.in_order:
@@ -136,17 +151,20 @@ class Checker:
                 self._check_soon(request, at, self.rules.soon_ms)
         return request
 
-    def ack_sent(self, job_id: bytes) -> None:
+    def ack_sent(self, job_id: bytes, *, fast: bool = False) -> None:
         """Somebody has asked to acknowledge a job; whether that was heard is not known yet."""
         request = self._by_id.get(job_id)
         if request is not None:
             request.ack_sent = True
+            request.fast_acked = request.fast_acked or fast
 
-    def acked(self, job_id: bytes, at: int) -> None:
-        """And was answered."""
+    def acked(self, job_id: bytes, at: int, *, known: bool) -> None:
+        """And was answered; `known`: the node said that it knew the job."""
         request = self._by_id.get(job_id)
-        if request is not None and request.acked_at is None:
-            request.acked_at = at
+        if request is not None:
+            request.is_firm = request.is_firm or known
+            if request.acked_at is None:
+                request.acked_at = at
 
     def lost_memory(self, node: NodeName, at: int) -> None:
         """A node has lost what it had acknowledged."""
@@ -213,6 +231,23 @@ class Checker:
             self._blame(f"exactly once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if request.acked_at is not None:
             self._blame(f"{_shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
+
+    def _check_return(self, request: Request, at: int) -> None:
+        """Blame a delivery after the heal of a job that was acknowledged before."""
+        healed_at, acked_at = self._healed_at, request.acked_at
+        if not healed_at or at < healed_at + GRACE_MS or acked_at is None or acked_at >= healed_at:
+            return
+        if request.fast_acked or not (self.rules.all_acks_last or (self.rules.acks_last and request.is_firm)):
+            return
+        self._blame(f"acks last: {_shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
+
+    def done_by(self, at: int) -> "list[Request]":
+        """Jobs whose acknowledgement was heard by that time."""
+        return [
+            request
+            for request in self.requests.values()
+            if request.acked_at is not None and request.acked_at <= at and not request.fast_acked
+        ]
 
     def _check_order(self, request: Request, node: NodeName) -> None:
         if request.delay_ms or node != request.node:

@@ -267,8 +267,9 @@ class Consumer(Actor):
             self.plan(rng.randint(0, load.work_ms) if self._held else rng.randint(50, 500))
             return
         if not isinstance(value, CommandError):
+            known = value == len(self._acking)
             for job_id in self._acking:
-                self.checker.acked(job_id, self.events.now)
+                self.checker.acked(job_id, self.events.now, known=known)
         self._acking = []
         self.plan(rng.randint(0, 50))
 
@@ -312,7 +313,7 @@ class Consumer(Actor):
             connection = other
         self._acking = held if word == b"ACKJOB" else []
         for job_id in held:
-            self.checker.ack_sent(job_id)
+            self.checker.ack_sent(job_id, fast=word == b"FASTACK")
         connection.server.command(connection, [word, *held])
 
     def disconnected(self, connection: Connection) -> None:

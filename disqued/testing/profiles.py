@@ -1,8 +1,10 @@
 """The kinds of stories that are told: sizes, weather, loads, and what must be so in each.
 
     calm         nothing fails, every job comes once, soon, and nobody forgets to acknowledge
+    patient      calm, with consumers that take their time: jobs wait for longer than their retry period
     order        calm, and all clients know one node: jobs come in the order in which they were added
-    network      partitions, one-way ones, clogged, cut, slow links, single messages lost
+    partitions   partitions, one-way ones, clogged, cut and slow links; soon after the heal no ack is left
+    network      the same, and single messages lost, doubled, late
     crashes      processes and power fail, under `always`; clocks jump, nodes are restarted
     disks        disks are full, syncs fail, journals are written anew
     careless     other policies than `always`, or no journal at all: W copies are all that there is
@@ -30,9 +32,17 @@ DILIGENT: Final = Load(
 )
 #: Also jobs whose time ends in the middle of it all.
 HASTY: Final = Load(ttls_s=(LONG_TTL_S, LONG_TTL_S, LONG_TTL_S, 20))
+#: Consumers who are slow and never too slow.
+PATIENT: Final = attrs.evolve(
+    DILIGENT, retries_s=(0, 10), delays_s=(0, 0, 3), ttls_s=(LONG_TTL_S, LONG_TTL_S, 15), work_ms=6_000
+)
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
+_MEMORY: Final = ("crash", "partition", "cut", "queue")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
+
+#: Acks may be evicted.
+CAREFREE: Final = Rules(acks_last=False)
 
 ALL: Final = (
     Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=16_000, once_arrives=True)),
@@ -40,12 +50,20 @@ ALL: Final = (
         "order", load=DILIGENT, consumers=8, one_node=True,
         rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True),
     ),
+    Profile(
+        "patient", load=PATIENT, consumers=5, jobs=8, producers=5,
+        rules=Rules(all_acks_last=True, exactly_once=True, on_time=True),
+    ),
+    Profile(
+        "partitions", nodes=5, kinds=("partition", "one_way", "clog", "cut", "slow", "pause"), every_ms=6_000,
+        rules=Rules(all_acks_last=True, collected_ms=10_000),
+    ),
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
     Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000),
     Profile("careless", nodes=4, kinds=("crash", "power", "cut", "partition"), policies=POLICIES, every_ms=15_000),
     Profile("leaving", nodes=4, kinds=("leaving", "crash", "cut", "slow", "partition"), every_ms=10_000),
-    Profile("memory", nodes=4, kinds=("crash", "partition", "cut", "queue"), load=HASTY, maxmemory=60_000),
+    Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000),
     Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000),
 )  # fmt: skip

@@ -30,7 +30,6 @@ from disqued.testing.server import BUS_PORT, SimServer
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
 HEAL_MS = 300_000  #: in which all links must be there again after the faults
-DRAIN_MS = 1_500_000  #: in which everything must be delivered, acknowledged and forgotten
 IDLE_MS = 330_000  #: after which idle queues are gone, too
 LOOK_MS = 1_000
 LOG_SHOWN = 60  #: faults that a failure shows
@@ -57,6 +56,7 @@ class Profile:
     consumers: int = 5
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age
+    drain_ms: int = 1_200_000  #: in which everything must be delivered, acknowledged and forgotten after the heal
     quiet_ms: int = 900_000  #: after each age, in which nobody does anything
     pause_ms: int = 40_000  #: between two bursts, on average
     one_node: bool = False  #: clients know the first node alone
@@ -199,7 +199,9 @@ class World:
         )
         for server in self.servers[:1] if self.profile.one_node else self.servers:
             self._engage(list(self.load.queues), server, diligent)
-        self._wait_until(self._is_done, DRAIN_MS, "something is left")
+        if self.profile.rules.collected_ms is not None:
+            self._check_collection(self.profile.rules.collected_ms)
+        self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
         for producer in self._producers:
             producer.end()
         for consumer in self._consumers:
@@ -207,6 +209,19 @@ class World:
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
+
+    def _check_collection(self, within_ms: int) -> None:
+        """See that what was acknowledged before the heal is forgotten everywhere soon after it."""
+        done = self.checker.done_by(self.events.now)
+        self._pass(within_ms)
+        left = [
+            f"{server} still keeps job {request.number}, acknowledged at {request.acked_at}"
+            for request in done
+            for server in self.servers
+            if request.job_id is not None and server.state.jobs.get(request.job_id) is not None
+        ]
+        if left:
+            raise Broken(self._report([f"not collected {within_ms} ms after the heal", *left]))
 
     def _pass(self, ms: int) -> None:
         self.events.run(self.events.now + ms)
