@@ -211,6 +211,8 @@ class Node:
             self.state.schedule.add(item, max(since + idle_ms, self.state.now + 1_000))
 
     def _job_due(self, job: Job) -> None:
+        if self.state.jobs.get(job.id) is not job:
+            return  # something else that was due at the same time has dropped it
         if job.state in (ACTIVE, QUEUED):
             self.delivery.due(job)
         elif job.state == ACKED:

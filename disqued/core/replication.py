@@ -218,6 +218,8 @@ class Replication:
     def due(self, pending: Pending) -> None:
         """Find one more node, and ask again those that have not answered; or give up."""
         state, job = self._state, pending.job
+        if state.pending.get(job.id) is not pending:
+            return  # the end of the job was due at the same time
         if pending.deadline_at and state.now >= pending.deadline_at:
             self._give_up(pending, TIMED_OUT)
             return

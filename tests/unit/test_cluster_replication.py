@@ -188,6 +188,19 @@ def test_a_job_whose_time_ends_meanwhile_is_answered_so() -> None:
     assert not len(b.state.jobs)
 
 
+@pytest.mark.parametrize("ttl", [1, 2, 3])
+def test_a_node_that_wakes_late_meets_several_deadlines_of_one_job_at_once(ttl: int) -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 2_000, "REPLICATE", 2, "TTL", ttl, "RETRY", 1)
+    a.clock.advance(10_000)
+    a.tick()
+    assert answered(a) in (TIMEOUT, REMOVED)
+    assert (len(a.state.jobs), a.state.pending) == (0, {})
+    a.advance(100_000)
+
+
 def test_a_flush_answers_the_producers_that_wait() -> None:
     cluster = Cluster(2)
     a, b = cluster
