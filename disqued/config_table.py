@@ -174,7 +174,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Size(1024, 2 * _GB),
                 512 * _MB,
                 "Longest argument of a command, and with it the longest body of a job. A longer one is refused by its "
-                "declared length, before anything is kept for it.",
+                "declared length, before anything is kept for it. The nodes of a cluster need the same value: a node "
+                "ends the link on which a job comes that is too large for it.",
                 unit="bytes",
                 mutable=True,
             ),

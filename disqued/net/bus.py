@@ -33,7 +33,7 @@ from disqued.wire.messages import BadMessage
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
-MESSAGE_SLACK: Final = 1 << 20  #: bytes of a message beside the largest body that a client may send
+MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the largest size: more jobs, holders
 
 #: Where a link leads to: address, bus port and id; the id is empty where somebody unknown shall be met.
 _Key = tuple[str, int, bytes]
@@ -145,8 +145,11 @@ class Bus(Factory):
             connection.queue.limit = limit
 
     def set_largest_body(self, size: int) -> None:
-        """Change what a message of another node may bring, in bytes; links that are open keep what they had."""
-        self.largest_message = size + MESSAGE_SLACK
+        """Change what a message of another node may bring: a job of which body and name of the queue have this size.
+
+        Links that are open keep what they had.
+        """
+        self.largest_message = 2 * size + MESSAGE_SLACK
 
     def greeting(self, meets: bool) -> Greeting:
         """What this node says of itself when a link opens."""

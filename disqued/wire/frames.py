@@ -33,7 +33,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import attrs
 
@@ -63,6 +63,7 @@ _BATCH: Final = 1
 _PIECE: Final = 2
 _HEAD = Struct("<IB20sQ")
 _SIZE = Struct("<I")
+_unpack_size = _SIZE.unpack_from
 _MAC_BYTES: Final = 16
 _FRAME_MIN: Final = _HEAD.size + _MAC_BYTES
 _FRAME_MAX: Final = _FRAME_MIN + PIECE_BYTES + _SIZE.size * MESSAGES_PER_FRAME
@@ -451,44 +452,45 @@ class FrameReader:
 
     def _open(self, frame: bytes) -> None:
         """Check a frame, and take what it brings."""
-        content = memoryview(frame)[:-_MAC_BYTES]
         mac = self._blank.copy()
-        mac.update(content)
+        mac.update(memoryview(frame)[:-_MAC_BYTES])
         _, kind, sender, sequence = _HEAD.unpack_from(frame)
         if not hmac.compare_digest(mac.digest(), frame[-_MAC_BYTES:]) or sender != self._sender:
             raise BadFrame("forged", "a frame that the other node did not write so")
         if sequence != self._sequence:
             raise BadFrame("replayed", f"frame {sequence} where {self._sequence} was due")
         self._sequence += 1
-        body = content[_HEAD.size :]
         if kind == _BATCH:
-            self._take_batch(body)
+            self._ready += self._batch(frame)
         elif kind == _PIECE:
-            self._take_piece(body)
+            self._take_piece(memoryview(frame)[_HEAD.size : -_MAC_BYTES])
         else:
             raise BadFrame("malformed", f"a frame of type {kind}; 1 and 2 are allowed")
 
-    def _take_batch(self, body: memoryview) -> None:
+    def _batch(self, frame: bytes) -> list[bytes]:
+        """The messages of a frame; none of them is handed out unless all are sound."""
         texts: list[bytes] = []
-        at, end = 0, len(body)
+        at, end = _HEAD.size, len(frame) - _MAC_BYTES
         while at < end:
             start = at + _SIZE.size
             if start > end:
                 raise BadFrame("malformed", "a frame that ends within a length")
-            at = start + _SIZE.unpack_from(body, start - _SIZE.size)[0]
+            (size,) = _unpack_size(frame, at)
+            at = start + size
             if at > end:
                 raise BadFrame("malformed", "a message that is longer than its frame")
-            texts.append(bytes(body[start:at]))
-        for text in texts:
-            self._check_size(len(text))
-        self._ready += texts
+            if size > self._largest:
+                self._refuse_size(size)
+            texts.append(frame[start:at])
+        return texts
 
     def _take_piece(self, body: memoryview) -> None:
         if len(body) <= _SIZE.size:
             raise BadFrame("malformed", "an empty piece")
         (size,) = _SIZE.unpack_from(body)
         if self._unfinished is None:
-            self._check_size(size)
+            if size > self._largest:
+                self._refuse_size(size)
             self._unfinished = _Unfinished(size)
         whole = self._unfinished
         if size != whole.size or len(whole.data) + len(body) - _SIZE.size > size:
@@ -498,6 +500,5 @@ class FrameReader:
             self._ready.append(bytes(whole.data))
             self._unfinished = None
 
-    def _check_size(self, size: int) -> None:
-        if size > self._largest:
-            raise BadFrame("oversized", f"a message of {size} bytes; at most {self._largest} are allowed")
+    def _refuse_size(self, size: int) -> NoReturn:
+        raise BadFrame("oversized", f"a message of {size} bytes; at most {self._largest} are allowed")
