@@ -18,12 +18,14 @@ never answers for another one: two of them would take each other for the job.
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 
 SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s, and at once when a link opens, so that what a partition held
-back is collected as fast as the link can carry it.  A holder that was forgotten (CLUSTER FORGET), or that this node
+back is collected as fast as the link can carry it; of several nodes that know of the ack one does so, and the others
+wait for it.  A holder that was forgotten (CLUSTER FORGET), or that this node
 has never met by the time that it tried `STRANGERS_GIVEN_UP` times, is not waited for.
 
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
+from disqued.core.ids import comes_first
 from disqued.core.job import ACKED, WAIT_REPL, WORK_SCOPE, Job
 from disqued.core.messages import DELJOB, GOTACK, SETACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
@@ -36,6 +38,7 @@ RETRY_MAX_MS = 180_000
 RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
 STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
+LEFT_TO_OTHERS_MS = 4_000  #: how long one of several nodes that know an ack is given to collect it
 ASKED_PER_PART = 500  #: acks sent again in one go when a link opens, some milliseconds' work
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
@@ -215,10 +218,27 @@ class Acks:
             for job in jobs[at : at + ASKED_PER_PART]:
                 # A part is a step of its own, before which much may have happened.
                 if job in state.acked and node_id in self._missing(job):
-                    state.acked[job] = 0
-                    state.send(node_id, (SETACK, job.id, WORK_SCOPE, job.holders))
-                    self._put_off(job)
+                    self._ask_one_again(job, node_id)
             yield
+
+    def _ask_one_again(self, job: Job, node_id: bytes) -> None:
+        """Ask a node at once, or leave that for some seconds to another one that knows the ack, too."""
+        state = self._state
+        state.acked[job] = 0
+        if self._is_ours_to_ask(job):
+            state.send(node_id, (SETACK, job.id, WORK_SCOPE, job.holders))
+            self._put_off(job)
+        else:
+            at = state.now + LEFT_TO_OTHERS_MS + state.rng.randrange(LEFT_TO_OTHERS_MS)
+            state.schedule.move(job, min(at, job.expires_at))
+
+    def _is_ours_to_ask(self, job: Job) -> bool:
+        """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""
+        state = self._state
+        linked, own = state.peers.linked, state.node_id
+        return not any(
+            other in linked and comes_first(other, own, job.id) for other in state.others(job.confirmed or _UNKNOWN)
+        )
 
     # Messages.
 

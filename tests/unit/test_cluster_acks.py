@@ -117,6 +117,39 @@ def test_when_a_link_comes_back_everything_that_waited_is_collected_at_once() ->
     assert all(map(is_clean, cluster))
 
 
+def test_of_several_nodes_that_know_an_ack_one_asks_when_a_link_comes_back_and_the_others_wait_for_it() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    ids = [replicated(cluster) for _ in range(40)]
+    cluster.isolate(c)
+    a("ACKJOB", *ids)
+    cluster.advance(100_000)
+    cluster.flights.clear()
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(1_000)
+    asked = [len(cluster.sent(SETACK, member, c)) for member in (a, b)]
+    assert sum(asked) == 40
+    assert min(asked) > 5
+    assert all(map(is_clean, cluster))
+
+
+def test_an_ack_is_collected_by_another_node_when_the_one_with_the_better_claim_fails_to() -> None:
+    for number in range(8):
+        cluster = Cluster(3, seed=number)
+        a, b, c = cluster
+        job_id = replicated(cluster)
+        cluster.isolate(c)
+        a("ACKJOB", job_id)
+        # One of the two does not get through to c, and does not know it.
+        cluster.lose = lambda flight, n=number, m=cluster.members: flight.sender is m[n % 2] and flight.receiver is m[2]  # type: ignore[misc]
+        cluster.heal(a, c)
+        cluster.heal(b, c)
+        cluster.advance(10_000)
+        assert not c.get()
+        assert (b if number % 2 == 0 else a).holds(job_id) is False
+
+
 def test_an_ack_reaches_holders_that_the_one_who_acknowledges_did_not_know() -> None:
     cluster = Cluster(4)
     a, b, c, d = cluster
