@@ -525,7 +525,7 @@ class Membership(Timed):
         """Ask a node whether it is there, and tell it of some others, of the newcomer in any case."""
         rumours = self._rumours(peer.id)
         if newcomer is not None and newcomer.host:
-            rumours = (_rumour(newcomer), *rumours)
+            rumours = (_rumour(newcomer), *(rumour for rumour in rumours if rumour.id != newcomer.id))
         self._state.send(peer.id, (messages.PING, self._own_flags, rumours))
         if not peer.ping_sent_at:
             peer.ping_sent_at = self._state.now

@@ -206,6 +206,21 @@ def test_a_newcomer_and_the_others_hear_of_each_other_at_once() -> None:
     assert all(len(member.reachable) == 3 for member in mesh)
 
 
+def test_who_answers_for_the_first_time_hears_of_others_and_they_of_it() -> None:
+    a = acquainted(2)
+    a.node.greeted(greeting_of(3), "10.0.0.3", a.host)
+    assert a.node.link_opened(a.membership.targets()[1], greeting_of(3), a.host)
+    a.node.outbox.messages.clear()
+    hear(a, 3, m.PONG, 0, ())
+    assert a.node.outbox.messages == [
+        (b"%040x" % 3, (m.PING, 0, (rumour_of(2),))),
+        (b"%040x" % 2, (m.PING, 0, (rumour_of(3),))),
+    ]
+    a.node.outbox.messages.clear()
+    hear(a, 3, m.PONG, 0, ())
+    assert a.node.outbox.messages == []
+
+
 def test_the_own_address_is_learnt_from_others() -> None:
     a, b = mesh = Mesh(2, joined=False)
     assert (a.membership.host, b.membership.host) == ("", "")
@@ -496,8 +511,10 @@ def test_a_question_that_got_lost_is_asked_again() -> None:
         return sender is a and lost[0] == 1
 
     mesh.mute = lose_one
+    mesh.dialed.clear()
     mesh.advance(30_000)
     assert lost[0] > 1
+    assert not mesh.dialed
     assert a.reachable == (b.id,)
     assert a.peer(b).flags == 0
 
@@ -555,6 +572,17 @@ def test_a_sentence_is_believed_by_who_suspects_the_node_and_by_nobody_else_with
     assert fine.flags == 0
 
 
+def test_who_finds_that_a_node_has_failed_tells_everybody() -> None:
+    a = acquainted(2, 3, 4)
+    a.peer(Member(4)).flags = PFAIL
+    hear(a, 2, m.PING, 0, (rumour_of(4, m.NODE_PFAIL),))
+    assert a.peer(Member(4)).flags == PFAIL
+    a.node.outbox.messages.clear()
+    hear(a, 3, m.PING, 0, (rumour_of(4, m.NODE_PFAIL),))
+    told = [node_id for node_id, message in a.node.outbox.messages if message == (m.FAIL, b"%040x" % 4)]
+    assert told == [b"%040x" % 2, b"%040x" % 3, b"%040x" % 4]
+
+
 def test_a_sentence_on_ourselves_on_its_sender_or_on_nobody_changes_nothing() -> None:
     a = acquainted(2, 3)
     for node_id in (a.id, b"%040x" % 2, b"%040x" % 77):
@@ -599,6 +627,17 @@ def test_a_forgotten_node_is_not_taken_in_for_a_minute_whoever_speaks_of_it() ->
     mesh.advance(10_000)
     assert a.known == {b.id, c.id}
     assert c.id not in a.node.state.peers.forgotten
+
+
+def test_a_forgotten_node_is_neither_looked_for_nor_taken_in_before_the_minute_is_over() -> None:
+    a = acquainted(2, 3)
+    a.membership.forget(b"%040x" % 3)
+    hear(a, 2, m.PONG, 0, (rumour_of(3),))
+    a.node.greeted(greeting_of(3), "10.0.0.3", a.host)
+    assert [target.id for target in a.membership.targets()] == [b"%040x" % 2]
+    pass_time(a, FORGOTTEN_MS)
+    a.node.greeted(greeting_of(3), "10.0.0.3", a.host)
+    assert b"%040x" % 3 in a.known
 
 
 def test_a_node_that_everybody_forgets_stays_out() -> None:
