@@ -387,7 +387,16 @@ class Delivery:
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         self.enqueue_new(job, state.queue(job.queue))
         self.reschedule(job)
+        if job.holders:
+            self._tell_where(job, sender)
         return True
+
+    def _tell_where(self, job: Job, giver: bytes) -> None:
+        """Let the holders that do not know of a move hear where the job is now: they would ask its old place."""
+        state = self._state
+        for node_id in state.others(job.holders or frozenset()):
+            if node_id != giver:
+                state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))
 
     def _may_take_over(self, job: Job, sender: bytes) -> bool:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""

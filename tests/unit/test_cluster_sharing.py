@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.core.ids import JobIds, comes_first
-from disqued.core.messages import QUEUED, SETACK, WILLQUEUE, WORKING
+from disqued.core.messages import QUEUED, SETACK, WILLQUEUE, WORKING, YOURJOBS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID
 
@@ -207,6 +207,26 @@ def test_who_asks_about_a_job_that_is_done_hears_so() -> None:
     assert cluster.sent(WILLQUEUE, b, a)
     assert not a.holds(job_id)
     assert not b.holds(job_id)
+
+
+def test_a_job_that_moved_is_left_alone_by_holders_that_had_no_part_in_the_move() -> None:
+    cluster = Cluster(4)
+    a, _, _, _ = cluster
+    job_id = replicated(cluster, "RETRY", 5)
+    holders = [member for member in cluster if member.holds(job_id)]
+    (other,) = [member for member in cluster if not member.holds(job_id)]
+    a.node.begin()
+    (queue,) = a.state.queues.by_name.values()
+    jobs = a.node.delivery.give_away(queue, 1, other.id)
+    a.state.send(other.id, (YOURJOBS, tuple(jobs), True))
+    a.settle()
+    cluster.settle()
+    for _ in range(30):
+        cluster.advance(1_000)
+        assert queued_at(cluster, job_id) == other.name
+    assert all(member.job(job_id).holders == {each.id for each in cluster} for member in holders)
+    other("ACKJOB", job_id)
+    assert not any(member.holds(job_id) for member in cluster)
 
 
 def test_a_job_whose_holders_are_all_here_asks_nobody() -> None:
