@@ -33,6 +33,7 @@ from disqued.wire.messages import BadMessage
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
+EVENTS_MAX: Final = 1_000  #: lines that strangers can have written to the log
 MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the largest size: more jobs, holders
 
 #: Where a link leads to: address, bus port and id; the id is empty where somebody unknown shall be met.
@@ -90,7 +91,7 @@ class Bus(Factory):
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
         self._follow_call: IDelayedCall | None = None
-        self._warned: set[str] = set()
+        self._told: set[str] = set()  #: what strangers have made the log tell
 
     # Start and stop.
 
@@ -155,6 +156,13 @@ class Bus(Factory):
         """What this node says of itself when a link opens."""
         return self.node.membership.greeting(meets)
 
+    def is_news(self, event: str) -> bool:
+        """Tell whether the log has not heard of this yet; it hears of `EVENTS_MAX` such things at most."""
+        if event in self._told or len(self._told) >= EVENTS_MAX:
+            return False
+        self._told.add(event)
+        return True
+
     # Links of ours.
 
     def follow_soon(self) -> None:
@@ -182,8 +190,7 @@ class Bus(Factory):
         """Without a secret nobody but this machine is spoken to."""
         if self.secret or ipaddress.ip_address(target.host).is_loopback:
             return True
-        if target.host not in self._warned and len(self._warned) < INCOMING_MAX:
-            self._warned.add(target.host)
+        if self.is_news(f"to {target.host}"):
             self.log.warn("{host} is not this machine and is not dialed: set cluster-secret", host=target.host)
         return False
 

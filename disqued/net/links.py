@@ -316,7 +316,7 @@ class IncomingConnection(_Connection):
         try:
             answer = self._opening.feed(data)
         except RefusedByOther as error:
-            self._log_end(f"refused there: {error}")
+            self._tell(f"refused there: {error}")
             bus.counters.refused_by_others += 1
             self.end()
             return
@@ -334,12 +334,15 @@ class IncomingConnection(_Connection):
     def refuse(self, reason: str) -> None:
         """End the connection before it is a link, and say why."""
         if not self.closed:
-            self._log_end(reason)
+            self._tell(reason)
             self.transport.write(self._opening.refuse(reason))
             self.end(flush=True)
 
-    def _log_end(self, reason: str) -> None:
-        log.info("A link from {peer} is not taken: {reason}", peer=self.peer, reason=reason)
+    def _tell(self, reason: str) -> None:
+        """Let the log hear why there is no link; once, for strangers come again and again."""
+        host = plain_host(self.transport.getPeer().host)
+        if self.bus.is_news(f"from {host}: {reason}"):
+            log.info("A link from {peer} is not taken: {reason}", peer=self.peer, reason=reason)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget it."""

@@ -11,6 +11,7 @@ import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Factory
+from twisted.logger import formatEvent, globalLogPublisher
 
 from disqued.core.ids import NODE_ID_LENGTH
 from disqued.core.job import Job, JobOptions
@@ -323,6 +324,19 @@ async def test_garbage_is_refused_and_changes_nothing(begin: Begin, data: bytes)
     assert counters(one).handshakes_refused == 1
     assert not one.daemon.bus._strangers
     assert b"disqued" in peer.received
+
+
+@async_test
+async def test_strangers_do_not_fill_the_log(begin: Begin) -> None:
+    one = begin()
+    lines: list[str] = []
+    globalLogPublisher.addObserver(observer := lambda event: lines.append(str(formatEvent(event))))
+    for _ in range(3):
+        peer = await connect(one)
+        peer.transport.write(b"GET / HTTP/1.1\r\n\r\n")
+        await peer.closed()
+    globalLogPublisher.removeObserver(observer)
+    assert len([line for line in lines if "not taken" in line]) == 1
 
 
 @async_test
