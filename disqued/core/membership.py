@@ -33,6 +33,7 @@ Times are integer milliseconds of the monotonic clock.  Source: Disque, src/clus
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from random import Random
 from typing import NamedTuple
@@ -560,6 +561,7 @@ class Membership(Timed):
         self._plan()
 
 
+@lru_cache(PEERS_MAX)
 def _address(text: str) -> str:
     """An address as it is compared; empty for what is none."""
     try:

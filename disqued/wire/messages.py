@@ -62,6 +62,8 @@ from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
+ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered; the nodes of a cluster are named in every gossip
+
 _GOSSIP = Struct("<BBH")
 _RUMOUR = Struct("<20sBHHB")
 _COPIES = Struct("<BBH")
@@ -113,7 +115,7 @@ def _encode_gossip(message: Message, now: int) -> bytes:
     kind, flags, rumours = message
     parts = [_GOSSIP.pack(kind, flags, len(rumours))]
     for node_id, host, port, bus_port, node_flags in rumours:
-        address = ip_address(host).packed
+        address = _packed(host)
         parts += (_RUMOUR.pack(unhexlify(node_id), node_flags, port, bus_port, len(address)), address)
     return b"".join(parts)
 
@@ -146,9 +148,17 @@ def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
             f"allowed are 0 to {_RUMOUR_FLAGS}, 1 to 65535, 4 or 16"
         )
     _need(data, end)
-    packed = data[start:end]
-    host = str(IPv4Address(packed) if length == 4 else IPv6Address(packed))
-    return Rumour(hexlify(node_id), host, port, bus_port, flags), end
+    return Rumour(hexlify(node_id), _host_of(data[start:end]), port, bus_port, flags), end
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _packed(host: str) -> bytes:
+    return ip_address(host).packed
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _host_of(packed: bytes) -> str:
+    return str(IPv4Address(packed) if len(packed) == _ADDRESS_LENGTHS[0] else IPv6Address(packed))
 
 
 def _encode_node(message: Message, now: int) -> bytes:
