@@ -147,10 +147,10 @@ def test_a_flush_ends_what_was_asked_for(cluster: Cluster) -> None:
     b.node.begin()
     b.node.flush()
     b.settle()
-    cluster.advance(wants.LIVES_MS)
+    assert b.answers["bob"] == [None]
+    cluster.flights.clear()
     b.wait("bob")
-    a.add("q", "body", "REPLICATE", 1)
-    assert b.answered("bob") == [b"body"]
+    assert asked_at(cluster, b, a, 7) == [0, 2, 6]
 
 
 def test_a_node_whose_link_opens_is_asked_at_once(cluster: Cluster) -> None:
@@ -455,8 +455,9 @@ def test_what_came_from_elsewhere_is_not_given_on_while_consumers_here_may_take_
     add_many(a, 10)
     fetch_some(b)
     cluster.cut(a, c)
+    cluster.advance(500)
     c.wait("carl")
-    cluster.advance(federation.KEPT_MS - 1)
+    cluster.advance(federation.KEPT_MS - 501)
     assert not cluster.sent(YOURJOBS, b)
     cluster.advance(1)
     assert c.answered("carl") == [b"1"]

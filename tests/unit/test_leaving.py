@@ -93,9 +93,20 @@ def test_queued_jobs_go_to_the_other_nodes_in_turn(cluster: Cluster) -> None:
     assert until_safe(a) < SECOND
     assert a("QLEN", "q") == 0
     assert b("QLEN", "q") == c("QLEN", "q") == 500
+    assert not cluster.sent(REPLJOB)
     assert in_journal(b.journal) | in_journal(c.journal) == jobs
     stop(a)
     assert len(taken_from(b, c)) == 1_000
+
+
+def test_what_a_node_that_is_leaving_had_asked_for_is_not_brought(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    a.wait("anna")
+    assert b"q" in b.state.wanted
+    leave(a)
+    assert not b.state.wanted
+    b.add("q", "body", "REPLICATE", 1)
+    assert b("QLEN", "q") == 1
 
 
 def test_each_job_that_is_moved_is_delivered_once(cluster: Cluster) -> None:
