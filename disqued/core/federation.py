@@ -249,11 +249,14 @@ class Federation:
 
     def _hunger_due(self, hunger: Hunger) -> None:
         state = self._state
+        if self._hungers.get(hunger.queue.name) is not hunger:
+            # What was due before it has ended it.
+            return
         if hunger.queue.waiters and not hunger.queue.pause & PAUSE_OUT and not state.leaving:
             self._ask(hunger)
             self._come_back_at(hunger, self._asks_at(hunger))
         elif state.now < hunger.lingers_until:
-            state.schedule.add(hunger, hunger.lingers_until)
+            self._come_back_at(hunger, hunger.lingers_until)
         else:
             self._end(hunger)
 
