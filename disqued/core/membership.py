@@ -388,7 +388,8 @@ class Membership(Timed):
 
     def _introduce(self, newcomer: Peer) -> None:
         """Tell somebody new of others, and some others of it: gossip alone would take its time."""
-        self._ping(newcomer)
+        if newcomer.linked:
+            self._ping(newcomer)
         others = [peer for peer in self._peers.linked.values() if peer is not newcomer]
         for peer in _draw(others, TOLD_AT_ONCE, self._state.rng):
             self._ping(peer, newcomer)

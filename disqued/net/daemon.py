@@ -154,6 +154,10 @@ class Daemon(Factory):
             self._forget_once()
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
+        self._node.begin()
+        # A flush in the journal took their deadlines along.
+        self._node.membership.wake()
+        self._node.leaving.wake()
         self.driver.run_due()
         self.bus.start()
         if self.config.persistence != self.switch.name:

@@ -15,11 +15,13 @@ from twisted.internet.defer import Deferred
 
 from disqued.core.messages import Greeting
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, KnownNode
+from disqued.core.outbox import FLUSHED
+from disqued.core.peers import FAIL, LEAVING, KnownNode
 from disqued.net import identity as identity_module
 from disqued.net.identity import Identity, IdentityError
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.nodesconf import BadNodes, format_nodes, parse_nodes
+from tests.adapters.inprocess import RecordingStore, start, wait_until
 
 OTHER = b"e" * 40
 
@@ -254,3 +256,28 @@ def test_a_hard_reset_is_written_with_the_new_id(tmp_path: Path) -> None:
     again = load(tmp_path)
     again.release()
     assert again.node_id == identity.node_id == node.id != before
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_restarted_daemon_looks_after_others_and_goes_on_leaving_whatever_its_journal_says(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        KnownNode(b"a" * 40, "127.0.0.1", 7711, 17711, LEAVING, connected=True, myself=True),
+        # Nobody is there.
+        KnownNode(OTHER, "127.0.0.1", 1, 2, pong_at=5),
+    ]
+    (tmp_path / "nodes.conf").write_bytes(format_nodes(lines))
+    running = start(tmp_path, store=RecordingStore(stored=[(FLUSHED, 1)]))
+    node = running.daemon.node
+    await wait_until(lambda: not running.daemon.loading)
+    assert node.id == b"a" * 40
+    assert node.state.leaving
+    deadline = node.deadline()
+    assert deadline is not None
+    assert deadline <= node.state.now + 1_000
+    assert node.leaving.awake_at
+    assert node.membership.awake_at
+    await wait_until(lambda: node.leaving.is_safe)
+    await running.stop()
+    assert parse_nodes((tmp_path / "nodes.conf").read_bytes())[1].id == OTHER
