@@ -49,7 +49,7 @@ from disqued.core.messages import (
     Rumour,
     Target,
 )
-from disqued.core.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, RUMOURS_MAX, KnownNode, Peer
+from disqued.core.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 
@@ -59,6 +59,7 @@ MEETING_MIN_MS = 1_000  #: an address is tried for the time-out, and for so long
 FORGOTTEN_MS = 60_000  #: a node that was forgotten is not taken in for so long
 MEETINGS_MAX = 100  #: addresses tried at once
 ASKED_AT_ONCE = 5  #: nodes of which the most silent one is pinged
+TOLD_OF_MAX = 20  #: nodes of which one message tells, and as many suspected ones
 TOLD_AT_ONCE = 5  #: nodes that hear of a new one from each node that has just come to know it
 PORT_MAX = 65_535
 _FAILING = PFAIL | FAIL
@@ -78,8 +79,8 @@ class Membership(Timed):
     """The machine behind CLUSTER, and what the bus asks where to go."""
 
     __slots__ = (
-        "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_peers", "_schedule", "_state",
-        "bus_port", "host", "port", "timeout_ms", "twin",
+        "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_peers", "_schedule", "_spoken_of",
+        "_state", "bus_port", "host", "port", "timeout_ms", "twin",
     )  # fmt: skip
 
     def __init__(self, state: State, on_reachable: Callable[[], None]) -> None:
@@ -90,6 +91,8 @@ class Membership(Timed):
         self._on_reachable = on_reachable  #: called after `state.peers.reachable` has changed
         self._meetings: dict[Target, _Meeting] = {}
         self._banned: dict[bytes, int] = {}  #: forgotten nodes, and until when they are not taken in
+        #: Whom gossip is about: suspected ones, and others; None = to be found out again.
+        self._spoken_of: tuple[list[Peer], list[Peer]] | None = None
         self._due_at: int = 0  #: when it was to wake last
         self._announced: str = ""
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout
@@ -434,18 +437,26 @@ class Membership(Timed):
     def _rumours(self, receiver: bytes) -> tuple[Rumour, ...]:
         """Draw what to tell of others: some who are suspected, and some who are not."""
         peers = self._peers.by_id
-        count = min(max(3, (len(peers) + 1) // 10), len(peers) - 1, RUMOURS_MAX // 2)
+        count = min(max(3, (len(peers) + 1) // 10), len(peers) - 1, TOLD_OF_MAX)
         if count <= 0:
             return ()
+        if self._spoken_of is None:
+            self._spoken_of = self._sort_peers()
+        failing, fine = self._spoken_of
+        rng = self._state.rng
+        drawn = [*_draw_others(failing, count, receiver, rng), *_draw_others(fine, count, receiver, rng)]
+        return tuple(map(_rumour, drawn))
+
+    def _sort_peers(self) -> tuple[list[Peer], list[Peer]]:
+        """Those who are suspected, and those who are not and have answered."""
         failing, fine = [], []
-        for peer in peers.values():
-            if peer.host and peer.id != receiver:
+        for peer in self._peers.by_id.values():
+            if peer.host:
                 if peer.flags & _FAILING:
                     failing.append(peer)
                 elif peer.linked and peer.pong_at:
                     fine.append(peer)
-        rng = self._state.rng
-        return tuple(map(_rumour, [*_draw(failing, count, rng), *_draw(fine, count, rng)]))
+        return failing, fine
 
     # Failures.
 
@@ -555,6 +566,7 @@ class Membership(Timed):
         """Let links, nodes.conf, copies and the schedule follow."""
         peers = self._peers
         self._state.outbox.members_changed = True
+        self._spoken_of = None
         reachable = tuple(sorted(peer.id for peer in peers.linked.values() if peer.pong_at and not peer.flags))
         if reachable != peers.reachable:
             peers.reachable = reachable
@@ -592,3 +604,8 @@ def _rumour(peer: Peer) -> Rumour:
 
 def _draw(peers: list[Peer], count: int, rng: Random) -> list[Peer]:
     return rng.sample(peers, min(count, len(peers)))
+
+
+def _draw_others(peers: list[Peer], count: int, receiver: bytes, rng: Random) -> list[Peer]:
+    """Draw some that a node can be told of, which does not need to hear of itself."""
+    return [peer for peer in _draw(peers, count + 1, rng) if peer.id != receiver][:count]

@@ -344,6 +344,7 @@ def test_gossip_tells_of_a_few_nodes_and_of_suspected_ones_among_them() -> None:
     a = acquainted(*range(2, 62))
     suspected = a.peer(Member(30))
     suspected.flags = PFAIL
+    a.node.link_closed(suspected.id)
     hear(a, 2, m.PING, 0, ())
     [(_, (kind, _, rumours))] = [entry for entry in a.node.outbox.messages if entry[0] == b"%040x" % 2]
     assert kind == m.PONG
