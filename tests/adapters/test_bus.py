@@ -11,6 +11,7 @@ import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
 from twisted.logger import formatEvent, globalLogPublisher
 
 from disqued.core.ids import NODE_ID_LENGTH
@@ -217,7 +218,10 @@ async def test_a_node_with_a_new_id_opens_every_link_anew(begin: Begin) -> None:
     other.daemon.node.begin()
     other.daemon.node.membership.reset(hard=True)
     other.send()
-    await wait_until(lambda: not other.daemon.bus._links and not other.daemon.bus._incoming)
+    for _ in range(2):
+        await deferLater(reactor, 0)
+    assert not other.daemon.bus._links
+    assert not other.daemon.bus._incoming
     assert identity(other) != old
     await join(other, one)
 
@@ -465,6 +469,8 @@ async def test_who_is_dialed_may_not_write_on_the_link(begin: Begin) -> None:
     deaf = Deaf(SECRET, chatters=True)
     port = deaf.meet(one)
     await wait_until(lambda: deaf.lost > 0)
+    (link,) = one.daemon.bus._links.values()
+    assert link._told == "the other end writes on a link that is ours to write on"
     await port.stopListening()
 
 
@@ -502,7 +508,6 @@ class Deaf(Factory):
         self.node_id = node_id
         self.port = 0
         self.connections: list[Any] = []
-        self.opened = 0
         self.lost = 0
 
     def meet(self, running: Running) -> Any:
@@ -530,15 +535,15 @@ class DeafEnd(RawClient):
         factory.connections.append(self)
 
     def dataReceived(self, data: bytes) -> None:
-        """Open the link, or keep silent without a secret."""
-        if self.deaf.secret:
-            self.transport.write(self.acceptor.feed(data))
-            if self.acceptor.greeting is not None:
-                self.deaf.opened += 1
-                if self.deaf.chatters:
-                    self.transport.write(b"hello")
-                else:
-                    self.transport.pauseProducing()
+        """Open the link and read no more, or answer the first frame; without a secret keep silent."""
+        if not self.deaf.secret:
+            return
+        if self.acceptor.greeting is not None:
+            self.transport.write(b"hello")
+            return
+        self.transport.write(self.acceptor.feed(data))
+        if self.acceptor.greeting is not None and not self.deaf.chatters:
+            self.transport.pauseProducing()
 
     def connectionLost(self, reason: Any = None) -> None:
         """Note the end."""
