@@ -343,7 +343,9 @@ class _JobScan:
     def _filter(self, now: int) -> Callable[[Job], bool]:
         def wanted(job: Job) -> bool:
             return (
-                (self.queue is None or job.queue == self.queue)
+                # Of a dummy ack there is nothing to show.
+                (job.holders is None or bool(job.holders))
+                and (self.queue is None or job.queue == self.queue)
                 and (not self.states or job.state in self.states)
                 and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)
             )
