@@ -1,5 +1,6 @@
 """Nodes of a cluster as real processes: they find each other, share jobs, and come back."""
 
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -88,6 +89,24 @@ def test_a_node_that_was_killed_finds_its_cluster_and_its_jobs_again(
     assert again.call("SHOW", job_id)
     assert again.call("ACKJOB", job_id) == 1
     wait_forgotten([first, again])
+
+
+def test_a_node_that_stands_still_is_done_without_and_catches_up(cluster: Callable[..., list[Daemon]]) -> None:
+    first, second, third = daemons = cluster(3)
+    job_id = first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
+    third.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: facts(first)["cluster_reachable_nodes"] == "1", "the silence was noticed")
+        wait_until(lambda: facts(second)["cluster_reachable_nodes"] == "1", "the silence was noticed by both")
+        assert first.call("ADDJOB", "other", "body", 5_000, "REPLICATE", 2)
+        assert second.call("ACKJOB", job_id) == 1
+        assert first.call("PING") is True
+    finally:
+        third.process.send_signal(signal.SIGCONT)
+    wait_joined(daemons)
+    ((_, taken, _),) = third.call("GETJOB", "TIMEOUT", 10_000, "FROM", "other")
+    assert third.call("ACKJOB", taken) == 1
+    wait_forgotten(daemons)
 
 
 def test_a_node_with_another_secret_is_kept_out(start: Start, tmp_path: Path) -> None:
