@@ -68,6 +68,8 @@ def test_nodes_are_shown_with_what_is_thought_of_them(client):
     join(client, A, "10.0.0.2", 7712)
     join(client, B, "10.0.0.3", 7713, linked=False)
     join(client, C, "2001:db8::1", 7714)
+    for node_id in (A, C):
+        client.host.node.message(node_id, (PONG, 0, ()))
     peers = client.host.node.state.peers.by_id
     peers[B].flags = PFAIL
     peers[C].flags = FAIL | LEAVING
