@@ -264,7 +264,7 @@ class Membership(Timed):
     def _link(self, peer: Peer) -> None:
         peer.linked = True
         peer.linked_at = self._state.now
-        peer.stale = False
+        peer.stale = peer.asked_again = False
         self._peers.linked[peer.id] = peer
         self._changed()
         self._ping(peer)
@@ -371,8 +371,13 @@ class Membership(Timed):
 
     def on_ping(self, sender: bytes, message: Message) -> None:
         """Answer, and listen to the rumours."""
-        self._hear(self._peers.by_id[sender], message)
+        peer = self._peers.by_id[sender]
+        self._hear(peer, message)
         self._state.send(sender, (messages.PONG, self._own_flags, self._rumours(sender)))
+        if peer.linked and not peer.pong_at and not peer.asked_again:
+            # It has a link to us by now: it had none when it heard our first question, and could not answer.
+            peer.asked_again = True
+            self._ping(peer)
 
     def on_pong(self, sender: bytes, message: Message) -> None:
         """Note that a node answers."""

@@ -32,8 +32,8 @@ class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "bus_port", "flags", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall",
-        "port", "reports", "stale",
+        "asked_again", "bus_port", "flags", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at",
+        "pong_at", "pong_wall", "port", "reports", "stale",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
@@ -46,6 +46,7 @@ class Peer:
         self.flags: int = 0  #: PFAIL, FAIL, LEAVING
         self.linked: bool = False  #: our link to it is open: it can be written to
         self.linked_at: int = 0  #: when the link opened
+        self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
         #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
         self.stale: bool = False
         #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.

@@ -206,6 +206,18 @@ def test_a_newcomer_and_the_others_hear_of_each_other_at_once() -> None:
     assert all(len(member.reachable) == 3 for member in mesh)
 
 
+def test_a_node_is_asked_again_as_soon_as_it_has_a_link_to_answer_on() -> None:
+    a = Member(1)
+    a.node.greeted(greeting_of(2), "10.0.0.2", a.host)
+    assert a.node.link_opened(a.membership.targets()[0], greeting_of(2), a.host)
+    # It has no link to us yet, and cannot answer.
+    a.node.outbox.messages.clear()
+    for expected in ([m.PONG, m.PING], [m.PONG]):
+        hear(a, 2, m.PING, 0, ())
+        assert [message[0] for _, message in a.node.outbox.messages] == expected
+        a.node.outbox.messages.clear()
+
+
 def test_who_answers_for_the_first_time_hears_of_others_and_they_of_it() -> None:
     a = acquainted(2)
     a.node.greeted(greeting_of(3), "10.0.0.3", a.host)
