@@ -424,7 +424,7 @@ def describe(node: Node, job: Job) -> list[Any]:
         b"delay", options.delay_ms // 1_000,
         b"retry", options.retry_ms // 1_000,
         b"nacks", job.nacks,
-        b"additional-deliveries", job.additional_deliveries,
+        b"additional-deliveries", job.redeliveries,
         b"nodes-delivered", sorted((node.id,) if job.holders is None else job.holders),
         b"nodes-confirmed", sorted(job.confirmed or ()),
         b"next-requeue-within", within_ms,

@@ -4,7 +4,8 @@ What came is a `StoredJob` whose deadlines are what was left of them.  What rema
 than the job was given, so that a node that is wrong moves a deadline, but keeps no job for ever.
 
 An at-most-once job moves from node to node and exists on one at a time.  A message that brings it may come twice; the
-second must not bring it back, so its id is remembered for a while after it came.
+second must not bring it back, though the job itself may: it counts its moves, and how far it had come when it was here
+is remembered for a while.
 
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
@@ -24,7 +25,8 @@ class Copies:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._once: dict[bytes, None] = {}  #: ids of at-most-once jobs that came, oldest first
+        #: At-most-once jobs that came, and how often each had moved by then; who came last is last.
+        self._once: dict[bytes, int] = {}
 
     def make(self, stored: StoredJob) -> Job | None:
         """Make a job that is not known here: active, not registered, to be queued by nobody but its timer.
@@ -33,7 +35,7 @@ class Copies:
         """
         state = self._state
         left_ms = min(stored.expires, stored.ttl_ms)
-        if left_ms <= 0 or (not stored.retry_ms and self._came_before(stored.id)):
+        if left_ms <= 0 or (not stored.retry_ms and self._came_before(stored)):
             return None
         if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
             state.last_ctime = stored.ctime
@@ -58,13 +60,15 @@ class Copies:
             return state.now + delay_ms + stored.retry_ms + state.rng.randrange(SPREAD_MS)
         return state.now + delay_ms if delay_ms else 0
 
-    def _came_before(self, job_id: bytes) -> bool:
+    def _came_before(self, stored: StoredJob) -> bool:
+        """Tell whether an at-most-once job came with this move, or a later one, before."""
         once = self._once
-        if job_id in once:
+        if stored.additional_deliveries <= once.get(stored.id, -1):
             return True
+        once.pop(stored.id, None)
         if len(once) >= ONCE_KEPT:
             del once[next(iter(once))]
-        once[job_id] = None
+        once[stored.id] = stored.additional_deliveries
         return False
 
     def forget(self) -> None:

@@ -66,7 +66,7 @@ def row(unit: Unit, *, with_counters: bool) -> Row:
         b"nacks",
         unit.nacks,
         b"additional-deliveries",
-        unit.additional_deliveries,
+        unit.redeliveries,
     )
 
 
@@ -354,10 +354,15 @@ class Delivery:
         state = self._state
         retry_ms = job.options.retry_ms
         if not retry_ms:
-            state.finish(job)
+            self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
         self.put_off(job, state.now + retry_ms + state.rng.randrange(ANNOUNCED_MS))
+
+    def part_with(self, job: Job) -> None:
+        """Forget an at-most-once job that another node is to have: it moves as a whole."""
+        job.additional_deliveries += 1
+        self._state.finish(job)
 
     def take_over(self, stored: StoredJob, sender: bytes, *, queued: bool) -> bool:
         """Take a job that another node gives: into the queue, or with its timers; say whether it is in the queue now.

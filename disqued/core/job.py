@@ -115,7 +115,14 @@ class Unit(Timed):
     requeue_at: int
     flags: int  #: FLAG_... bits
     nacks: int  #: times that a consumer gave it back; best effort
-    additional_deliveries: int  #: times that it was queued again without a NACK; best effort
+    #: Times that it was queued again without a NACK; best effort.  One that is delivered at most once never is: of that
+    #: it is how often it moved from node to node, by which a message that brings it again is told from a new move.
+    additional_deliveries: int
+
+    @property
+    def redeliveries(self) -> int:
+        """`additional_deliveries`, as consumers are told."""
+        return self.additional_deliveries if self.options.retry_ms else 0
 
     @property
     def job(self) -> "Job":

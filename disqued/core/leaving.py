@@ -266,7 +266,7 @@ class Leaving(Timed):
         if node_id:
             self._state.send(node_id, (YOURJOBS, (job,), False))
             self._sent(job)
-            self._state.finish(job)
+            self._delivery.part_with(job)
         return False
 
     def _can_be_told(self, job: Job) -> bool:

@@ -238,3 +238,37 @@ def test_a_job_whose_holders_are_all_here_asks_nobody() -> None:
     cluster.advance(10_000)
     assert not cluster.sent(WILLQUEUE)
     assert len(a.get()) == 1
+
+
+# At most once.
+
+
+def move(giver: Member, taker: Member) -> None:
+    """Let a node give the first job of the queue to another one."""
+    giver.node.begin()
+    (queue,) = giver.state.queues.by_name.values()
+    jobs = giver.node.delivery.give_away(queue, 1, taker.id)
+    giver.state.send(taker.id, (YOURJOBS, tuple(jobs), True))
+    giver.settle()
+    giver.cluster.settle()
+
+
+def test_an_at_most_once_job_may_come_back_and_its_messages_may_not() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a.add("q", "x", "RETRY", 0, "REPLICATE", 1)
+    for _ in range(3):
+        move(a, b)
+        assert [member("QLEN", "q") for member in (a, b)] == [0, 1]
+        move(b, a)
+        assert [member("QLEN", "q") for member in (a, b)] == [1, 0]
+    moves = cluster.sent(YOURJOBS)
+    assert len(moves) == 6
+    for flight in moves:
+        cluster.repeat(flight)
+    assert [member("QLEN", "q") for member in (a, b)] == [1, 0]
+    (row,) = a("GETJOB", "NOHANG", "WITHCOUNTERS", "FROM", "q")
+    assert row[3:] == (b"nacks", 0, b"additional-deliveries", 0)
+    for flight in moves:
+        cluster.repeat(flight)
+    assert [member("QLEN", "q") for member in (a, b)] == [0, 0]
