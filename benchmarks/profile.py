@@ -41,7 +41,6 @@ from disqued.persistence.plugins import find_store
 from disqued.wire.requests import RequestParser
 
 QUEUE, BODY = b"bench", b"hello"
-NODE_ID = b"0f" * 20
 ROUNDS = 15
 LISTED = 25
 
@@ -95,8 +94,9 @@ class Bed:
         config = Config()
         store = find_store("none").create(config, reactor, clock)
         store.open()
-        node = Node(NODE_ID, clock, Random(SEED), maxmemory=2**40)
-        identity = Identity(folder / "nodes.conf", NODE_ID, 7711, -1)
+        identity = Identity.load(folder / "nodes.conf", 7711, Random(SEED))
+        identity.release()  # the next bed is made in the same folder
+        node = Node(identity.node_id, clock, Random(SEED), maxmemory=2**40)
         daemon = Daemon(config, node, identity, store, reactor, store_name="none", open_store=lambda _: store)
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)

@@ -19,6 +19,8 @@ ARGUMENTS_MAX = 32
 ARGUMENT_BYTES_MAX = 128
 
 REDACTED = b"(redacted)"
+#: Settings whose values are passwords.
+_SECRETS = frozenset({b"requirepass", b"cluster-secret"})
 
 
 def redacted(args: list[bytes]) -> list[bytes]:
@@ -32,7 +34,7 @@ def redacted(args: list[bytes]) -> list[bytes]:
             if word[:32].upper() == b"AUTH":
                 # User and password; also what a client put there by mistake.
                 shown[place + 1 : place + 3] = [REDACTED] * len(args[place + 1 : place + 3])
-    elif name == b"CONFIG" and len(args) > 3 and args[2][:32].lower() == b"requirepass":
+    elif name == b"CONFIG" and len(args) > 3 and args[2][:32].lower() in _SECRETS:
         shown[3:] = [REDACTED] * len(args[3:])
     return shown
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
@@ -38,12 +38,12 @@ from disqued.net.crashes import CrashReports
 from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
+from disqued.net.members import Members
 from disqued.net.statistics import Statistics
 from disqued.net.switching import OpenStore, StoreWord, Switch
 from disqued.persistence.interface import IStore, StoreError
 from disqued.wire.requests import RequestParser
 
-SAVE_PAUSE_S = 0.1  #: between two times that what is known of the cluster is written
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
 
 #: Settings that stores follow while they run.
@@ -80,8 +80,8 @@ class Daemon(Factory):
             on_crash=self._message_crashed,
         )  # fmt: skip
         self.driver.send = self.bus.send
-        self.driver.on_members = self._members_changed
-        self._save_call: IDelayedCall | None = None
+        self._members = Members(node, self.bus, identity, reactor)
+        self.driver.on_members = self._members.changed
         self.switch = Switch(
             self.driver, StoreWord(config.dir), store_name, opener=open_store, failed=self._store_stays
         )
@@ -136,9 +136,7 @@ class Daemon(Factory):
         for client in list(self.clients.values()):
             client.transport.loseConnection()
         await self.bus.stop()
-        if self._save_call is not None:
-            self._save_call.cancel()
-            self._save_members()
+        self._members.stop()
         self.identity.release()
 
     def _loaded(self, recovery: Recovery) -> None:
@@ -552,19 +550,6 @@ class Daemon(Factory):
             config.cluster_announce_bus_port or self.bus.port,
         )
         self.identity.restore(self._node)
-
-    def _members_changed(self) -> None:
-        """Let links and file follow what the node knows of the cluster."""
-        self.bus.follow_soon()
-        if self._save_call is None:
-            self._save_call = self.reactor.callLater(SAVE_PAUSE_S, self._save_members)
-
-    def _save_members(self) -> None:
-        self._save_call = None
-        maybeDeferred(lambda: self.identity.save_members(self._node)).addErrback(self._not_saved)
-
-    def _not_saved(self, failure: Failure) -> None:
-        self.log.error("What is known of the cluster is not saved: {reason}", reason=failure.getErrorMessage())
 
     def bus_facts(self) -> dict[str, Any]:
         """What INFO says of the links to other nodes."""

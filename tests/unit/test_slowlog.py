@@ -74,6 +74,7 @@ def test_a_huge_command_leaves_a_small_entry():
         (b"auth me secret", b"auth (redacted) (redacted)"),
         (b"HELLO 3 AUTH me secret SETNAME x", b"HELLO 3 AUTH (redacted) (redacted) SETNAME x"),
         (b"hello 3 auth secret", b"hello 3 auth (redacted)"),
+        (b"config set Cluster-Secret x", b"config set Cluster-Secret (redacted)"),
         (b"HELLO 3 AUTH AUTH secret", b"HELLO 3 AUTH (redacted) (redacted)"),
         (b"CONFIG SET requirepass secret", b"CONFIG SET requirepass (redacted)"),
         (b"config set RequirePass secret more", b"config set RequirePass (redacted) (redacted)"),

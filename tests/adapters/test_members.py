@@ -1,0 +1,124 @@
+"""What the log tells of the cluster, and how often nodes.conf is written."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+from disqued.core.peers import FAIL, LEAVING, PFAIL, Peer
+from disqued.net.members import SAVE_PAUSE_S, Members
+from tests.core_fixtures import Server
+
+OTHER = b"f" * 40
+
+
+@attrs.define
+class Files:
+    """Counts how often the file is written."""
+
+    saved: int = 0
+
+    def save_members(self, node: Any) -> None:
+        """Count."""
+        self.saved += 1
+
+
+@attrs.define
+class Links:
+    """Counts how often links follow."""
+
+    followed: int = 0
+
+    def follow_soon(self) -> None:
+        """Count."""
+        self.followed += 1
+
+
+class Bench:
+    """A node whose members somebody else changes."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        self.node = self.server.node
+        self.peers = self.node.state.peers.by_id
+        self.reactor, self.files, self.links = Clock(), Files(), Links()
+        self.members = Members(self.node, cast("Any", self.links), cast("Any", self.files), self.reactor)
+        self.told: list[str] = []
+
+    def hear(self, event: LogEvent) -> None:
+        """Keep a line of the log."""
+        self.told.append(formatEvent(event))
+
+    def change(self) -> list[str]:
+        """Say that something changed; returns what the log told of it."""
+        self.told.clear()
+        self.members.changed()
+        return list(self.told)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    globalLogPublisher.addObserver(bench.hear)
+    yield bench
+    globalLogPublisher.removeObserver(bench.hear)
+
+
+def test_the_log_tells_each_change_of_a_node_once(bench: Bench) -> None:
+    where = f"Node {'f' * 40} at 10.0.0.2, port 7711,"
+    peer = bench.peers[OTHER] = Peer(OTHER, "10.0.0.2", 7711, 17711)
+    assert bench.change() == [f"{where} is known now"]
+    assert bench.change() == []
+    for flags, condition in (
+        (PFAIL, "does not answer"),
+        (PFAIL | FAIL, "has failed: most nodes say so"),
+        (0, "answers"),
+        (LEAVING, "is leaving"),
+    ):
+        peer.flags = flags
+        assert bench.change() == [f"{where} {condition}"]
+        assert bench.change() == []
+    del bench.peers[OTHER]
+    assert bench.change() == [f"Node {'f' * 40} is forgotten"]
+
+
+def test_the_log_tells_when_a_leaving_node_can_be_stopped(bench: Bench) -> None:
+    peer = bench.peers[OTHER] = Peer(OTHER, "10.0.0.2", 7711, 17711)
+    bench.change()
+    bench.server.add()
+    bench.node.leaving.set(leaving=True)
+    assert bench.change() == ["This node is leaving and must not be stopped yet: jobs are on their way"]
+    bench.server.advance(2_000)
+    assert bench.change() == [
+        "This node is leaving and must not be stopped yet: no node can be reached that takes jobs"
+    ]
+    bench.node.flush()
+    bench.server.advance(5_000)
+    assert bench.change() == ["This node is leaving, and nothing is lost when it is stopped now"]
+    bench.node.leaving.set(leaving=False)
+    assert bench.change() == []
+    assert peer.id == OTHER
+
+
+def test_a_node_with_the_same_id_is_told_of_once(bench: Bench) -> None:
+    bench.node.membership.twin = "10.0.0.9:17711"
+    (line,) = bench.change()
+    assert line.startswith("The node at 10.0.0.9:17711 says that it has the id of this one")
+    assert bench.change() == []
+
+
+def test_the_file_is_written_once_for_many_changes_and_at_the_end(bench: Bench) -> None:
+    for _ in range(10):
+        bench.members.changed()
+    assert (bench.links.followed, bench.files.saved) == (10, 0)
+    bench.reactor.advance(SAVE_PAUSE_S)
+    assert bench.files.saved == 1
+    bench.members.changed()
+    bench.members.stop()
+    assert bench.files.saved == 2
+    assert bench.reactor.getDelayedCalls() == []
+    bench.members.stop()
+    assert bench.files.saved == 2
