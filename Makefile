@@ -94,7 +94,8 @@ clean:
 	@touch $@ .venv/.run-stamp
 
 .venv/.programs-stamp: Makefile | .venv/bin/python
-	tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools node=nodejs npm
+	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
+		node=nodejs npm ip=iproute2 nft=nftables
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp
