@@ -35,7 +35,7 @@ class Copies:
         """
         state = self._state
         left_ms = min(stored.expires, stored.ttl_ms)
-        if left_ms <= 0 or (not stored.retry_ms and self._came_before(stored)):
+        if left_ms <= 0 or (not stored.retry_ms and self.came_before(stored)):
             return None
         if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
             state.last_ctime = stored.ctime
@@ -60,8 +60,8 @@ class Copies:
             return state.now + delay_ms + stored.retry_ms + state.rng.randrange(SPREAD_MS)
         return state.now + delay_ms if delay_ms else 0
 
-    def _came_before(self, stored: StoredJob) -> bool:
-        """Tell whether an at-most-once job came with this move, or a later one, before."""
+    def came_before(self, stored: StoredJob) -> bool:
+        """Tell whether an at-most-once job came with this move, or a later one, before; it has come now."""
         once = self._once
         if stored.additional_deliveries <= once.get(stored.id, -1):
             return True

@@ -376,7 +376,7 @@ class Delivery:
             job = self.copies.make(stored)
             if job is None:
                 return False
-        elif not self._may_take_over(job, sender):
+        elif not self._may_take_over(job, stored, sender):
             return False
         if stored.retry_ms:
             grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
@@ -403,14 +403,17 @@ class Delivery:
             if node_id != giver:
                 state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))
 
-    def _may_take_over(self, job: Job, sender: bytes) -> bool:
+    def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes) -> bool:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""
         state = self._state
         if job.state == ACKED:
             state.send(sender, (messages.SETACK, job.id, WORK_SCOPE, job.holders or frozenset()))
             return False
-        if job.state in (QUEUED, WAIT_REPL) or not job.options.retry_ms:
+        if job.state in (QUEUED, WAIT_REPL):
             return False
+        if not job.options.retry_ms:
+            # Known as a copy that nobody was told to queue: another one was, which comes here now.
+            return not job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED) and not self.copies.came_before(stored)
         if self.is_leased(job):
             state.send(sender, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
             return False

@@ -10,7 +10,8 @@
     delayed, RETRY 0       --YOURJOBS, not queued--> one node, which has it alone then --GOTJOB--> us
 
 A job that may be delivered again stays here as a copy and is *safe* when as many other nodes have said that they hold
-it as its producer wanted, or as can be reached if these are fewer.  What other nodes may hold but have not said so is
+it as its producer wanted, or as can be reached if these are fewer; what was said before this leaving, or before the
+link to that node, does not count.  What other nodes may hold but have not said so is
 asked for again: with those that may have it, then with any.  A job that is delivered at most once is in one place at a
 time, so it is safe when its new node has said so, or when that could not be heard for two seconds.
 
@@ -57,9 +58,9 @@ class Leaving(Timed):
     """The machine that empties a node."""
 
     __slots__ = (
-        "_acks_left", "_acks_met", "_began_at", "_bytes", "_delivery", "_federation", "_has_sent", "_imports",
-        "_is_safe", "_jobs_left", "_jobs_met", "_membership", "_on_their_way", "_paused", "_replication", "_state",
-        "_table", "_turn", "_walks", "problem",
+        "_acks_left", "_acks_met", "_began_at", "_bytes", "_delivery", "_doubted", "_federation", "_has_sent",
+        "_imports", "_is_safe", "_jobs_left", "_jobs_met", "_looked_into", "_membership", "_on_their_way", "_paused",
+        "_replication", "_state", "_table", "_to_be_doubted", "_turn", "_walks", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,12 @@ class Leaving(Timed):
         #: Jobs that were sent and that no node has answered for: when, and how large they are.
         self._on_their_way: dict[bytes, tuple[int, int]] = {}
         self._bytes = 0  #: how large all of them are
+        #: Nodes that may have lost what they said that they hold, before this leaving or this link to them: they are
+        #: to say so again.  Those that this walk doubts, and those that the next one will.
+        self._doubted: frozenset[bytes] = frozenset()
+        self._to_be_doubted: set[bytes] = set(self._state.peers.by_id)
+        #: Ids of jobs of which this walk has forgotten what those nodes said: what they say since counts.
+        self._looked_into: set[bytes] = set()
         self._walks = 0  #: that were finished
         self._table = 0  #: where the walk goes on
         self._began_at = 0
@@ -119,6 +126,7 @@ class Leaving(Timed):
             and self._is_safe
             and not state.pending
             and not self._on_their_way
+            and not self._to_be_doubted
             and self._imports == self._federation.imports
         )
 
@@ -155,8 +163,10 @@ class Leaving(Timed):
         if not 0 < self.awake_at <= at:
             schedule.move(self, at)
 
-    def link_opened(self) -> None:
-        """There is one node more that may take jobs."""
+    def link_opened(self, node_id: bytes) -> None:
+        """There is one node more that may take jobs; should it have come back, it may have come back empty."""
+        if self._state.leaving:
+            self._to_be_doubted.add(node_id)
         self.plan(STEP_MS)
 
     def wake(self) -> None:
@@ -190,6 +200,8 @@ class Leaving(Timed):
     def _begin_walk(self) -> None:
         self._began_at = self._state.now
         self._imports = self._federation.imports
+        self._doubted, self._to_be_doubted = frozenset(self._to_be_doubted), set()
+        self._looked_into.clear()
         self._jobs_met = self._acks_met = 0
         self._paused = self._has_sent = False
 
@@ -240,7 +252,10 @@ class Leaving(Timed):
         if job.state == ACKED:
             self._acks_met += self._can_be_told(job)
             return True
-        if job.state == WAIT_REPL or job.id in self._on_their_way or self._is_full:
+        if job.state == WAIT_REPL:
+            return False
+        self._look_into(job)
+        if job.id in self._on_their_way or self._is_full:
             return False
         retry_ms = job.options.retry_ms
         if job.state == QUEUED:
@@ -255,6 +270,13 @@ class Leaving(Timed):
             return True
         self._copy(job)
         return False
+
+    def _look_into(self, job: Job) -> None:
+        """Forget, once in a walk, what was said of a job by nodes that may have lost it."""
+        if self._doubted and job.id not in self._looked_into:
+            self._looked_into.add(job.id)
+            if job.confirmed:
+                job.confirmed = self._state.holders(job.confirmed - self._doubted)
 
     def _see_to_once(self, job: Job) -> bool:
         """Move a job that is delivered at most once and waits for its first delivery."""
@@ -311,6 +333,7 @@ class Leaving(Timed):
             return
         jobs = self._delivery.give_away(queue, JOBS_PER_MESSAGE, node_id)
         for job in jobs:
+            self._look_into(job)
             if job.options.retry_ms and job.confirmed is None:
                 job.confirmed = state.holders(frozenset((state.node_id,)))
             self._sent(job)

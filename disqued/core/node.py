@@ -131,7 +131,7 @@ class Node:
         if wanted:
             self.acks.link_opened(greeting.id)
             self.federation.link_opened(greeting.id)
-            self.leaving.link_opened()
+            self.leaving.link_opened(greeting.id)
             self.serve()
         return wanted
 

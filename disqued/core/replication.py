@@ -79,7 +79,8 @@ class Replication:
         self._delivery = delivery
         #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
         self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
-        self._refused: dict[bytes, None] = {}  #: ids of jobs that were given up, oldest first
+        #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
+        self._refused: dict[bytes, bytes] = {}
 
     def forget_wishes(self) -> None:
         """The nodes that can be reached are others now, and what was made of wishes depends on them."""
@@ -243,7 +244,7 @@ class Replication:
         job_id = message[1]
         job = state.jobs.get(job_id)
         if job is None:
-            if job_id in self._refused:
+            if self._refused.get(job_id, sender) != sender:
                 state.send(sender, (DELJOB, job_id))
             return
         if job.state == ACKED or job.confirmed is None:
@@ -263,8 +264,18 @@ class Replication:
             state.drop(job)
             self._begin(job)
         else:
-            self._hand_over(job, state.rng.choice(state.others(confirmed)))
+            chosen = state.rng.choice(state.others(confirmed))
+            self._hand_over(job, chosen)
+            if not job.options.retry_ms:
+                self._leave_to_one(job, chosen)
             state.drop(job)
+
+    def _leave_to_one(self, job: Job, chosen: bytes) -> None:
+        """Let no other node keep an at-most-once job, neither those that have a copy nor those that will."""
+        for node_id in self._state.others(job.holders or frozenset()):
+            if node_id != chosen:
+                self._state.send(node_id, (DELJOB, job.id))
+        self._note_refused(job.id, chosen)
 
     def settle(self, job: Job) -> None:
         """Somebody says that a job is done whose producer waits: that is as good as copies."""
@@ -291,10 +302,14 @@ class Replication:
         state = self._state
         state.tell(job, (DELJOB, job.id))
         state.drop(job)
+        self._note_refused(job.id)
+
+    def _note_refused(self, job_id: bytes, keeper: bytes = b"") -> None:
+        """Remember a job that nobody but the keeper is to keep who says GOTJOB from now on."""
         refused = self._refused
         if len(refused) >= REFUSED_KEPT:
             del refused[next(iter(refused))]
-        refused[job.id] = None
+        refused[job_id] = keeper
 
     def _answer(self, pending: Pending, value: Any) -> None:
         state = self._state

@@ -4,7 +4,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.job import JobState
-from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB
+from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
 from disqued.errors import NotReplicated
 from tests.cluster_fixtures import Cluster, Flight, Member
@@ -363,3 +363,41 @@ def test_large_numbers_of_refused_jobs_are_not_remembered_for_ever(monkeypatch: 
         cluster.repeat(flight)
     assert len(cluster.sent(GOTJOB)) == 5
     assert len(cluster.sent(DELJOB)) == 3
+
+
+def test_of_an_at_most_once_job_that_two_nodes_got_one_keeps_it() -> None:
+    cluster = Cluster(3)
+    a = leaving(cluster)
+    b, c = cluster.members[1:]
+    cluster.hold(b, a)
+    cluster.hold(c, a)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0)
+    cluster.advance(100)
+    assert len(b.state.jobs) == len(c.state.jobs) == 1
+    cluster.release(b, a)
+    assert isinstance(answered(a), bytes)
+    cluster.release(c, a)
+    assert (len(b.state.jobs), len(c.state.jobs)) == (1, 0)
+    for flight in cluster.sent(GOTJOB):
+        cluster.repeat(flight)
+    assert (len(b.state.jobs), len(c.state.jobs)) == (1, 0)
+    assert b.bodies() == [b"x"]
+
+
+def test_a_copy_of_an_at_most_once_job_that_nobody_was_told_to_queue_is_no_obstacle_to_the_job() -> None:
+    cluster = Cluster(3)
+    a = leaving(cluster)
+    b, c = cluster.members[1:]
+    # The node that is not to keep the job does not hear so.
+    cluster.lose = lambda flight: flight.kind == DELJOB
+    cluster.hold(b, a)
+    cluster.hold(c, a)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0)
+    cluster.advance(100)
+    cluster.release(b, a)
+    assert (b("QLEN", "q"), c("QLEN", "q")) == (1, 0)
+    c("GETJOB", "FROM", "q", client="consumer")
+    assert [row[2] for row in c.answers["consumer"][0]] == [b"x"]
+    for flight in cluster.sent(YOURJOBS):
+        cluster.repeat(flight)
+    assert (b("QLEN", "q"), c("QLEN", "q")) == (0, 0)

@@ -389,3 +389,23 @@ def test_much_is_moved_piece_by_piece(cluster: Cluster) -> None:
     cluster.release(a, c)
     until_safe(a)
     assert b("QLEN", "q") + c("QLEN", "q") == 60
+
+
+@pytest.mark.parametrize("when", ["between two leavings", "while it leaves"])
+def test_a_copy_that_a_node_may_have_lost_since_it_said_so_does_not_count(cluster: Cluster, when: str) -> None:
+    a, b, c = cluster
+    job_id = a.add("q", "x", "RETRY", 500, "REPLICATE", 1)
+    a.get()
+    leave(a)
+    until_safe(a)
+    if when == "between two leavings":
+        leave(a, leaving=False)
+    for member in (b, c):
+        # It comes back, and has lost everything.
+        cluster.cut(a, member)
+        member("DELJOB", job_id)
+        cluster.heal(a, member)
+    leave(a)
+    assert not is_safe(a)
+    until_safe(a)
+    assert b.holds(job_id) or c.holds(job_id)
