@@ -11,7 +11,8 @@ found to have time left, and scheduled again.  A job that is queued when its ret
 timer rests until it leaves the queue: a long queue wakes the node once for each job, not once each period.
 
 A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
-nothing queues it a second time.
+nothing queues it a second time.  While the journal cannot be written, one that was added with a delay is held back: it
+is the only one that a start after a crash may queue, should the wall clock have gone back.
 
 A job whose time is over is never handed out.  Those at the front of a queue are dropped when they are met, a bounded
 number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  Until that is done it
@@ -49,6 +50,7 @@ from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
 
 OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
+HELD_BACK_MS = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
 ANNOUNCED_MS = 500  #: how long before it queues a job again a node tells the others
 FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
@@ -235,8 +237,10 @@ class Delivery:
                 if self._is_enough(queue):
                     return None
                 continue
-            unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             retry_ms = unit.options.retry_ms
+            if not retry_ms and self._is_held_back(job):
+                continue
+            unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
                 unit.requeue_at = requeue_at = state.now + retry_ms
                 if unit.awake_at > requeue_at or job.holders is not None:
@@ -247,6 +251,16 @@ class Delivery:
             queue.accessed_at = state.now
             return unit
         return None
+
+    def _is_held_back(self, job: Job) -> bool:
+        """Put off an at-most-once job that must not leave now; say whether that was so."""
+        state = self._state
+        if not state.read_only or not job.options.delay_ms:
+            return False
+        job.flags &= ~FLAG_QUEUED_BEFORE
+        job.requeue_at = state.now + HELD_BACK_MS
+        self.reschedule(job)
+        return True
 
     def _is_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""
@@ -343,6 +357,8 @@ class Delivery:
                 state.forget(job, GONE_EXPIRED)
                 if self._is_enough(queue):
                     break
+                continue
+            if not job.options.retry_ms and self._is_held_back(job):
                 continue
             given.append(job)
             size += len(job.body)

@@ -284,6 +284,8 @@ class Leaving(Timed):
             return False
         if job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED):
             return True
+        if self._state.read_only:
+            return False  # the journal could not be told
         node_id = self._next_node()
         if node_id:
             self._state.send(node_id, (YOURJOBS, (job,), False))

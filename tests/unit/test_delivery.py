@@ -788,3 +788,20 @@ def test_names_of_queues_count_as_they_are_answered_with_each_job(server: Server
     for number in range(6):
         server.add(name, number)
     assert len(server.bodies(name)) == 4
+
+
+def test_a_delayed_at_most_once_job_is_held_back_while_the_journal_cannot_say_that_it_is_done(server: Server) -> None:
+    server.add("q", "delayed", "DELAY", 1, "RETRY", 0)
+    server.add("q", "not delayed", "RETRY", 0)
+    server.add("q", "may come again", "DELAY", 1)
+    server.state.read_only = True
+    server.advance(1_000)
+    assert server.bodies() == [b"not delayed", b"may come again"]
+    server.advance(10_000)
+    assert server.bodies() == []
+    server.state.read_only = False
+    server.advance(1_000)
+    assert server.bodies() == [b"delayed"]
+    server.advance(10_000)
+    assert server.bodies() == []
+    check(server)
