@@ -24,7 +24,8 @@ help:
 	@echo 'make test    run every test and every check, with all that they need'
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
-	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost'
+	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
+	@echo '             CUT=1: and the network between them is cut (as root)'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -60,7 +61,7 @@ bench: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m benchmarks
 
 torture: .venv/.test-stamp
-	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10)
+	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CUT),--cut)
 
 docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)

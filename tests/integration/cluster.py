@@ -10,16 +10,24 @@ Times are seconds unless the name says ms.
 
 import contextlib
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
+import redis
 
-from tests.integration.daemon import HOST, Daemon, launch, wait_until
+from tests.integration.daemon import DAEMON, HOST, Daemon, environment, launch, wait_until
+from tests.network import Network
 
 NODE_TIMEOUT_MS = 1_000
 QUICK = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS))
+HOSTED_PORT = 7711  #: every host has its own
+SECRET = "a bus that other hosts reach needs one"
 DURABLE = ("--persistence", "aof", "--appendfsync", "always")
+
+AnyCluster = TypeVar("AnyCluster", bound="Cluster")
 
 
 def cluster_info(daemon: Daemon) -> dict[str, str]:
@@ -150,8 +158,52 @@ class Cluster:
         return HOST
 
 
+@attrs.define
+class HostedDaemon(Daemon):
+    """A daemon on a host of its own."""
+
+    def redis(self, **options: object) -> redis.Redis:
+        """Connect from this host, which is not on that network."""
+        path = str(socket_of(self.directory))
+        return redis.Redis(unix_socket_path=path, **{"protocol": 2, "decode_responses": True, **options})
+
+
+def socket_of(directory: Path) -> Path:
+    """Name the socket of a node."""
+    return directory.with_suffix(".socket")
+
+
+@attrs.define
+class HostedCluster(Cluster):
+    """One node on each host of a network; clients come by Unix sockets, which no cut touches."""
+
+    network: Network = attrs.field(kw_only=True)
+
+    def address(self, number: int) -> str:
+        """Name the address that other nodes reach."""
+        return self.network.address(number)
+
+    def launch(self, number: int, port: int = 0) -> Daemon:
+        """Start a node on its host, where no port is taken."""
+        directory = self.directory / f"node-{number}"
+        directory.mkdir(exist_ok=True)
+        log_file = directory.with_suffix(".log")
+        argv = [*self.network.inside(number), *DAEMON, *self._settings(number, directory)]
+        with log_file.open("ab") as log:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), cwd="/"
+            )
+        return HostedDaemon(process, HOSTED_PORT, directory, log_file)
+
+    def _settings(self, number: int, directory: Path) -> Sequence[str]:
+        own = ("--dir", str(directory), "--unixsocket", str(socket_of(directory)))
+        clients = ("--port", str(HOSTED_PORT), "--bind", HOST)
+        bus = ("--cluster-bind", self.address(number), "--cluster-secret", SECRET)
+        return (*own, *clients, *bus, *self.options)
+
+
 @contextlib.contextmanager
-def ends_well(cluster: Cluster) -> Iterator[Cluster]:
+def ends_well(cluster: AnyCluster) -> Iterator[AnyCluster]:
     """Let no process of a cluster outlive the `with`, and look at each of them when nothing has failed before."""
     try:
         yield cluster

@@ -1,68 +1,19 @@
 """Real partitions: daemons on hosts of a network that is cut, one way and both ways, and healed.
 
-Each host is a network namespace.  Clients come by a Unix socket, which no cut touches, as clients beside a node do.
+Clients are where their nodes are, so no cut comes between them.
 """
 
-import subprocess
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
-import attrs
 import pytest
 import redis
 
 from tests.bank import Bank
-from tests.integration.cluster import Cluster, ends_well, registered
-from tests.integration.daemon import DAEMON, HOST, Daemon, environment, wait_until
-from tests.network import Network, network
+from tests.integration.cluster import HostedCluster, ends_well, registered
+from tests.integration.daemon import Daemon, wait_until
+from tests.network import network
 
 SEED = 12
-PORT = 7711  #: every host has its own
-SECRET = "a bus that other hosts reach needs one"
-
-
-@attrs.define
-class HostedDaemon(Daemon):
-    """A daemon on a host of its own."""
-
-    def redis(self, **options: object) -> redis.Redis:
-        """Connect from this host, which is not on that network."""
-        path = str(socket_of(self.directory))
-        return redis.Redis(unix_socket_path=path, **{"protocol": 2, "decode_responses": True, **options})
-
-
-def socket_of(directory: Path) -> Path:
-    """Name the socket of a node."""
-    return directory.with_suffix(".socket")
-
-
-@attrs.define
-class HostedCluster(Cluster):
-    """One node on each host of a network."""
-
-    network: Network = attrs.field(kw_only=True)
-
-    def address(self, number: int) -> str:
-        """Name the address that other nodes reach."""
-        return self.network.address(number)
-
-    def launch(self, number: int, port: int = 0) -> Daemon:
-        """Start a node on its host, where no port is taken."""
-        directory = self.directory / f"node-{number}"
-        directory.mkdir(exist_ok=True)
-        log_file = directory.with_suffix(".log")
-        argv = [*self.network.inside(number), *DAEMON, *self._settings(number, directory)]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), cwd="/"
-            )
-        return HostedDaemon(process, PORT, directory, log_file)
-
-    def _settings(self, number: int, directory: Path) -> Sequence[str]:
-        return (
-            "--port", str(PORT), "--bind", HOST, "--unixsocket", str(socket_of(directory)), "--dir", str(directory),
-            "--cluster-bind", self.address(number), "--cluster-secret", SECRET, *self.options,
-        )  # fmt: skip
 
 
 @pytest.fixture
