@@ -179,7 +179,7 @@ class Acks:
         state = self._state
         period_ms = min(RETRY_MIN_MS << max(0, state.acked[job] - 1), RETRY_MAX_MS)
         # Centred, so that the mean period stays the one in the manual.
-        at = state.now + period_ms + state.rng.randrange(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
+        at = state.now + period_ms + state.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
         state.schedule.move(job, min(at, job.expires_at))
 
     def _missing(self, job: Job) -> list[bytes]:
@@ -229,7 +229,7 @@ class Acks:
             state.send(node_id, (SETACK, job.id, WORK_SCOPE, job.holders))
             self._put_off(job)
         else:
-            at = state.now + LEFT_TO_OTHERS_MS + state.rng.randrange(LEFT_TO_OTHERS_MS)
+            at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
             state.schedule.move(job, min(at, job.expires_at))
 
     def _is_ours_to_ask(self, job: Job) -> bool:

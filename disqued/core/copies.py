@@ -57,7 +57,7 @@ class Copies:
         if stored.delay_ms and not stored.flags & FLAG_QUEUED_BEFORE:
             delay_ms = min(max(stored.requeue, 1), stored.delay_ms)
         if stored.retry_ms:
-            return state.now + delay_ms + stored.retry_ms + state.rng.randrange(SPREAD_MS)
+            return state.now + delay_ms + stored.retry_ms + state.spread(SPREAD_MS)
         return state.now + delay_ms if delay_ms else 0
 
     def came_before(self, stored: StoredJob) -> bool:

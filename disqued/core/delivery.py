@@ -373,7 +373,7 @@ class Delivery:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self.put_off(job, state.now + retry_ms + state.rng.randrange(ANNOUNCED_MS))
+        self.put_off(job, state.now + retry_ms + state.spread(ANNOUNCED_MS))
 
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""

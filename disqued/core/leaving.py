@@ -385,7 +385,7 @@ class Leaving(Timed):
         left_ms = max(1, job.requeue_at - state.now)
         state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, left_ms))
         job.flags |= FLAG_QUEUED_BEFORE
-        self._delivery.put_off(job, state.now + left_ms + job.options.retry_ms + state.rng.randrange(SPREAD_MS))
+        self._delivery.put_off(job, state.now + left_ms + job.options.retry_ms + state.spread(SPREAD_MS))
 
 
 def _yes(value: bool) -> str:

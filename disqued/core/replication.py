@@ -166,6 +166,7 @@ class Replication:
             if external:
                 self._hand_over(job, chosen[0])
             else:
+                state.enter(job)
                 self._begin(job)
             return job.id
         job.state = WAIT_REPL
@@ -194,14 +195,14 @@ class Replication:
         self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
 
     def _begin(self, job: Job) -> None:
-        """Register a job for good, and queue it or let its delay begin."""
+        """Let the journal have a job that is entered, and queue it or let its delay begin."""
         state, options = self._state, job.options
-        state.register(job)
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
         job.state = ACTIVE
         if not options.delay_ms:
             job.requeue_at = state.now + options.retry_ms if options.retry_ms else 0
             self._delivery.enqueue_new(job, state.queue(job.queue))
-        state.schedule.cancel(job)
         self._delivery.reschedule(job)
 
     # While a producer waits.
@@ -261,7 +262,6 @@ class Replication:
         self._answer(pending, job.id)
         job.confirmed = None
         if state.node_id in (job.holders or ()):
-            state.drop(job)
             self._begin(job)
         else:
             chosen = state.rng.choice(state.others(confirmed))

@@ -96,4 +96,4 @@ class Sharing:
         """Let the timer end after that of the node that has the job."""
         if job.state == ACTIVE and job.options.retry_ms:
             state = self._state
-            self._delivery.put_off(job, state.now + span_ms + state.rng.randrange(ANNOUNCED_MS))
+            self._delivery.put_off(job, state.now + span_ms + state.spread(ANNOUNCED_MS))

@@ -102,6 +102,10 @@ class State:
         if len(self.unfinished) and not self.unfinished.awake_at:
             self.schedule.add(self.unfinished, AT_ONCE)
 
+    def spread(self, span_ms: int) -> int:
+        """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""
+        return int(self.rng.random() * span_ms)
+
     def send(self, node_id: bytes, message: Message) -> bool:
         """Send a message to another node; say whether there is a link that it can leave on."""
         if node_id not in self.peers.linked:
