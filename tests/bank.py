@@ -115,16 +115,25 @@ class Bank:
                 )
             self._raise()
 
+    def lost(self, node: int) -> None:
+        """Everything that a node knew is gone: a job is excused when no more copies of it were wanted than are lost."""
+        with self._guard:
+            self.checker.lost_memory(node, _now())
+
     def close(self) -> None:
         """Faults are over: no more is added, and what is left is waited for, down to the last job."""
         with self._guard:
             self.checker.healed(_now())
         self._no_more.set()
         try:
-            wait_until(lambda: self._failures or not self._open, "every job delivered and acknowledged")
+            wait_until(lambda: self._failures or not self._missing(), "every job delivered and acknowledged")
         except AssertionError as late:
             raise AssertionError("\n".join((str(late), self.tally.line(), *self.checker.verdict()))) from None
         self._raise()
+
+    def _missing(self) -> bool:
+        with self._guard:
+            return bool(self.checker.missing())
 
     def verdict(self) -> list[str]:
         """Say what is wrong, once no node holds anything any more; empty = nothing."""

@@ -9,6 +9,7 @@ Times are seconds unless the name says ms.
 """
 
 import contextlib
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,6 +109,16 @@ class Cluster:
         """Start nodes that have ended again, as the nodes that they were."""
         for number in numbers:
             self.nodes[number] = self._ready(self.launch(number, self.nodes[number].port))
+
+    def replace(self, number: int) -> None:
+        """Put a new node in the place of one that has ended, whose data is gone; the others forget the old one."""
+        shutil.rmtree(self.nodes[number].directory)
+        for other in self.others(number):
+            assert other.call("CLUSTER", "FORGET", self.ids[number]) == "OK"
+        self.restart(number)
+        self.ids[number] = str(self.nodes[number].call("CLUSTER", "MYID"))
+        inviting = (number + 1) % len(self.nodes)
+        assert self.nodes[inviting].call("CLUSTER", "MEET", self.address(number), self.nodes[number].port) == "OK"
 
     def freeze(self, number: int) -> None:
         """Stop a process in the middle of whatever it does."""
