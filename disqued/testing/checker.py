@@ -66,7 +66,7 @@ class Request:
     first_delivery_at: int | None = None
     acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
     ack_sent: bool = False
-    is_firm: bool = False  #: the node that took the acknowledgement knew the job, and nobody said FASTACK
+    firm_at: int | None = None  #: when that was first said by a node that knew the job
     fast_acked: bool = False
 
     @property
@@ -105,7 +105,7 @@ class Checker:
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._next = 0
-        self._healed_at = 0
+        self._healed_at: int | None = None
 
     # Facts.
 
@@ -162,9 +162,10 @@ class Checker:
         """And was answered; `known`: the node said that it knew the job."""
         request = self._by_id.get(job_id)
         if request is not None:
-            request.is_firm = request.is_firm or known
             if request.acked_at is None:
                 request.acked_at = at
+            if known and request.firm_at is None:
+                request.firm_at = at
 
     def lost_memory(self, node: NodeName, at: int) -> None:
         """A node has lost what it had acknowledged."""
@@ -193,7 +194,7 @@ class Checker:
             return False
         if not request.retry_ms and (request.deliveries or not self.rules.once_arrives):
             return False
-        if request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
+        if self._healed_at is not None and request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
             return False
         if not request.waits_for_copies and request.holders is None:
             # Its node keeps no copy itself, or nobody could look.
@@ -234,10 +235,9 @@ class Checker:
 
     def _check_return(self, request: Request, at: int) -> None:
         """Blame a delivery after the heal of a job that was acknowledged before."""
-        healed_at, acked_at = self._healed_at, request.acked_at
-        if not healed_at or at < healed_at + GRACE_MS or acked_at is None or acked_at >= healed_at:
-            return
-        if request.fast_acked or not (self.rules.all_acks_last or (self.rules.acks_last and request.is_firm)):
+        healed_at, rules = self._healed_at, self.rules
+        acked_at = request.acked_at if rules.all_acks_last else request.firm_at if rules.acks_last else None
+        if acked_at is None or healed_at is None or request.fast_acked or not acked_at < healed_at < at - GRACE_MS:
             return
         self._blame(f"acks last: {_shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
 

@@ -44,6 +44,7 @@ class Load:
     works_on: float = 0.04  #: says WORKING, and takes longer
     fast_acks: float = 0.02
     acks_elsewhere: float = 0.2
+    acks_again: float = 0.0  #: says so once more, to another node
     cancels: float = 0.01  #: a producer acknowledges its own job
 
 
@@ -270,8 +271,17 @@ class Consumer(Actor):
             known = value == len(self._acking)
             for job_id in self._acking:
                 self.checker.acked(job_id, self.events.now, known=known)
-        self._acking = []
+        again, self._acking = self._acking, []
+        if again and rng.random() < load.acks_again and not self._retires:
+            self._ack_again(connection, again)
         self.plan(rng.randint(0, 50))
+
+    def _ack_again(self, connection: Connection, job_ids: list[bytes]) -> None:
+        """Acknowledge jobs at another node, too."""
+        connection.close()
+        other = self.connect()
+        if other is not None:
+            other.server.command(other, [b"ACKJOB", *job_ids])
 
     def _take(self, connection: Connection, value: Any) -> None:
         if isinstance(value, CommandError) or not value:

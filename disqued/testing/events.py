@@ -15,6 +15,13 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
+AT_ONCE_MAX = 100_000  #: events in one millisecond; more are nodes that never come to rest
+
+
+class TimeStandsStill(Exception):
+    """Something happens again and again, and no time passes."""
+
+
 Call = Callable[[Any], None]
 
 
@@ -26,12 +33,13 @@ def generator(name: str) -> Random:
 class Events:
     """A heap of events, and the time that it is."""
 
-    __slots__ = ("_arrivals", "_heap", "_trace", "now")
+    __slots__ = ("_arrivals", "_at_once", "_heap", "_trace", "now")
 
     def __init__(self) -> None:
         self.now: int = 0
         self._heap: list[tuple[int, int, Call, Any]] = []
         self._arrivals = 0
+        self._at_once = 0  #: events of this millisecond so far
         self._trace = blake2b(digest_size=16)
 
     def at(self, when: int, call: Call, argument: Any = None) -> None:
@@ -48,7 +56,15 @@ class Events:
         """Let time pass up to a moment, with all that happens until then, that moment included."""
         heap = self._heap
         while heap and heap[0][0] <= until:
-            self.now, _, call, argument = heappop(heap)
+            at, _, call, argument = heappop(heap)
+            if at != self.now:
+                self.now = at
+                self._at_once = 0
+            self._at_once += 1
+            if self._at_once > AT_ONCE_MAX:
+                raise TimeStandsStill(
+                    f"{AT_ONCE_MAX} events in the millisecond {at}, the last {call!r} of {argument!r}"
+                )
             call(argument)
         self.now = max(self.now, until)
 

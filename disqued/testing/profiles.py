@@ -38,10 +38,12 @@ PATIENT: Final = attrs.evolve(
 )
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
+_CARELESS: Final = ("crash", "power", "cut", "partition")
+_LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
-#: Acks may be evicted.
+#: Acks may be evicted, lost with what was not written down, or gone with a node that left before all had heard of them.
 CAREFREE: Final = Rules(acks_last=False)
 
 ALL: Final = (
@@ -61,17 +63,17 @@ ALL: Final = (
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
     Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000),
-    Profile("careless", nodes=4, kinds=("crash", "power", "cut", "partition"), policies=POLICIES, every_ms=15_000),
-    Profile("leaving", nodes=4, kinds=("leaving", "crash", "cut", "slow", "partition"), every_ms=10_000),
+    Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
+    Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
-    Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000),
-    Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000),
+    Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, rules=CAREFREE),
+    Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000, rules=CAREFREE),
 )  # fmt: skip
 
 BY_NAME: Final = {profile.name: profile for profile in ALL}
 
 
-def named(name: str, *, hours: float | None = None, nodes: int | None = None) -> Profile:
-    """The profile of a name, for as long and with as many nodes as asked for.  Raises KeyError."""
+def named(name: str, *, hours: float | None = None) -> Profile:
+    """The profile of a name, for as long as asked for.  Raises KeyError."""
     profile = BY_NAME[name]
-    return attrs.evolve(profile, hours=hours or profile.hours, nodes=nodes or profile.nodes)
+    return attrs.evolve(profile, hours=hours or profile.hours)

@@ -22,7 +22,7 @@ from disqued.core.membership import Membership
 from disqued.core.peers import FAIL, PFAIL
 from disqued.testing.checker import Checker, Rules
 from disqued.testing.clients import Consumer, Load, Producer
-from disqued.testing.events import Events, generator
+from disqued.testing.events import Events, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
 from disqued.testing.network import SimNetwork
@@ -115,6 +115,8 @@ class World:
                 self._live()
         except Broken:
             raise
+        except TimeStandsStill as error:
+            raise Broken(self._report([f"time stands still: {error}"])) from None
         except Exception as error:
             raise Broken(self._report([f"an unhandled error: {type(error).__name__}: {error}"])) from error
         return self

@@ -1,0 +1,362 @@
+"""Mistakes in the protocol, each of which the simulator must notice: the test of the tests.
+
+A mutant replaces a piece of the source of a method, which must be there exactly once, and leaves everything else as it
+is.  So a mutant whose piece has changed fails loudly instead of proving nothing.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import attrs
+
+from disqued.core import recovery
+from disqued.core.acks import Acks
+from disqued.core.copies import Copies
+from disqued.core.delivery import Delivery
+from disqued.core.federation import Federation
+from disqued.core.ids import JobIds
+from disqued.core.leaving import Leaving
+from disqued.core.membership import Membership
+from disqued.core.node import Node
+from disqued.core.recovery import Recovery
+from disqued.core.replication import Replication
+from disqued.core.sharing import Sharing
+from disqued.core.state import State
+from disqued.testing import server
+from disqued.testing.checker import Rules
+from disqued.testing.clients import LONG_TTL_S, Load
+from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
+from disqued.testing.profiles import DILIGENT, PATIENT
+from disqued.testing.world import Profile
+
+SEEDS = range(1, 9)  #: of the stories in which a mistake must be noticed, and nothing must be without it
+
+_SHORT = {"hours": 0.01, "quiet_ms": 0, "drain_ms": 500_000}
+#: Everything is well, every job is queued somewhere at once, and consumers are quick.
+CALM = Profile(
+    "mutant-calm", load=DILIGENT, consumers=5, jobs=10, bursts=2,
+    rules=Rules(all_acks_last=True, exactly_once=True, soon_ms=16_000, once_arrives=True), **_SHORT,
+)  # fmt: skip
+#: Jobs wait for longer than their retry period, in queues and with consumers.
+SLOW = Profile(
+    "mutant-slow", load=attrs.evolve(PATIENT, replicate=(2, 2, 3)), consumers=4, jobs=8, producers=5, bursts=10,
+    pause_ms=20_000,
+    rules=Rules(all_acks_last=True, exactly_once=True, on_time=True), **_SHORT,
+)  # fmt: skip
+#: One node serves, the others have copies.
+ORDER = Profile(
+    "mutant-order", load=DILIGENT, consumers=5, jobs=10, one_node=True, bursts=2,
+    rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True), **_SHORT,
+)  # fmt: skip
+#: Consumers who die, give back and take their time.
+_ROUGH = Load(retries_s=(0, 0, 2, 5), dies=0.1, nacks=0.15, works_on=0.1)
+ROUGH = Profile("mutant-rough", load=_ROUGH, bursts=2, **_SHORT)
+#: Nodes are apart now and then, for seconds, and no link breaks.
+APART = Profile(
+    "mutant-apart", kinds=("partition", "clog", "cut"), every_ms=4_000, bursts=3,
+    load=Load(retries_s=(5, 20, 30), acks_elsewhere=0.4, acks_again=0.4, fast_acks=0.0),
+    rules=Rules(all_acks_last=True, collected_ms=10_000), **_SHORT,
+)  # fmt: skip
+#: The same, and most acks are heard by nodes that do not have the job, often by two of them.
+DUMMIES = attrs.evolve(
+    APART, name="mutant-dummies",
+    load=Load(retries_s=(20, 40), replicate=(1,), acks_elsewhere=0.8, acks_again=0.8, fast_acks=0.0),
+)  # fmt: skip
+#: Messages are lost, doubled and late; jobs are delivered at most once for the most part.
+MESSY = Profile("mutant-messy", kinds=("mess",), every_ms=3_000, load=Load(retries_s=(0, 0, 2)), bursts=2, **_SHORT)
+#: Processes end and start again from a journal that has everything.
+CRASHES = Profile(
+    "mutant-crashes", kinds=("crash", "power", "restart", "compact", "partition"), every_ms=2_500, policies=(ALWAYS,),
+    load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3, **_SHORT,
+)  # fmt: skip
+#: The same, from a journal that lacks the last second, or more.
+UNSYNCED = attrs.evolve(
+    CRASHES, name="mutant-unsynced", kinds=("power", "restart"), policies=(EVERYSEC, NO), rules=Rules(acks_last=False)
+)
+#: Nothing is written down: copies are all that there is.
+FRAGILE = Profile(
+    "mutant-fragile", nodes=4, kinds=("crash", "partition"), every_ms=6_000, policies=(NONE,), bursts=15,
+    pause_ms=10_000, consumers=3,
+    load=Load(retries_s=(20, 30), replicate=(2, 2, 3), delays_s=(0, 3, 20), asynchronous=0.0, work_ms=3_000),
+    rules=Rules(acks_last=False), **_SHORT,
+)  # fmt: skip
+#: The same, with three copies of each job and not much time between two faults.
+FRAGILE_TWICE = attrs.evolve(
+    FRAGILE,
+    name="mutant-fragile-twice",
+    every_ms=5_000,
+    load=attrs.evolve(FRAGILE.load, replicate=(3,), delays_s=(20,), think_ms=1_000),
+)
+#: Nodes leave while there is much to take along, and are wiped.
+LEAVING = Profile(
+    "mutant-leaving", nodes=3, kinds=("leaving",), every_ms=6_000, bursts=3,
+    load=Load(retries_s=(20, 30), delays_s=(0, 20), work_ms=3_000), rules=Rules(acks_last=False), **_SHORT,
+)  # fmt: skip
+#: Nodes are full all the time.
+FULL = Profile(
+    "mutant-full", kinds=(), maxmemory=30_000, bursts=2,
+    load=Load(retries_s=(0, 0, 2, 5), ttls_s=(LONG_TTL_S,)), rules=Rules(acks_last=False, once_arrives=True), **_SHORT,
+)  # fmt: skip
+
+
+@attrs.frozen
+class Edit:
+    """Pieces of the source of something, and what stands there instead."""
+
+    owner: Any  #: class or module
+    name: str
+    pieces: tuple[tuple[str, str], ...]
+
+
+@attrs.frozen
+class Mutant:
+    """A mistake."""
+
+    name: str
+    profile: Profile
+    edits: tuple[Edit, ...]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Make the mistake, for a while."""
+        with ExitStack() as stack:
+            for edit in self.edits:
+                stack.enter_context(mock.patch.object(edit.owner, edit.name, _mutated(edit)))
+            yield
+
+
+def _mutated(edit: Edit) -> Any:
+    """What the edited source defines."""
+    assert edit.name in vars(edit.owner), f"{edit.owner.__name__} has no {edit.name} any more"
+    thing = vars(edit.owner)[edit.name]
+    function = getattr(thing, "fget", None) or getattr(thing, "__func__", None) or thing
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, new in edit.pieces:
+        found = source.count(old)
+        assert found == 1, f"{edit.owner.__name__}.{edit.name} has {old!r} {found} times, and once is expected"
+        source = source.replace(old, new)
+    scope: dict[str, Any] = {}
+    # The mistakes are those of this file.
+    exec(compile(source, inspect.getfile(function), "exec"), function.__globals__, scope)
+    return scope[edit.name]
+
+
+def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new: str, *more: tuple[str, str]) -> Mutant:
+    return Mutant(name, profile, (Edit(owner, method, ((old, new), *more)),))
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    # Acknowledgement.
+    _mutant("an ack is kept and told to nobody", CALM, Acks, "_ask", "state.send(node_id, message)", "pass"),
+    _mutant(
+        "an ack is forgotten at once, whoever else holds the job", CALM,
+        Acks, "acknowledge", "if job.holders is None:", "if True:",
+    ),
+    _mutant(
+        "the list of the holders is forgotten when the job is done", CALM,
+        Acks, "_become_done", "done.holders = job.holders", "done.holders = state.holders(frozenset((state.node_id,)))",
+    ),
+    _mutant(
+        "who hears of an ack neither answers nor notes who knows", CALM,
+        Acks, "on_setack", "state.send(sender, (GOTACK, job_id, scope, True, job.holders))", "pass",
+        ("self._confirm(job, sender)", "pass"),
+    ),
+    _mutant(
+        "who does not know the job does not answer either", APART,
+        Acks, "on_setack", "state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n        return",
+        "return",
+    ),
+    _mutant(
+        "the first answer counts for all", APART,
+        Acks, "on_gotack", "if not self._missing(job):", "if True:",
+    ),
+    _mutant("an answer is not noted", CALM, Acks, "_confirm", "if node_id not in confirmed:", "if False:"),
+    _mutant(
+        "an ack waits for its back-off although a link is there again", APART,
+        Acks, "link_opened", "if self._state.acked:", "if False:",
+    ),
+    _mutant("the ack of a job that is elsewhere is ignored", CALM, Acks, "_keep_dummy", "if not ttl_ms:", "if True:"),
+    _mutant(
+        "a dummy ack answers as if it were the job", DUMMIES,
+        Acks, "on_setack",
+        "state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n        if holders:",
+        "state.send(sender, (GOTACK, job_id, scope, True, frozenset((state.node_id,))))\n        if holders:",
+    ),
+    _mutant(
+        "an ack that comes from another node is ignored", CALM,
+        Acks, "on_setack", "if job.state != ACKED:", "if False:",
+    ),
+    _mutant(
+        "an ack is not written down", CRASHES,
+        Acks, "_become_done", "if state.journaling:", "if False:",
+    ),
+    _mutant(
+        "an ack tells that it is done, and goes on delivering", CALM,
+        Acks, "_become_done", "state.drop(job)", "pass",
+    ),
+    # Redelivery.
+    _mutant(
+        "a job is queued again without a warning", SLOW,
+        Delivery, "due", "state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))", "pass",
+    ),
+    _mutant(
+        "whose consumer has the job does not say so", SLOW,
+        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "elif False:",
+    ),
+    _mutant(
+        "the timer goes on when others have the job", SLOW,
+        Sharing, "_put_off", "if job.state == ACTIVE and job.options.retry_ms:", "if False:",
+    ),
+    _mutant(
+        "the retry period does not begin anew at the delivery", SLOW,
+        Delivery, "_take", "unit.requeue_at = requeue_at = state.now + retry_ms", "requeue_at = unit.requeue_at",
+    ),
+    _mutant(
+        "whoever knows a job says that its consumer has it", ROUGH,
+        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "else:",
+        ("job.requeue_at - state.now", "job.options.retry_ms"),
+    ),
+    _mutant(
+        "a job is not queued again", ROUGH,
+        Delivery, "due", "if 0 < job.requeue_at <= now:",
+        "if job.flags & 2:\n        job.requeue_at = 0\n    elif 0 < job.requeue_at <= now:",
+    ),
+    _mutant(
+        "an at-most-once job can be given back", ROUGH,
+        Delivery, "enqueue", "if again and not retry_ms:", "if False:",
+    ),
+    _mutant(
+        "a copy lives longer than the job", SLOW,
+        Copies, "make", "min(stored.expires, stored.ttl_ms)", "stored.ttl_ms * 4",
+    ),
+    _mutant(
+        "the youngest job comes first", ORDER,
+        Delivery, "enqueue_new", "queue.units.push(job)", "job.order_key = -job.order_key\n    queue.units.push(job)",
+    ),
+    # Copies.
+    _mutant(
+        "the producer is answered before there are copies", FRAGILE,
+        Replication, "_add_several", "if asynchronous:", "if True:",
+    ),
+    _mutant(
+        "one copy less than asked for is enough", FRAGILE_TWICE,
+        Replication, "on_gotjob", "len(job.confirmed) >= job.options.replicate",
+        "len(job.confirmed) >= job.options.replicate - 1",
+    ),
+    _mutant(
+        "copies rest for ever", FRAGILE,
+        Copies, "_requeue_at", "if stored.retry_ms:", "if False:",
+    ),
+    _mutant(
+        "a node that keeps no copy says that it has one", FULL,
+        Replication, "on_repljob",
+        "state.read_only or self._delivery.is_paused_in(stored.queue):\n        return",
+        "state.read_only or self._delivery.is_paused_in(stored.queue):\n"
+        "        state.send(sender, (GOTJOB, stored.id))\n        return",
+    ),
+    _mutant(
+        "a copy knows of no other holder", SLOW,
+        Replication, "on_repljob", "(stored.holders or frozenset()) | {state.node_id}", "{state.node_id}",
+    ),
+    _mutant(
+        "an at-most-once job that is handed over is queued by nobody", FULL,
+        Replication, "on_enqueue", "job.flags &= ~FLAG_QUEUED_BEFORE", "return",
+    ),
+    _mutant(
+        "an at-most-once job comes a second time with the message that brings it", MESSY,
+        Copies, "came_before", "if stored.additional_deliveries <= once.get(stored.id, -1):", "if False:",
+    ),
+    # Federation.
+    _mutant(
+        "nobody is asked for jobs", CALM,
+        Federation, "_ask", "self._tell(list(state.peers.linked), hunger.queue, waiting)", "pass",
+    ),
+    _mutant(
+        "jobs are taken out of the queue and not sent", CALM,
+        Federation, "_bring", "state.send(node_id, (YOURJOBS, tuple(jobs), True))", "pass",
+    ),
+    _mutant(
+        "an at-most-once job stays with its giver, too", CALM,
+        Delivery, "_leave_to", "self.part_with(job)", "self.enqueue_new(job, state.queue(job.queue))",
+    ),
+    _mutant(
+        "who takes a job over does not know who had it", CALM,
+        Delivery, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
+    ),
+    _mutant(
+        "hunger never ends", CALM,
+        Federation, "_hunger_due", "self._end(hunger)", "state.schedule.add(hunger, state.now + 5_000)",
+    ),
+    # Coming back.
+    _mutant(
+        "what is done comes back with the journal", CRASHES,
+        Recovery, "apply", "elif kind != UNIT_DONE or record[2] == WORK_SCOPE:", "elif kind != UNIT_DONE:",
+    ),
+    _mutant(
+        "what was acknowledged comes back as a job", CRASHES,
+        Recovery, "_add", "if place == ACKED:", "if False:",
+    ),
+    _mutant(
+        "an at-most-once job is queued again after a crash", UNSYNCED,
+        Recovery, "_add",
+        "job.flags = flags | FLAG_QUEUED_BEFORE\n        job.requeue_at = 0",
+        "job.requeue_at = now + 1_000",
+    ),
+    _mutant(
+        "a job that comes back is not queued again", CRASHES,
+        Recovery, "_add", "job.requeue_at = now + retry_ms", "job.requeue_at = 0",
+    ),
+    _mutant(
+        "a compaction leaves out what is queued", CRASHES,
+        recovery, "_outlasts_a_crash", "if job.state in (ACTIVE, QUEUED):", "if job.state == ACTIVE:",
+    ),
+    _mutant(
+        "a restart leaves out what is not queued", CRASHES,
+        server, "snapshot", "if job.state == ACTIVE or (", "if (",
+    ),
+    # Membership.
+    _mutant(
+        "nobody looks for nodes that others know", CALM,
+        Membership, "_hear_of", "self._look_at(", "(lambda *_: None)(",
+    ),
+    _mutant(
+        "who is met is not taken in", CALM,
+        Membership, "greeted", "if greeting.meets:", "if False:",
+    ),
+    _mutant(
+        "a node that answers again stays suspected", APART,
+        Membership, "on_pong", "peer.flags &= ~_FAILING", "pass",
+    ),
+    _mutant(
+        "a link that is gone is believed to be there", APART,
+        Membership, "link_closed", "peer.linked = peer.stale = False", "self._peers.linked[node_id] = peer",
+    ),
+    # Leaving, memory, ids.
+    _mutant(
+        "a node that leaves is safe at once", LEAVING,
+        Leaving, "_end_walk",
+        "self._is_safe = not self._jobs_left and not self._acks_left and not self._on_their_way",
+        "self._is_safe = True\n    self._on_their_way.clear()",
+    ),
+    _mutant(
+        "a node that leaves takes no care of what consumers have", LEAVING,
+        Leaving, "_see_to", "if self._is_held_elsewhere(job):", "if True:",
+    ),
+    _mutant(
+        "an eviction takes what is needed", FULL,
+        Node, "make_room", "_first(state.evictable, EVICTED_PER_CYCLE)", "state.jobs",
+    ),
+    _mutant("an id comes twice", CALM, JobIds, "next", "ready.pop()", "ready[-1]"),
+    _mutant(
+        "memory is not given back", CALM,
+        State, "let_go", "self.memory.used -= JOB_COST + len(job.body)", "pass",
+    ),
+    _mutant(
+        "queues stay for ever", CALM,
+        State, "collect_queue", "self.queues.remove(queue)", "pass",
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Clusters in virtual time: whatever fails, every promise is kept, and in the end nothing is left.
+
+More than 100 hours of clusters of three to nine nodes.  A story that fails is shown with its faults, and can be told
+again by its profile and seed: `python -m disqued.testing --profile P --seed N --hours H`.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from disqued.testing.campaign import SHARE, SHARES, Story, reduced, tell
+from disqued.testing.profiles import ALL, BY_NAME
+from disqued.testing.world import Broken, World
+from tests.simulation.mutants import MUTANTS
+
+HOURS = 4.0
+STORIES = [
+    Story(profile.name, seed, HOURS) for profile in ALL for seed in range(1, 1 + SHARES.get(profile.name, SHARE))
+]
+
+
+def test_a_hundred_hours_are_simulated() -> None:
+    assert sum(story.hours for story in STORIES) >= 100
+    assert {BY_NAME[story.profile].nodes for story in STORIES} >= {3, 5, 9}
+
+
+@pytest.mark.parametrize("story", STORIES, ids=[f"{story.profile}-{story.seed}" for story in STORIES])
+def test_promises_are_kept_and_nothing_is_left(story: Story) -> None:
+    world = story.told()
+    assert world.hours >= story.hours
+    assert world.jobs > 100 * story.hours
+    assert world.deliveries > 100 * story.hours
+    # What the profile is about did happen.
+    assert set(world.faults.counts) == set(BY_NAME[story.profile].kinds)
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    story = Story("storm", 7, 0.2)
+    assert story.told().trace == story.told().trace
+    assert story.told().trace != Story("storm", 8, 0.2).told().trace
+
+
+def test_a_story_does_not_depend_on_the_process_that_tells_it() -> None:
+    code = "from disqued.testing.campaign import Story; print(Story('storm', 7, 0.2).told().trace)"
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONHASHSEED": seed}
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert traces == {Story("storm", 7, 0.2).told().trace}
+
+
+def test_a_failure_tells_its_faults_and_how_to_see_it_again() -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "what is done comes back with the journal")
+    story = Story("crashes", 1, 0.5)
+    with mutant.applied():
+        with pytest.raises(Broken) as caught:
+            story.told()
+        text = str(caught.value)
+        assert "profile crashes, seed 1" in text
+        assert "crash: node" in text
+        assert "python -m disqued.testing --profile crashes --seed 1" in text
+        # What ends no process brings nothing back from a journal.
+        _, without = reduced(story, caught.value)
+        assert {"pause", "slow"} <= set(without)
+        assert not {"crash", "power", "restart"} <= set(without)
+        assert tell(story).failure
+
+
+def test_nodes_that_never_come_to_rest_are_noticed() -> None:
+    world = World(1, BY_NAME["calm"])
+
+    def again(_: object) -> None:
+        world.events.after(0, again)
+
+    world.events.after(1, again)
+    with pytest.raises(Broken, match="time stands still"):
+        world.run()
