@@ -9,6 +9,9 @@ message.
                     <--YOURJOBS(jobs)------         has none: remembers it (`wants`), and brings them when they come
     nobody waits    --NEEDJOBS(queue, 0)-->         forgets it
 
+Consumers that wait come before those that only look (NOHANG) and may come again, wherever they are: the latter ask by
+POLLJOBS, which is as NEEDJOBS in everything else.
+
 Asking.  All nodes are asked at once, and again after 2 s, 4 s, 8 s ... 30 s while a consumer waits.  Those that brought
 jobs within the last 5 s are asked besides: when the queue is empty again, and 25 ms, 50 ms ... 2 s later while nothing
 comes.  Each job that comes lets that begin anew.  They are asked for as many as wait, or for more: twice as many each
@@ -21,9 +24,10 @@ there, but one at least, when that is less than twice as much; one message bring
 ones.  Nothing is taken out of a queue for a node that cannot be reached now.
 
 Jobs do not wander.  What was asked for ahead, for consumers that are to come, stays for 2 s after the last of it came:
-meanwhile no more jobs are given than came into the queue in other ways (`Arrival`).  Whatever else comes and finds that
-nobody waits any more, since another node was faster or the consumer left, goes at once to where it is wanted.  Each
-move meets a want, which is used up, so that jobs move no more often than consumers ask.
+meanwhile no more jobs are given than came into the queue in other ways (`Arrival`), but to where consumers wait.
+Whatever else comes and finds that nobody waits any more, since another node was faster or the consumer left, goes at
+once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
+ask.
 
 A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
 for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
@@ -33,7 +37,7 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 """
 
 from disqued.core.delivery import Delivery
-from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, YOURJOBS, Message
+from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.peers import LEAVING
 from disqued.core.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.schedule import Timed
@@ -69,12 +73,14 @@ class Hunger(Errand):
 
     __slots__ = (
         "ad_hoc_at", "ad_hocs", "ahead", "asked", "asked_at", "batch", "broadcast_at", "broadcasts", "came",
-        "lingers_until",
+        "lingers_until", "sources_wait", "waits",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue)
         self.asked: int = 0  #: jobs that all nodes were asked for last
+        self.waits: bool = False  #: they were told that consumers wait
+        self.sources_wait: bool = True  #: those that brought jobs were told no less since
         self.broadcasts: int = 0  #: how often all were asked since a node brought jobs that had not done so before
         self.broadcast_at: int = 0  #: when all are asked again, at the earliest
         self.ad_hocs: int = 0  #: how often those that brought jobs were asked since they did
@@ -160,7 +166,7 @@ class Federation:
         for at in range(0, len(hungers), ASKED_PER_PART):
             for hunger in hungers[at : at + ASKED_PER_PART]:
                 if self._hungers.get(hunger.queue.name) is hunger:
-                    self._state.send(node_id, (NEEDJOBS, hunger.queue.name, _waiting(hunger.queue)))
+                    self._tell([node_id], hunger.queue, _waiting(hunger.queue))
             yield
 
     def _hunger_of(self, queue: Queue) -> Hunger:
@@ -181,14 +187,18 @@ class Federation:
             pause_ms = min(BROADCAST_MIN_MS << min(hunger.broadcasts, BROADCAST_DOUBLINGS), BROADCAST_MAX_MS)
             hunger.broadcast_at = state.now + pause_ms
             hunger.broadcasts += 1
-        # So many more wait than was said that the next time is too far away.
-        if is_due or waiting >= 2 * hunger.asked:
+        # So many more wait than was said that the next time is too far away; or the first one does.
+        if is_due or waiting >= 2 * hunger.asked or (hunger.queue.waiters and not hunger.waits):
             hunger.asked = waiting
+            hunger.waits = bool(hunger.queue.waiters)
             if not hunger.queue.waiters:
                 hunger.ahead = max(1, hunger.ahead)
             self._tell(list(state.peers.linked), hunger.queue, waiting)
         if state.now >= hunger.ad_hoc_at:
             self._ask_sources(hunger)
+        elif hunger.queue.waiters and not hunger.sources_wait:
+            hunger.sources_wait = True
+            self._tell(self._recent_sources(hunger.queue), hunger.queue, max(waiting, hunger.ahead))
 
     def _asks_at(self, hunger: Hunger) -> int:
         """When somebody is to be asked again, should a consumer wait."""
@@ -212,6 +222,7 @@ class Federation:
         hunger.ad_hocs += 1
         wanted = max(hunger.batch, len(queue.waiters))
         hunger.ahead = wanted - len(queue.waiters)
+        hunger.sources_wait = bool(queue.waiters)
         self._tell(sources, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
 
     def _recent_sources(self, queue: Queue) -> list[bytes]:
@@ -222,7 +233,7 @@ class Federation:
         return [node_id for node_id, at in queue.sources.items() if at >= since and node_id in linked]
 
     def _tell(self, node_ids: list[bytes], queue: Queue, count: int) -> None:
-        message = (NEEDJOBS, queue.name, count)
+        message = (NEEDJOBS if queue.waiters or not count else POLLJOBS, queue.name, count)
         for node_id in node_ids:
             self._state.send(node_id, message)
 
@@ -276,11 +287,12 @@ class Federation:
 
     def on_needjobs(self, sender: bytes, message: Message) -> None:
         """Give jobs, or remember who wants some."""
-        _, name, count = message
+        kind, name, count = message
         if not count:
             self.wants.forget(name, sender)
             return
-        want = self.wants.note(name, sender, min(count, JOBS_PER_MESSAGE), self._state.now)
+        waits = kind == NEEDJOBS
+        want = self.wants.note(name, sender, min(count, JOBS_PER_MESSAGE), self._state.now, waits=waits)
         queue = self._state.queues.by_name.get(name)
         if queue is not None:
             self._bring(queue, sender, want)
@@ -305,7 +317,7 @@ class Federation:
     def _bring(self, queue: Queue, node_id: bytes, want: Want) -> bool:
         """Bring a node jobs that it wants, if it can be reached; say whether others may get some, too."""
         state = self._state
-        stock = self._stock(queue)
+        stock = self._stock(queue, everything=want.waits)
         if stock <= 0:
             return False
         peer = state.peers.linked.get(node_id)
@@ -321,12 +333,12 @@ class Federation:
             state.send(node_id, (YOURJOBS, tuple(jobs), True))
         return True
 
-    def _stock(self, queue: Queue) -> int:
-        """How many jobs of a queue other nodes can have now, at most."""
+    def _stock(self, queue: Queue, *, everything: bool) -> int:
+        """How many jobs of a queue other nodes can have now, at most; without `everything` not what is kept."""
         if queue.pause & PAUSE_OUT or queue.waiters:
             return 0
         arrival = self._arrivals.get(queue.name)
-        if arrival is None or arrival.queue is not queue or not self._is_recent(arrival):
+        if everything or arrival is None or arrival.queue is not queue or not self._is_recent(arrival):
             return len(queue.units)
         return min(len(queue.units), arrival.own + queue.jobs_in - arrival.jobs_in)
 

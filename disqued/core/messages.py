@@ -19,6 +19,7 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   DELJOB     (DELJOB, job id)                    forget it
     federation    NEEDJOBS   (NEEDJOBS, queue, count)            my consumers could take so many; 0 = not any more
                   YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
+                  POLLJOBS   (POLLJOBS, queue, count)            likewise, of consumers that come again and do not wait
     queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
 
 Who sends gives a `Job` and may go on changing it: it is written down when it leaves.  Who receives gets a `StoredJob`
@@ -48,10 +49,11 @@ DELJOB: Final = 12
 NEEDJOBS: Final = 13
 YOURJOBS: Final = 14
 PAUSE: Final = 15
+POLLJOBS: Final = 16
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
-    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE",
+    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
@@ -65,7 +67,7 @@ AFTER_NACK: Final = 1
 AGAIN: Final = 2  #: its consumer did not acknowledge it in time
 ASKED: Final = 3  #: as AGAIN, but somebody asked for it: no consumer that has it keeps it back
 
-#: Jobs that one NEEDJOBS may ask for, and one YOURJOBS bring.
+#: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring.
 JOBS_PER_MESSAGE: Final = 100
 
 # What a node says of itself in PING and PONG, and of others in rumours.

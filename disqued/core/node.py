@@ -85,6 +85,7 @@ class Node:
             messages.GOTACK: self.acks.on_gotack,
             messages.DELJOB: self.acks.on_deljob,
             messages.NEEDJOBS: self.federation.on_needjobs,
+            messages.POLLJOBS: self.federation.on_needjobs,
             messages.YOURJOBS: self.federation.on_yourjobs,
             messages.PAUSE: self.federation.on_pause,
         }

@@ -1,7 +1,8 @@
 """What other nodes want: which of them have consumers that wait for a queue, and for how many jobs.
 
 A want lives as long as its node may take to say so again, or until so many jobs have been brought.  Wants of one queue
-are kept in the order in which their nodes asked; who has been brought something goes to the end.
+are kept in the order in which their nodes asked, those behind which consumers wait before those of consumers that come
+and look; who has been brought something goes to the end.
 
 Other nodes decide how many wants there are, so they are bounded in bytes: of a node with too many the oldest is
 forgotten, and when all nodes together have too many, new ones are not remembered.  That costs time and no job: who is
@@ -21,10 +22,11 @@ BYTES_MAX = 16 << 20
 class Want:
     """So many jobs of a queue, for a node."""
 
-    __slots__ = ("count", "until")
+    __slots__ = ("count", "until", "waits")
 
-    def __init__(self, count: int, until: int) -> None:
+    def __init__(self, count: int, until: int, *, waits: bool) -> None:
         self.count: int = count
+        self.waits: bool = waits  #: consumers wait for them; False: some may come again
         self.until: int = until  #: when it is forgotten
 
 
@@ -44,10 +46,10 @@ class Wants:
     def __len__(self) -> int:
         return len(self._oldest)
 
-    def note(self, name: bytes, node_id: bytes, count: int, now: int) -> Want:
+    def note(self, name: bytes, node_id: bytes, count: int, now: int, *, waits: bool) -> Want:
         """Take note of a want, which is remembered if there is room for it; a newer one replaces an older one."""
         self._forget_old(now)
-        want = Want(count, now + LIVES_MS)
+        want = Want(count, now + LIVES_MS, waits=waits)
         cost = _cost(name)
         known = (name, node_id) in self._oldest
         if known:
@@ -92,9 +94,9 @@ class Wants:
             del self._sizes[node_id]
 
     def of_queue(self, name: bytes, now: int) -> list[tuple[bytes, Want]]:
-        """The wants of a queue with their nodes, in the order in which they are to be met."""
+        """The wants of a queue with their nodes, in the order in which they are to be met: who waits comes first."""
         self._forget_old(now)
-        return list(self._by_name.get(name, {}).items())
+        return sorted(self._by_name.get(name, {}).items(), key=_is_patient)
 
     def of_node(self, node_id: bytes) -> list[bytes]:
         """The queues that a node wants jobs of."""
@@ -106,6 +108,10 @@ class Wants:
             if want.until > now:
                 return
             self.forget(name, node_id)
+
+
+def _is_patient(entry: tuple[bytes, Want]) -> bool:
+    return not entry[1].waits
 
 
 def _cost(name: bytes) -> int:

@@ -13,7 +13,7 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
                                                  job id, scope, node ids of 20, in order, each once
     UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
             WORKING                              job id, scope
-    QUEUE   NEEDJOBS, PAUSE                  number 2: count, bits; then the name of the queue
+    QUEUE   NEEDJOBS, POLLJOBS, PAUSE        number 2: count, bits; then the name of the queue
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -48,6 +48,7 @@ from disqued.core.messages import (
     NODE_PFAIL,
     PAUSE,
     PING,
+    POLLJOBS,
     PONG,
     QUEUED,
     REPLJOB,
@@ -78,7 +79,7 @@ _ADDRESS_LENGTHS = (4, 16)
 #: The number of a UNIT, at most.
 _UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: ASKED, WORKING: SPAN_MAX_MS}
 #: The number of a QUEUE, at most.
-_QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES)}
+_QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, POLLJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES)}
 _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))
 _GOTJOB, _DELJOB = bytes((GOTJOB,)), bytes((DELJOB,))
 _NO_NODES: frozenset[bytes] = frozenset()
@@ -357,6 +358,7 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     NEEDJOBS: (_encode_queue, _decode_queue),
     YOURJOBS: (_encode_yourjobs, _decode_yourjobs),
     PAUSE: (_encode_queue, _decode_queue),
+    POLLJOBS: (_encode_queue, _decode_queue),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

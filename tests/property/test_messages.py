@@ -79,7 +79,7 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.WILLQUEUE), job_ids, names),
     st.tuples(st.sampled_from([m.ENQUEUE, m.WORKING]), job_ids, names, spans),
     st.tuples(st.just(m.QUEUED), job_ids, names, st.integers(0, 2)),
-    st.tuples(st.just(m.NEEDJOBS), names, st.integers(0, m.JOBS_PER_MESSAGE)),
+    st.tuples(st.sampled_from((m.NEEDJOBS, m.POLLJOBS)), names, st.integers(0, m.JOBS_PER_MESSAGE)),
     st.tuples(st.just(m.PAUSE), names, st.integers(0, 3)),
 )
 with_jobs: st.SearchStrategy[Message] = st.one_of(

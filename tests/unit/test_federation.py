@@ -7,7 +7,7 @@ import pytest
 from disqued.core import federation, wants
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.job import ACTIVE
-from disqued.core.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, SETACK, YOURJOBS
+from disqued.core.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, SETACK, YOURJOBS
 from disqued.core.outbox import UNIT_DONE
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import MEGABYTE, in_journal
@@ -82,7 +82,26 @@ def test_who_polls_all_the_time_asks_no_more_often_than_who_waits(cluster: Clust
     for _ in range(300):
         assert b.bodies() == []
         cluster.advance(100)
-    assert len(cluster.sent(NEEDJOBS, b, a)) == 4
+    assert len(cluster.sent(POLLJOBS, b, a)) == 4
+
+
+def test_who_waits_comes_before_who_only_looks_and_may_come_again(cluster: Cluster) -> None:
+    a, b, c = cluster
+    assert b.bodies() == []
+    c.wait("carl")
+    a.add("q", "body", "REPLICATE", 1)
+    assert c.answered("carl") == [b"body"]
+    a.add("q", "another", "REPLICATE", 1)
+    assert b("QLEN", "q") == 1
+
+
+def test_who_looked_and_waits_now_is_heard_at_once(cluster: Cluster) -> None:
+    a, b, c = cluster
+    assert b.bodies() == c.bodies() == []
+    c.wait("carl")
+    assert cluster.sent(NEEDJOBS, c, a)
+    a.add("q", "body", "REPLICATE", 1)
+    assert c.answered("carl") == [b"body"]
 
 
 def test_every_doubling_of_the_consumers_that_wait_is_told_at_once(cluster: Cluster) -> None:
@@ -456,11 +475,22 @@ def test_what_came_from_elsewhere_is_not_given_on_while_consumers_here_may_take_
     fetch_some(b)
     cluster.cut(a, c)
     cluster.advance(500)
-    c.wait("carl")
+    assert c.bodies() == []
     cluster.advance(federation.KEPT_MS - 501)
     assert not cluster.sent(YOURJOBS, b)
     cluster.advance(1)
-    assert c.answered("carl") == [b"1"]
+    assert c.bodies() == [b"1"]
+
+
+def test_what_came_from_elsewhere_and_is_not_taken_at_once_goes_to_a_consumer_that_waits(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add_many(a, 10)
+    fetch_some(b)
+    cluster.cut(a, c)
+    kept = b("QLEN", "q")
+    c.wait("carl")
+    assert len(c.answered("carl")) == 1
+    assert b("QLEN", "q") == kept - 1
 
 
 def test_what_came_though_nobody_wanted_it_goes_at_once_to_where_it_is_wanted(cluster: Cluster) -> None:
@@ -501,11 +531,9 @@ def test_in_place_of_what_came_from_elsewhere_a_job_that_was_added_here_is_given
     fetch_some(b)
     there = b("QLEN", "q")
     cluster.cut(a, c)
-    c.wait("carl")
+    assert c.bodies() == []
     b.add("q", "own", "REPLICATE", 1)
-    assert len(c.answered("carl")) == 1
-    c.wait("carl")
-    assert len(c.answered("carl")) == 1
+    assert c("QLEN", "q") == 1
     assert b("QLEN", "q") == there
 
 
@@ -544,7 +572,7 @@ def test_what_all_nodes_want_costs_bounded_memory() -> None:
     remembered = wants.Wants(table)
     for node in range(100):
         for number in range(2_000):
-            remembered.note(b"queue %d" % number, b"%040x" % node, 1, now=1)
+            remembered.note(b"queue %d" % number, b"%040x" % node, 1, now=1, waits=True)
     assert wants.BYTES_MAX - 2 * wants.WANT_COST < remembered.size <= wants.BYTES_MAX
     assert len(remembered) == sum(map(len, table.values()))
     remembered.of_queue(b"queue 0", now=1 + wants.LIVES_MS)

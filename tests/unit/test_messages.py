@@ -39,6 +39,7 @@ EXAMPLES: list[Message] = [
     (m.NEEDJOBS, b"queue", 100),
     (m.YOURJOBS, (example_job(), example_job()), True),
     (m.PAUSE, b"queue", 3),
+    (m.POLLJOBS, b"queue", 7),
 ]
 
 
@@ -51,7 +52,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 #: Kinds that end with a string whose length is what is left.
-OPEN_ENDED = {m.NEEDJOBS, m.PAUSE}
+OPEN_ENDED = {m.NEEDJOBS, m.PAUSE, m.POLLJOBS}
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=named)
@@ -116,7 +117,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
     ("data", "text"),
     [
         (b"", "an empty message"),
-        (b"\x10x", "kind 16 is not known to this version, which knows 0 to 15"),
+        (b"\x11x", "kind 17 is not known to this version, which knows 0 to 16"),
         (b"\xff", "kind 255 is not known"),
         (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
         (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are 0 to 1 and 0 to 100"),
