@@ -19,7 +19,7 @@ from typing import TypeVar
 import attrs
 import redis
 
-from tests.integration.daemon import DAEMON, HOST, Daemon, environment, launch, wait_until
+from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, launch, wait_until
 from tests.network import Network
 
 NODE_TIMEOUT_MS = 1_000
@@ -89,10 +89,10 @@ class Cluster:
         for daemon in self.nodes:
             wait_reached(daemon, len(self.nodes) - 1)
 
-    def wait_empty(self) -> None:
+    def wait_empty(self, limit: float = LIMIT) -> None:
         """Wait until no node knows of any job, and none waits for an acknowledgement to be heard."""
         for daemon in self.nodes:
-            wait_until(lambda daemon=daemon: registered(daemon) == 0, f"no job in {daemon.directory}")
+            wait_until(lambda daemon=daemon: registered(daemon) == 0, f"no job in {daemon.directory}", limit)
 
     def kill(self, *numbers: int) -> None:
         """End processes as a power cut would, all at the same moment."""

@@ -1,8 +1,9 @@
 """A cluster of real daemons under load, with one fault after the other.
 
     a round    the bank opens: producers and consumers on every node
-               some faults, drawn at random: kill -9 of one node or of all, SIGSTOP, LEAVING with a stop and a start,
-               and where nodes have hosts of their own, cuts of the network between them, both ways or one way
+               some faults, drawn at random: kill -9 of one node or of all, a node lost with its disk and replaced,
+               SIGSTOP, LEAVING with a stop and a start; where nodes have hosts of their own, cuts of the network
+               between them, both ways or one way
                all is well again; what was answered was delivered, no node holds anything
 
 Times are seconds.
@@ -18,6 +19,8 @@ from tests.integration.cluster import Cluster, HostedCluster, cluster_info
 from tests.integration.daemon import wait_until
 
 FAULTS_PER_ROUND = 4
+#: A node that is started again does not know any more who was forgotten, and asks strangers for a minute.
+EMPTY_LIMIT = 200.0
 
 
 @attrs.define
@@ -42,7 +45,7 @@ class Rounds:
                 self.cluster.wait_joined()
                 bank.wait_business()
             bank.close()
-            self.cluster.wait_empty()
+            self.cluster.wait_empty(EMPTY_LIMIT)
             wrong = bank.verdict()
         self.done.append(bank.tally.line())
         return wrong
@@ -52,7 +55,7 @@ class Rounds:
         return f"round {self.rounds}: {', '.join(self.done)}"
 
     def _faults(self) -> list[Callable[[Bank], None]]:
-        faults = [self._kill, self._kill, self._kill_all, self._freeze, self._leave]
+        faults = [self._kill, self._kill, self._kill_all, self._lose, self._freeze, self._leave]
         cuts = [self._cut, self._cut, self._deafen]
         return [*faults, *cuts] if isinstance(self.cluster, HostedCluster) else faults
 
@@ -72,6 +75,13 @@ class Rounds:
         numbers = range(len(self.cluster.nodes))
         self.cluster.kill(*numbers)
         self.cluster.restart(*numbers)
+
+    def _lose(self, bank: Bank) -> None:
+        number, others = self._draw()
+        self.cluster.kill(number)
+        bank.lost(number)
+        bank.wait_business(others)
+        self.cluster.replace(number)
 
     def _freeze(self, bank: Bank) -> None:
         number, others = self._draw()
