@@ -8,6 +8,7 @@
     them  --GOTJOB---> us                       durable there; job.confirmed
     50 ms later, and every 50 ms: REPLJOB to one node more; HOLDERS to the earlier ones, which may hold it, too
     who has not answered gets REPLJOB again, after 50 ms, 100 ms ... up to 1 s
+    (and 1 ms more for each 5 kB of body: a copy that is still on its way comes no sooner for being sent twice)
 
     enough GOTJOB       the job is journalled and queued, its id is answered
     time is up          NOREPL; DELJOB to all who may hold it, again to one that says GOTJOB later
@@ -33,6 +34,7 @@ from disqued.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_GIVEN_UP,
     FLAG_QUEUED_BEFORE,
     WAIT_REPL,
     WORK_SCOPE,
@@ -48,7 +50,8 @@ from disqued.errors import NotReplicated, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
 MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
-RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer
+TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is waited: sending it again makes it slower
+RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer, beside that
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
@@ -58,15 +61,18 @@ REMOVED = "job removed (expired?) before the requested replication level was ach
 class Pending(Timed):
     """A producer that waits for copies of its job."""
 
-    __slots__ = ("client", "deadline_at", "job", "resend_at", "resend_ms")
+    __slots__ = ("client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms")
 
     def __init__(self, job: Job, client: Client, deadline_at: int, now: int) -> None:
         self.awake_at = 0
         self.job: Job = job
         self.client: Client = client
         self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
-        self.resend_ms: int = MORE_NODES_MS
-        self.resend_at: int = now + MORE_NODES_MS
+        #: Pause before one more node is asked, and before the first is asked again: the transfer takes its time.
+        self.patience_ms: int = MORE_NODES_MS + len(job.body) // TRANSFERRED_PER_MS
+        self.resend_ms: int = self.patience_ms
+        self.more_at: int = now + self.patience_ms
+        self.resend_at: int = self.more_at
 
 
 class Replication:
@@ -212,7 +218,7 @@ class Replication:
         state = self._state
         holders = pending.job.holders or frozenset()
         more = any(node_id not in holders for node_id in state.peers.reachable)
-        at = min(pending.resend_at, state.now + MORE_NODES_MS) if more else pending.resend_at
+        at = min(pending.resend_at, pending.more_at) if more else pending.resend_at
         if pending.deadline_at:
             at = min(at, pending.deadline_at)
         state.schedule.move(pending, at)
@@ -226,8 +232,9 @@ class Replication:
             self._give_up(pending, TIMED_OUT)
             return
         before = state.others(job.holders or frozenset())
-        more = self._draw(1, job.holders or frozenset())
+        more = self._draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
         if more:
+            pending.more_at = state.now + pending.patience_ms
             state.add_holders(job, frozenset(more))
             self._send_copies(job, more, quiet=False)
             for node_id in before:
@@ -235,7 +242,7 @@ class Replication:
         if state.now >= pending.resend_at:
             confirmed = job.confirmed or frozenset()
             self._send_copies(job, [node_id for node_id in before if node_id not in confirmed], quiet=False)
-            pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS)
+            pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS + pending.patience_ms)
             pending.resend_at = state.now + pending.resend_ms
         self._wake(pending)
 
@@ -300,6 +307,7 @@ class Replication:
 
     def _abandon(self, job: Job) -> None:
         state = self._state
+        job.flags |= FLAG_GIVEN_UP
         state.tell(job, (DELJOB, job.id))
         state.drop(job)
         self._note_refused(job.id)

@@ -294,15 +294,31 @@ class Bus(Factory):
             self.counters.strangers_pushed_out += 1
             next(iter(self._strangers)).refuse("too many others want to open a link")
 
+    def objection(self, connection: IncomingConnection, greeting: Greeting) -> str:
+        """Tell why a stranger that has proved to be a node is not taken; empty when it is.
+
+        A node that comes back has another connection.  One with the same id that is elsewhere while the first still
+        speaks is another node: both would push each other out for ever.
+        """
+        before = self._incoming.get(greeting.id)
+        if before is None:
+            return f"there are {INCOMING_MAX} links already" if len(self._incoming) >= INCOMING_MAX else ""
+        host, other = (plain_host(each.transport.getPeer().host) for each in (connection, before))
+        is_elsewhere = (host, greeting.bus_port) != (other, before.bus_port)
+        silent_ms = (self.reactor.seconds() - before.heard_at) * 1_000
+        if is_elsewhere and silent_ms < self.node.membership.timeout_ms:
+            return (
+                f"the node at {other}:{before.bus_port} has the id {greeting.id.decode('ascii')}, too, and answers:"
+                " was a folder copied? CLUSTER RESET HARD gives one of the two another id"
+            )
+        return ""
+
     def greeted(self, connection: IncomingConnection, greeting: Greeting) -> None:
         """A stranger has proved to be a node; the link that it had before is over."""
         del self._strangers[connection]
         before = self._incoming.pop(greeting.id, None)
         if before is not None:
             before.end()
-        if len(self._incoming) >= INCOMING_MAX:
-            connection.refuse(f"there are {INCOMING_MAX} links already")
-            return
         connection.node_id = greeting.id
         self._incoming[greeting.id] = connection
         host = plain_host(connection.transport.getPeer().host)

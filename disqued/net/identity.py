@@ -63,6 +63,8 @@ class Identity:
             lines = _read(path)
             if lines:
                 return cls(path, port, lock, lines)
+            if path.exists():
+                cls.log.warn("{file} is empty: this node gets a new id, and is to be met again", file=str(path))
             own = KnownNode(b"%040x" % rng.getrandbits(160), "", port, 0, connected=True, myself=True)
             identity = cls(path, port, lock, [own])
             identity.save()

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from disqued.core.job import FLAG_GIVEN_UP
 from disqued.core.messages import PING, PONG, REPLJOB, URGENT, YOURJOBS, Message
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, Codec, Writer, pieces
 
@@ -32,6 +33,11 @@ def weigh(message: Message) -> int:
     if kind in (PING, PONG):
         return MESSAGE_COST + RUMOUR_COST * len(message[2])
     return MESSAGE_COST
+
+
+def _is_moot(message: Message) -> bool:
+    """Tell whether a message needs not leave any more: a copy of a job that was given up meanwhile."""
+    return message[0] == REPLJOB and bool(message[1].flags & FLAG_GIVEN_UP)
 
 
 class LinkQueue:
@@ -79,8 +85,11 @@ class LinkQueue:
             return self._batch(self._ordinary, now)
         return None
 
-    def _batch(self, queue: deque[tuple[int, Message]], now: int) -> bytes:
-        """Write as many messages as one frame takes, or the first piece of one that is larger than a frame."""
+    def _batch(self, queue: deque[tuple[int, Message]], now: int) -> bytes | None:
+        """Write as many messages as one frame takes, or the first piece of one that is larger than a frame.
+
+        Copies that were given up are left out; when nothing else waits here, what waits elsewhere comes next.
+        """
         texts: list[bytes] = []
         size = 0
         while queue and len(texts) < MESSAGES_PER_FRAME:
@@ -90,6 +99,8 @@ class LinkQueue:
             # Out of the queue first: should it be impossible to write, then it is not tried for ever.
             queue.popleft()
             self.weight -= weight
+            if _is_moot(message):
+                continue
             text = self._codec.encode(message, now)
             if size + len(text) > PIECE_BYTES:
                 if not texts:
@@ -99,6 +110,8 @@ class LinkQueue:
                 break
             texts.append(text)
             size += len(text)
+        if not texts:
+            return self.frame(now)
         self.sent += len(texts)
         return self._writer.batch(texts)
 

@@ -290,6 +290,8 @@ class IncomingConnection(_Connection):
     def __init__(self, bus: "Bus") -> None:
         super().__init__(bus)
         self.node_id = b""  #: of the other end, once the link is open
+        self.bus_port = 0  #: of the other end, once the link is open
+        self.heard_at = bus.reactor.seconds()  #: when something came from there last
         self._opening: Dialed = bus.dialect.answer(bus.secret, bus.greeting(False), token_bytes(NONCE_BYTES))
         self._reader: Reader | None = None
         self._working = False  #: messages are taken up, now or in a later turn: nothing is read meanwhile
@@ -304,6 +306,7 @@ class IncomingConnection(_Connection):
         if self.closed:
             return
         self.bus.counters.bytes_in += len(data)
+        self.heard_at = self.bus.reactor.seconds()
         if self._reader is None:
             self._shake_hands(data)
         else:
@@ -324,12 +327,19 @@ class IncomingConnection(_Connection):
             bus.counters.handshakes_refused += 1
             self.refuse(str(error))
             return
+        greeting = self._opening.greeting
+        objection = bus.objection(self, greeting) if greeting is not None else ""
+        if objection:
+            bus.counters.handshakes_refused += 1
+            self.refuse(objection)
+            return
         if answer:
             self.transport.write(answer)
-        if self._opening.greeting is not None:
+        if greeting is not None:
             self._in_time()
+            self.bus_port = greeting.bus_port
             self._reader = self._opening.reader(bus.largest_message)
-            bus.greeted(self, self._opening.greeting)
+            bus.greeted(self, greeting)
 
     def refuse(self, reason: str) -> None:
         """End the connection before it is a link, and say why."""

@@ -25,9 +25,9 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
+from disqued.core.job import StoredJob
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_NAMES
-from disqued.core.job import StoredJob
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
 

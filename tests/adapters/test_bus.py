@@ -184,6 +184,28 @@ async def test_a_node_that_comes_back_is_linked_again_by_both(begin: Begin) -> N
 
 
 @async_test
+async def test_a_second_node_with_the_id_of_one_that_answers_is_refused_and_told_why(
+    begin: Begin, tmp_path: Path
+) -> None:
+    one, other = begin(), begin()
+    await join(one, other)
+    twin_folder = tmp_path / "twin"
+    twin_folder.mkdir()
+    (twin_folder / "nodes.conf").write_bytes((tmp_path / "node-1" / "nodes.conf").read_bytes())
+    link = one.daemon.bus._incoming[identity(other)]
+    twin = begin(name="twin")
+    assert identity(twin) == identity(other)
+    twin.meet(one)
+    await wait_until(lambda: counters(one).handshakes_refused > 0)
+    await wait_until(lambda: counters(twin).refused_by_others > 0)
+    assert one.daemon.bus._incoming[identity(other)] is link
+    assert is_linked(one, other)
+    # When the first one is gone, the other one may come.
+    await other.stop()
+    await wait_until(lambda: one.daemon.bus._incoming.get(identity(twin)) not in (None, link))
+
+
+@async_test
 async def test_a_link_that_the_node_finds_stale_is_made_anew(begin: Begin) -> None:
     one, other = begin(), begin()
     await join(one, other)

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import JobState
+from disqued.core.job import FLAG_GIVEN_UP, JobState
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
 from disqued.errors import NotReplicated
@@ -401,3 +401,24 @@ def test_a_copy_of_an_at_most_once_job_that_nobody_was_told_to_queue_is_no_obsta
     for flight in cluster.sent(YOURJOBS):
         cluster.repeat(flight)
     assert (b("QLEN", "q"), c("QLEN", "q")) == (0, 0)
+
+
+def test_a_large_body_is_given_the_time_that_its_transfer_takes() -> None:
+    for size, most in ((10, 30), (8_000_000, 4)):
+        cluster = Cluster(4)
+        a = cluster.members[0]
+        keep_copies_back(cluster)
+        a("ADDJOB", "q", "x" * size, 5_000, "REPLICATE", 2)
+        cluster.advance(4_000)
+        assert 2 <= len(cluster.sent(REPLJOB)) <= most
+
+
+def test_a_job_that_was_given_up_is_marked_so_that_copies_under_way_need_not_leave() -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 100, "REPLICATE", 2)
+    (flight,) = cluster.sent(REPLJOB)
+    assert not flight.message[1].flags & FLAG_GIVEN_UP
+    cluster.advance(100)
+    assert flight.message[1].flags & FLAG_GIVEN_UP

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from disqued.core.job import Job, JobOptions
+from disqued.core.job import FLAG_GIVEN_UP, Job, JobOptions
 from disqued.core.messages import DELJOB, FAIL, NEEDJOBS, PING, PONG, REPLJOB, YOURJOBS, Message
 from disqued.net.linkqueue import MESSAGE_COST, URGENT_MAX, LinkQueue, weigh
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES
@@ -161,3 +161,26 @@ def test_jobs_weigh_what_their_bodies_take() -> None:
     assert weigh((YOURJOBS, (job, job), True)) >= 2_000
     assert weigh((DELJOB, job.id)) == MESSAGE_COST
     assert weigh((PING, 0, (1, 2, 3))) > MESSAGE_COST
+
+
+def test_a_copy_that_was_given_up_before_it_left_does_not_leave() -> None:
+    queue, writer = make()
+    copies = [copy(10) for _ in range(4)]
+    for message in (*copies, (DELJOB, b"")):
+        queue.add(message)
+    for message in copies[1:]:
+        message[1].flags |= FLAG_GIVEN_UP
+    while queue.frame(0) is not None:
+        pass
+    assert writer.kinds == [REPLJOB, DELJOB]
+    assert (queue.weight, len(queue), queue.sent) == (0, 0, 2)
+
+
+def test_a_queue_of_nothing_but_copies_that_were_given_up_writes_nothing() -> None:
+    queue, writer = make()
+    for _ in range(2 * MESSAGES_PER_FRAME):
+        message = copy(10)
+        message[1].flags |= FLAG_GIVEN_UP
+        queue.add(message)
+    assert queue.frame(0) is None
+    assert (writer.written, queue.weight) == ([], 0)
