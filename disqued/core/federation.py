@@ -31,7 +31,7 @@ ask.
 
 A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
 for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
-what it asked for.
+what it asked for, and jobs that are delivered at most once: they are nowhere else any more.
 
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
@@ -356,8 +356,8 @@ class Federation:
         is_last_word = state.peers.by_id[sender].flags & LEAVING
         wanted = {name: self._is_wanted(name) for name in dict.fromkeys(stored.queue for stored in jobs)}
         for stored in jobs:
-            if is_full and not wanted[stored.queue]:
-                continue
+            if is_full and stored.retry_ms and not wanted[stored.queue]:
+                continue  # who sent it has a copy
             self.imports += 1
             if self._delivery.take_over(stored, sender, queued=queued):
                 self._note_import(state.queues.by_name[stored.queue], sender)

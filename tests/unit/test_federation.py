@@ -579,13 +579,17 @@ def test_what_all_nodes_want_costs_bounded_memory() -> None:
     assert (len(remembered), remembered.size, table) == (0, 0, {})
 
 
-def test_a_node_that_is_full_takes_only_what_it_asked_for(cluster: Cluster) -> None:
+def test_a_node_that_is_full_takes_what_it_asked_for_and_what_would_be_lost(cluster: Cluster) -> None:
     a, b, _ = cluster
     b.wait("bob", "wanted")
     b.state.memory.set_limit(b.state.memory.used - 1)
     unwanted = a.add("unwanted", "body", "REPLICATE", 1)
     a.say(b, (YOURJOBS, (a.job(unwanted),), True))
     assert not b.holds(unwanted)
+    # What is delivered at most once is nowhere else by then.
+    once = a.add("once", "body", "REPLICATE", 1, "RETRY", 0)
+    a.say(b, (YOURJOBS, (a.job(once),), True))
+    assert b.holds(once)
     a.add("wanted", "body", "REPLICATE", 1)
     assert b.answered("bob") == [b"body"]
 
