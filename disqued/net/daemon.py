@@ -1,7 +1,7 @@
 """The daemon: one node with its settings, its clients and its store; what INFO, CONFIG and CLIENT talk to.
 
     Daemon --- Driver --- Node          the queue
-       |         +------- IStore        its journal; Loader reads it, Switch changes it for another
+       |         +------- IStore        its journal; Loader reads it, StoreKeeper sees to the rest
        +--- ClientConnection ...        one per client
        +--- Bus                         links to the other nodes
        +--- Config, SlowLog, LatencyMonitor, counters
@@ -12,7 +12,7 @@ Source: Disque, src/server.c, src/config.c.
 import hmac
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
@@ -25,12 +25,12 @@ from twisted.python.failure import Failure
 
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
-from disqued.commands.slowlog import SlowLog, redacted
+from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import Command, Flag, every_command
-from disqued.config import BadValue, Config, ConfigError, NoConfigFile, UnknownDirective
+from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
 from disqued.core.messages import Message
 from disqued.core.node import Node
-from disqued.core.recovery import Recovery, snapshot
+from disqued.core.recovery import Recovery
 from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory
 from disqued.net.bus import Bus
 from disqued.net.clients import ClientConnection
@@ -39,18 +39,14 @@ from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
+from disqued.net.monitor import monitored
 from disqued.net.statistics import Statistics
-from disqued.net.switching import OpenStore, StoreWord, Switch
+from disqued.net.storekeeper import StoreKeeper
+from disqued.net.switching import OpenStore
 from disqued.persistence.interface import IStore, StoreError
 from disqued.wire.requests import RequestParser
 
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
-
-#: Settings that stores follow while they run.
-STORE_SETTINGS = (
-    "appendfsync", "aof-rewrite-incremental-fsync", "auto-aof-rewrite-min-size", "auto-aof-rewrite-percentage",
-    "no-appendfsync-on-rewrite", "redis-backlog", "sqlite-history",
-)  # fmt: skip
 
 #: Commands that a client may run before it has authenticated.
 _FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT"})
@@ -82,9 +78,7 @@ class Daemon(Factory):
         self.driver.send = self.bus.send
         self._members = Members(node, self.bus, identity, reactor)
         self.driver.on_members = self._members.changed
-        self.switch = Switch(
-            self.driver, StoreWord(config.dir), store_name, opener=open_store, failed=self._store_stays
-        )
+        self.stores = StoreKeeper(config, self.driver, store_name, open_store)
         self._loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
         self.monitors: dict[ClientConnection, None] = {}
@@ -127,7 +121,7 @@ class Daemon(Factory):
         if self._idle_check.running:
             self._idle_check.stop()
         self.statistics.stop()
-        self.switch.abandon()
+        self.stores.switch.abandon()
         try:
             await self.driver.stop()
         except StoreError as error:
@@ -141,7 +135,7 @@ class Daemon(Factory):
 
     def _loaded(self, recovery: Recovery) -> None:
         try:
-            self.switch.note_loaded()
+            self.stores.switch.note_loaded()
         except StoreError as error:
             self._not_loaded(str(error))
             return
@@ -158,8 +152,7 @@ class Daemon(Factory):
         self._node.leaving.wake()
         self.driver.run_due()
         self.bus.start()
-        if self.config.persistence != self.switch.name:
-            self._begin_switch(self.config.persistence)
+        self.stores.go_where_configured()
 
     def _not_loaded(self, reason: str) -> None:
         self.log.critical("The node does not start: {reason}", reason=reason)
@@ -179,41 +172,14 @@ class Daemon(Factory):
 
     def _change_store(self, name: str) -> None:
         """Follow the setting `persistence`.  Raises BadValue."""
-        if name == self.switch.name and self.switch.target is None:
-            return
-        if self.loading or self.ending:
-            when = "the jobs are being loaded; change the store when that is over" if self.loading else "the node stops"
-            raise BadValue("persistence", name, problem=when)
-        try:
-            self.switch.begin(name)
-        except StoreError as error:
-            raise BadValue("persistence", name, problem=str(error)) from None
-
-    def _begin_switch(self, name: str) -> None:
-        """Move the jobs to the store that the configuration names, from the one that they were loaded from."""
-        try:
-            self.switch.begin(name)
-        except StoreError as error:
-            self.log.error("The store stays {old}, not {new}: {reason}", old=self.switch.name, new=name, reason=error)
-            self._store_stays(self.switch.name)
-
-    def _store_stays(self, name: str) -> None:
-        self.config.set("persistence", name)
-
-    def follow_store_settings(self) -> None:
-        """Let the stores hear of settings that changed."""
-        self.driver.store.configure(self.config)
-        if self.driver.successor is not None:
-            self.driver.successor.configure(self.config)
+        obstacle = "the node stops" if self.ending else ""
+        if self.loading:
+            obstacle = "the jobs are being loaded; change the store when that is over"
+        self.stores.change(name, obstacle)
 
     def compact(self) -> None:
         """Begin to rewrite the journal in the background.  Raises CommandError."""
-        if self.driver.store.status().get("aof_rewrite_in_progress"):
-            raise CommandError("Background append only file rewriting already in progress")
-        try:
-            self.driver.compact()
-        except StoreError as error:
-            raise CommandError(str(error)) from None
+        self.stores.compact()
 
     # Settings.
 
@@ -232,7 +198,6 @@ class Daemon(Factory):
             "cluster-node-timeout": self._set_node_timeout,
             "cluster-link-buffer-limit": self.bus.set_buffer_limit,
             "proto-max-bulk-len": self.bus.set_largest_body,
-            **dict.fromkeys(STORE_SETTINGS, lambda _: self.follow_store_settings()),
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
@@ -473,9 +438,7 @@ class Daemon(Factory):
 
     def show_monitors(self, client: ClientConnection, args: list[bytes], entry: Command) -> None:
         """Show a command to those who watch."""
-        stamp = self.microseconds()
-        words = b" ".join(_spelled(redacted(args)))
-        line = b"+%d.%06d [%b] %b\r\n" % (stamp // 1_000_000, stamp % 1_000_000, client.address.encode(), words)
+        line = monitored(self.microseconds(), client.address, args)
         for watcher in list(self.monitors):
             watcher.push(line)
 
@@ -504,22 +467,15 @@ class Daemon(Factory):
         if not rewrite:
             self.reactor.callLater(0, self._stop)
             return True
-        self.switch.abandon()
+        self.stores.switch.abandon()
         assert isinstance(client, ClientConnection)
         self.reactor.callLater(0, self._shut_down, client)
         return False
 
     def _shut_down(self, client: ClientConnection) -> None:
-        Deferred.fromCoroutine(self._write_snapshot()).addCallbacks(
+        Deferred.fromCoroutine(self.stores.write_snapshot()).addCallbacks(
             lambda _: self._stop(), self._shutdown_failed, errbackArgs=(client,)
         )
-
-    async def _write_snapshot(self) -> None:
-        """Write a fresh journal with queues and all, whatever the store.  Raises StoreError."""
-        await self.driver.settle()
-        result = self.driver.store.rewrite(snapshot(self._node.state))
-        if result is not None:
-            await result
 
     def _shutdown_failed(self, failure: Failure, client: ClientConnection) -> None:
         """Go on, and say so."""
@@ -572,46 +528,5 @@ class Daemon(Factory):
 
     def persistence_facts(self) -> dict[str, Any]:
         """The section Persistence of INFO."""
-        facts: dict[str, Any] = {
-            "loading": int(self.loading),
-            "persistence": self.switch.name,
-            **self.driver.store.status(),
-        }
-        if self.switch.target is not None:
-            facts["persistence_changing_to"] = self.switch.target
-            if self.switch.target == "aof":
-                facts["aof_state"] = "wait-rewrite"
-        if self.switch.last_failure is not None:
-            facts["persistence_change_failed"] = self.switch.last_failure
-        if self.driver.failure is not None:
-            facts["aof_last_write_status"] = "err"
-            facts["persistence_failure"] = self.driver.failure
-        if self.loading:
-            facts |= self._loader.facts()
-        return facts
-
-
-#: How a byte reads in a line of MONITOR.
-_ESCAPES = {value: b"\\x%02x" % value for value in range(256)}
-_ESCAPES |= {value: bytes([value]) for value in range(32, 127)}
-_ESCAPES |= {ord("\\"): b"\\\\", ord('"'): b'\\"', 7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 13: b"\\r"}
-
-
-#: Bytes of a command that MONITOR spells; of longer ones it says how much more there is.
-MONITORED_BYTES = 16_384
-
-
-def _spelled(args: list[bytes]) -> Iterator[bytes]:
-    """Words as MONITOR shows them, the first of them when they are very long."""
-    left = MONITORED_BYTES
-    for at, word in enumerate(args):
-        yield _quoted(word[:left])
-        left -= len(word) + 1
-        if left <= 0 and (left < -1 or at + 1 < len(args)):
-            more = max(0, -left - 1) + sum(map(len, args[at + 1 :]))
-            yield b"... (%d more bytes)" % more
-            return
-
-
-def _quoted(word: bytes) -> bytes:
-    return b'"' + b"".join(map(_ESCAPES.__getitem__, word)) + b'"'
+        facts = {"loading": int(self.loading), **self.stores.facts()}
+        return facts | self._loader.facts() if self.loading else facts

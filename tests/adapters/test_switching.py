@@ -46,16 +46,16 @@ async def test_the_new_store_is_complete_before_the_old_one_is_left(
     await client.call("PAUSE", "other", "in")
     assert word(running) == "aof"
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
-    assert running.daemon.switch.target == "sqlite"
+    assert running.daemon.stores.switch.target == "sqlite"
     info = await client.call("INFO", "persistence")
     assert b"persistence:aof\r\n" in info
     assert b"persistence_changing_to:sqlite" in info
     turns = 0
-    while running.daemon.switch.target is not None:
+    while running.daemon.stores.switch.target is not None:
         await client.call("ACKJOB", jobs.pop())
         jobs.insert(0, await client.call("ADDJOB", "q", "more", 0))
         turns += 1
-        assert held(old.committed) == set(jobs) or running.daemon.switch.target is None
+        assert held(old.committed) == set(jobs) or running.daemon.stores.switch.target is None
     assert turns > 3
     assert held(new.committed) == set(jobs)
     assert (QUEUE_PAUSED, b"other", 1) in new.committed
@@ -109,7 +109,7 @@ async def test_a_new_store_that_fails_changes_nothing(
 
     if moment in ("open", "renew"):
         if moment == "open":
-            running.daemon.switch._open = fail
+            running.daemon.stores.switch._open = fail
         else:
             new.renew = fail  # type: ignore[method-assign]
         answer = str(await client.call("CONFIG", "SET", "persistence", "sqlite"))
@@ -123,7 +123,7 @@ async def test_a_new_store_that_fails_changes_nothing(
                 new, "fails", running.daemon.driver._under_way is None and bool(new.commits)
             )
         assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
-        await wait_until(lambda: running.daemon.switch.target is None)
+        await wait_until(lambda: running.daemon.stores.switch.target is None)
         assert new.discarded
         assert b"persistence_change_failed:sqlite: " in await client.call("INFO", "persistence")
     assert running.daemon.driver.store is old
@@ -161,7 +161,7 @@ async def test_a_new_store_is_told_nothing_before_it_is_empty(launch: Launch) ->
     second = await client.call("ADDJOB", "q", "body", 0)
     assert new.appended == new.committed == []
     renewing.callback(None)
-    await wait_until(lambda: running.daemon.switch.name == "sqlite")
+    await wait_until(lambda: running.daemon.stores.switch.name == "sqlite")
     assert held(new.committed) == {first, second}
 
 
@@ -184,7 +184,7 @@ async def test_a_store_that_keeps_nothing_needs_no_copy(launch: Launch) -> None:
     client = await running.connect()
     await client.call("ADDJOB", "q", "body", 0)
     assert await client.call("CONFIG", "SET", "appendonly", "no") == b"OK"
-    await wait_until(lambda: running.daemon.switch.target is None)
+    await wait_until(lambda: running.daemon.stores.switch.target is None)
     assert not running.daemon.node.state.journaling
     assert none.committed == []
     assert await client.call("QLEN", "q") == 1
@@ -204,7 +204,7 @@ async def test_a_node_moves_to_the_store_that_the_configuration_names_by_now(lau
     await first.stop()
     old, new = RecordingStore(stored=stored), RecordingStore()
     second = launch("persistence sqlite", old, {"sqlite": new}, store_name="aof")
-    await wait_until(lambda: second.daemon.switch.name == "sqlite")
+    await wait_until(lambda: second.daemon.stores.switch.name == "sqlite")
     assert held(new.committed) == {job.id}
     assert word(second) == "sqlite"
 
@@ -227,7 +227,7 @@ async def test_a_new_store_that_cannot_for_a_while_is_asked_again(
 
     new.before_commit = ask
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
-    await wait_until(lambda: running.daemon.switch.name == "sqlite")
+    await wait_until(lambda: running.daemon.stores.switch.name == "sqlite")
     assert held(new.committed) == {job_id}
 
 
