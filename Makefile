@@ -25,7 +25,7 @@ help:
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
 	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
-	@echo '             CUT=1: and the network between them is cut (as root)'
+	@echo '             CUT=1: and the network between them is cut (as root); HOURS=2000: simulated clusters on all cores'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -60,8 +60,13 @@ check: lint
 bench: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m benchmarks
 
+# With HOURS it goes on where it ended: build/simulated.jsonl has a line for each story that is over.
 torture: .venv/.test-stamp
+ifdef HOURS
+	$(BIN)/python -m tests.torture.simulated --hours $(HOURS) --workers $(WORKERS)
+else
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CUT),--cut)
+endif
 
 docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)

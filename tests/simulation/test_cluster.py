@@ -14,6 +14,9 @@ from disqued.testing.profiles import ALL, BY_NAME
 from disqued.testing.world import Broken, World
 from tests.simulation.mutants import MUTANTS
 
+# Unit tests are what coverage is asked of; a hundred hours with a tracer would be two hundred.
+pytestmark = pytest.mark.no_cover
+
 HOURS = 4.0
 STORIES = [
     Story(profile.name, seed, HOURS) for profile in ALL for seed in range(1, 1 + SHARES.get(profile.name, SHARE))
