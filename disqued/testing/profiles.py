@@ -47,7 +47,7 @@ _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash"
 CAREFREE: Final = Rules(acks_last=False)
 
 ALL: Final = (
-    Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=16_000, once_arrives=True)),
+    Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=2_000, once_arrives=True)),
     Profile(
         "order", load=DILIGENT, consumers=8, one_node=True,
         rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True),

@@ -39,7 +39,7 @@ _SHORT = {"hours": 0.01, "quiet_ms": 0, "drain_ms": 500_000}
 #: Everything is well, every job is queued somewhere at once, and consumers are quick.
 CALM = Profile(
     "mutant-calm", load=DILIGENT, consumers=5, jobs=10, bursts=2,
-    rules=Rules(all_acks_last=True, exactly_once=True, soon_ms=16_000, once_arrives=True), **_SHORT,
+    rules=Rules(all_acks_last=True, exactly_once=True, soon_ms=2_500, once_arrives=True), **_SHORT,
 )  # fmt: skip
 #: Jobs wait for longer than their retry period, in queues and with consumers.
 SLOW = Profile(

@@ -72,16 +72,20 @@ def main(arguments: list[str] | None = None) -> int:
 def go_on(total: Sum, done: set[tuple[str, int]], options: argparse.Namespace) -> None:
     """Tell the stories that the log does not have, on all cores."""
     options.log.parent.mkdir(parents=True, exist_ok=True)
-    left = (story for story in stories(HOURS_EACH) if (story.profile, story.seed) not in done)
     wanted = 1 + int((options.hours - total.hours) / HOURS_EACH)
     with options.log.open("a") as log, multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for outcome in pool.imap_unordered(tell, islice(left, wanted)):
+        for outcome in pool.imap_unordered(tell, islice(left(done), wanted)):
             log.write(json.dumps(attrs.asdict(outcome)) + "\n")
             log.flush()
             total.add(outcome)
             say(outcome.line())
             if outcome.failure:
                 say(f"{outcome.failure}\nnot needed: {', '.join(outcome.without) or 'nothing'}")
+
+
+def left(done: set[tuple[str, int]]) -> Iterator[Story]:
+    """The stories that are not told yet, without end."""
+    return (story for story in stories(HOURS_EACH) if (story.profile, story.seed) not in done)
 
 
 def read(path: Path) -> Iterator[Outcome]:

@@ -1,0 +1,279 @@
+"""The parts of the simulator: events in order, disks that lose what they may and no more, links, campaigns."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+
+from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE
+from disqued.persistence.interface import StoreFailed
+from disqued.testing import __main__ as program
+from disqued.testing.campaign import Outcome, Story
+from disqued.testing.clock import NodeClock
+from disqued.testing.disk import SimDisk
+from disqued.testing.events import Events
+from disqued.testing.faults import Operator
+from disqued.testing.journal import ALWAYS, NO, NONE, SimJournal
+from disqued.testing.profiles import named
+from disqued.testing.server import STAGES, SimServer
+from disqued.testing.world import World
+from tests.core_fixtures import make_job
+from tests.torture import simulated
+
+# Events.
+
+
+def test_events_happen_in_the_order_of_their_time_and_then_of_their_planning() -> None:
+    events, happened = Events(), []
+    for at, name in ((5, "c"), (1, "a"), (5, "d"), (2, "b"), (99, "late")):
+        events.at(at, lambda name: happened.append((events.now, name)), name)
+    events.run(50)
+    assert happened == [(1, "a"), (2, "b"), (5, "c"), (5, "d")]
+    assert events.now == 50
+    events.run(100)
+    assert happened[-1] == (99, "late")
+
+
+def test_what_is_planned_for_the_past_happens_now() -> None:
+    events, happened = Events(), []
+    events.run(10)
+    events.at(3, happened.append, "x")
+    events.run(10)
+    assert happened == ["x"]
+
+
+def test_a_trace_tells_what_happened_and_when() -> None:
+    def trace(*facts: tuple[int, bytes]) -> str:
+        events = Events()
+        for at, fact in facts:
+            events.at(at, events.note, fact)
+        events.run(10)
+        return events.trace
+
+    assert trace((1, b"a"), (2, b"b")) == trace((1, b"a"), (2, b"b"))
+    assert len({trace((1, b"a"), (2, b"b")), trace((1, b"a"), (3, b"b")), trace((1, b"b"), (2, b"a"))}) == 3
+
+
+def test_clocks_of_nodes_go_at_one_rate_and_agree_in_nothing_else() -> None:
+    events = Events()
+    one, other = NodeClock(events, 7), NodeClock(events, 1_000)
+    other.drift_ms = -3_600_000
+    before = one.now(), other.now(), one.wall(), other.wall()
+    events.run(10)
+    assert [
+        after - at for after, at in zip((one.now(), other.now(), one.wall(), other.wall()), before, strict=True)
+    ] == [10] * 4
+    assert one.now() != other.now()
+    assert one.wall() - other.wall() == 3_600_000
+
+
+# Disks and journals.
+
+
+def test_a_crash_keeps_what_is_synced_and_any_prefix_of_the_rest() -> None:
+    lengths = set()
+    for seed in range(300):
+        disk = SimDisk(Random(seed))
+        disk.append(b"s" * 700)
+        disk.sync()
+        disk.append(b"w" * 900)
+        lost = disk.lose_power()
+        assert disk.data.startswith(b"s" * 700)
+        kept = bytes(disk.data[700:]).rstrip(b"\0")
+        assert not kept.strip(b"w")
+        assert lost == (len(kept) < 900)
+        lengths.add(len(kept))
+    assert len(lengths) > 100
+
+
+def test_a_disk_that_is_full_or_does_not_sync_says_so_and_keeps_what_it_has() -> None:
+    disk = SimDisk(Random(1))
+    disk.append(b"abc")
+    disk.is_full = disk.fails_sync = True
+    for attempt in (lambda: disk.append(b"d"), disk.sync, lambda: disk.replace(b"x")):
+        with pytest.raises(OSError, match=r"No space|Input/output"):
+            attempt()
+    assert (bytes(disk.data), disk.unsynced) == (b"abc", 3)
+
+
+def journal(disk: SimDisk, policy: str = ALWAYS) -> SimJournal:
+    """A journal that has been loaded."""
+    made = SimJournal(disk, policy, NodeClock(Events(), 5), restores_queues=False)
+    list(made.load())
+    return made
+
+
+def stored(disk: SimDisk) -> list[bytes]:
+    """The ids that the records of a disk name."""
+    made = SimJournal(disk, ALWAYS, NodeClock(Events(), 5), restores_queues=False)
+    return [record[1].id if record[0] == JOB_ADDED else record[1] for record in made.load()]
+
+
+def test_a_journal_brings_back_what_it_was_given() -> None:
+    disk = SimDisk(Random(1))
+    first = journal(disk)
+    one, two = make_job(1), make_job(2)
+    first.append([(JOB_ADDED, one), (JOB_ADDED, two)])
+    first.commit()
+    first.append([(JOB_GONE, one.id, GONE_DELETED)])
+    first.commit()
+    assert first.is_clean
+    assert stored(disk) == [one.id, two.id, one.id]
+
+
+def test_a_journal_that_is_cut_anywhere_brings_back_the_records_before() -> None:
+    whole = SimDisk(Random(1))
+    made = journal(whole, NO)
+    ids = [make_job(number).id for number in range(5)]
+    made.append([(JOB_ADDED, make_job(number)) for number in range(5)])
+    made.commit()
+    assert whole.unsynced
+    found = set()
+    for seed in range(100):
+        disk = SimDisk(Random(seed))
+        disk.data, disk.synced = bytearray(whole.data), whole.synced
+        disk.lose_power()
+        loaded = stored(disk)
+        assert loaded == ids[: len(loaded)]
+        found.add(len(loaded))
+        again = journal(disk)
+        again.append([(JOB_ADDED, make_job(9))])
+        again.commit()
+        assert stored(disk) == [*loaded, make_job(9).id]
+    assert len(found) > 3
+
+
+def test_a_journal_on_a_full_disk_keeps_what_it_was_given_and_one_that_cannot_sync_must_be_written_anew() -> None:
+    disk = SimDisk(Random(1))
+    made = journal(disk)
+    disk.is_full = True
+    made.append([(JOB_ADDED, make_job(1))])
+    with pytest.raises(StoreFailed) as caught:
+        made.commit()
+    assert not caught.value.final
+    disk.is_full, disk.fails_sync = False, True
+    with pytest.raises(StoreFailed) as caught:
+        made.commit()
+    assert caught.value.final
+    disk.fails_sync = False
+    with pytest.raises(StoreFailed):
+        made.commit()
+    made.rewrite([(JOB_ADDED, make_job(2))])
+    made.commit()
+    assert stored(disk) == [make_job(2).id]
+
+
+def test_without_a_journal_nothing_is_written() -> None:
+    disk = SimDisk(Random(1))
+    made = journal(disk, NONE)
+    assert not made.records
+    assert disk.unsynced == 0
+
+
+# Nodes.
+
+
+class Answers:
+    """A client that keeps what it hears."""
+
+    is_gone = False
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def answered(self, value: object) -> None:
+        self.heard.append(value)
+
+    def lost(self) -> None:
+        self.heard.append("lost")
+
+
+@pytest.fixture
+def world() -> World:
+    """Three nodes that have met."""
+    made = World(1, named("calm"))
+    made._join()
+    return made
+
+
+def ask(world: World, server: SimServer, *words: str) -> list[object]:
+    client = Answers()
+    server.command(client, [word.encode() for word in words])
+    world._pass(50)
+    return client.heard
+
+
+def test_nodes_copy_deliver_and_collect(world: World) -> None:
+    one, other = world.servers[:2]
+    (job_id,) = ask(world, one, "ADDJOB", "q", "body", "1000", "REPLICATE", "3", "RETRY", "10")
+    assert all(len(server.state.jobs) == 1 for server in world.servers)
+    assert ask(world, other, "GETJOB", "TIMEOUT", "20", "FROM", "q") == [[(b"q", job_id, b"body")]]
+    assert isinstance(job_id, bytes)
+    assert ask(world, other, "ACKJOB", job_id.decode()) == [1]
+    assert not any(len(server.state.jobs) for server in world.servers)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_who_dies_in_a_commit_has_told_nobody_what_was_not_safe(world: World, stage: str) -> None:
+    one = world.servers[0]
+    one.on_death = lambda: one.kill(power=True)
+    one.dies_at = stage
+    heard = ask(world, one, "ADDJOB", "q", "body", "1000", "REPLICATE", "1")
+    assert heard == ["lost"]
+    one.start()
+    # Up to the sync it may be there or not; after it, it is.
+    if stage in STAGES[2:]:
+        assert len(one.state.jobs) == 1
+
+
+def test_a_blocked_path_holds_what_is_sent_and_a_cut_one_loses_it(world: World) -> None:
+    one, other = world.servers[:2]
+    for cut, copies in ((False, 1), (True, 0)):
+        path = world.network.path(one, other)
+        path.block()
+        one.node.begin()
+        job = make_job(1 + cut, now=one.state.now)
+        one.state.send(other.id, (3, job, True))
+        one._finish()
+        world._pass(50)
+        assert not len(other.state.jobs)
+        if cut:
+            assert path.link is not None
+            path.link.break_off()
+        path.unblock()
+        world._pass(50)
+        assert len(other.state.jobs) == copies
+        other.command(Operator(), [b"DELJOB", job.id])
+        world._pass(50)
+
+
+# Campaigns.
+
+
+def test_a_campaign_goes_on_where_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.jsonl"
+    done = [Outcome(Story(profile, seed, 4.0), 4.0, 1.0) for profile in ("calm",) for seed in (1, 2)]
+    log.write_text("".join(json.dumps(attrs.asdict(outcome)) + "\n" for outcome in done) + '{"story": {"pro')
+    assert list(simulated.read(log)) == done
+    assert simulated.main(["--hours", "8", "--log", str(log)]) == 0
+    assert "in all: 2 stories, 8 cluster-hours" in capsys.readouterr().out
+    left = simulated.left({("calm", 1), ("calm", 2), ("order", 1)})
+    assert [(story.profile, story.seed) for story in (next(left), next(left))] == [("order", 2), ("patient", 1)]
+
+
+def test_a_campaign_that_has_failed_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps(attrs.asdict(Outcome(Story("storm", 3, 4.0), 4.0, 1.0, failure="lost"))) + "\n")
+    assert simulated.main(["--hours", "4", "--log", str(log)]) == 1
+    assert "failed: storm 3" in capsys.readouterr().out
+
+
+def test_the_program_tells_a_story_and_says_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--profile", "patient", "--seed", "3", "--hours", "0.1"]) == 0
+    assert capsys.readouterr().out.startswith("patient 3: ok, ")
+    assert program.main(["--profile", "network", "--hours", "0.1", "--nodes", "3", "--without", "mess"]) == 0
+    assert capsys.readouterr().out.startswith("network 1: ok, ")
+    with pytest.raises(SystemExit):
+        program.main(["--nodes", "1"])
