@@ -51,7 +51,7 @@ class Request:
     number: int
     queue: bytes
     body: bytes
-    replicate: int
+    replicate: int  #: 0 = left to the node: one copy is what it promises
     retry_ms: int
     ttl_ms: int
     delay_ms: int
@@ -199,7 +199,7 @@ class Checker:
         if not request.waits_for_copies and request.holders is None:
             # Its node keeps no copy itself, or nobody could look.
             return False
-        copies = request.replicate if request.waits_for_copies else 1
+        copies = max(1, request.replicate) if request.waits_for_copies else 1
         return self._lost_holders(request) < copies
 
     def _lost_holders(self, request: Request) -> int:

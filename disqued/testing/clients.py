@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LONG_TTL_S = 10 * 86_400  #: longer than a story, with clocks that jump
 RECONNECT_MS = 200
+BY_DEFAULT = 0  #: in the place of a number of copies
 
 
 @attrs.frozen
@@ -35,6 +36,7 @@ class Load:
     ttls_s: tuple[int, ...] = (LONG_TTL_S,)
     once_ttl_s: int = 240  #: TTL of jobs with retry 0: what is left of them after a crash ends by itself
     asynchronous: float = 0.15
+    by_default: float = 0.1  #: does not say how many copies; one is promised then, whatever is made
     timeouts_ms: tuple[int, ...] = (1_000, 5_000)
     sizes: tuple[int, ...] = (0, 10, 100, 100, 3_000)
     think_ms: int = 300  #: between two commands of a producer, at most
@@ -164,6 +166,8 @@ class Producer(Actor):
         rng, load = self.rng, self.load
         retry_s = rng.choice(load.retries_s)
         replicate = min(rng.choice(load.replicate), len(self.servers)) if retry_s else 1
+        if retry_s and rng.random() < load.by_default:
+            replicate = BY_DEFAULT
         number = self.checker.next_number()
         ttl_s = rng.choice(load.ttls_s) if retry_s else load.once_ttl_s
         delay_s = rng.choice(load.delays_s)
@@ -175,8 +179,9 @@ class Producer(Actor):
 
     def _words(self, request: Request) -> list[bytes]:
         words = [b"ADDJOB", request.queue, request.body, b"%d" % self.rng.choice(self.load.timeouts_ms)]
-        words += [b"REPLICATE", b"%d" % request.replicate, b"RETRY", b"%d" % (request.retry_ms // 1_000)]
-        words += [b"TTL", b"%d" % (request.ttl_ms // 1_000)]
+        words += [b"RETRY", b"%d" % (request.retry_ms // 1_000), b"TTL", b"%d" % (request.ttl_ms // 1_000)]
+        if request.replicate != BY_DEFAULT:
+            words += [b"REPLICATE", b"%d" % request.replicate]
         if request.delay_ms:
             words += [b"DELAY", b"%d" % (request.delay_ms // 1_000)]
         if not request.waits_for_copies:

@@ -254,9 +254,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a node that keeps no copy says that it has one", FULL,
         Replication, "on_repljob",
-        "state.read_only or self._delivery.is_paused_in(stored.queue):\n        return",
-        "state.read_only or self._delivery.is_paused_in(stored.queue):\n"
-        "        state.send(sender, (GOTJOB, stored.id))\n        return",
+        "self.on_refusal(sender)\n        return",
+        "self.on_refusal(sender)\n        state.send(sender, (GOTJOB, stored.id))\n        return",
     ),
     _mutant(
         "a copy knows of no other holder", SLOW,
