@@ -17,7 +17,7 @@ from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, n
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional, rest
 from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer, read_timeout
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, LEAVING, PFAIL, Peer
+from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.core.queues import Client
 from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
@@ -111,7 +111,7 @@ CLIENT_NAME = Kind("string", _read_name, "bytes from ! to ~; empty for no name",
 HELLO_FORMAT = 1
 # Where clients should go first: the lowest number.
 PRIORITY_NORMAL = b"1"
-PRIORITY_NOT_LINKED = b"5"
+PRIORITY_NOT_LINKED = b"5"  #: or it takes no copies now
 PRIORITY_SUSPECTED = b"10"
 PRIORITY_LEAVING = b"100"  #: or failed
 
@@ -125,7 +125,7 @@ def _priority_of(peer: Peer) -> bytes:
         return PRIORITY_LEAVING
     if peer.flags & PFAIL:
         return PRIORITY_SUSPECTED
-    return PRIORITY_NORMAL if peer.linked else PRIORITY_NOT_LINKED
+    return PRIORITY_NORMAL if peer.linked and not peer.flags & FULL else PRIORITY_NOT_LINKED
 
 
 def _is_topology(value: Any) -> bool:
@@ -157,7 +157,8 @@ class Hello:
     """Ask for the nodes of the cluster, or choose the protocol of this connection.
 
     Alone it answers this node's id and the address and priority of every node; clients connect to the best one:
-    1 is fine, 5 a node to which this one has no link, 10 one that does not answer, 100 one that failed or is leaving.
+    1 is fine, 5 a node to which this one has no link or that takes no copies now, 10 one that does not answer, 100 one
+    that failed or is leaving.
     With a protocol version it is the handshake of Redis: the connection speaks RESP2 or RESP3 from its reply on.
     """
 

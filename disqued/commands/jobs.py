@@ -93,14 +93,17 @@ class AddJob:
         replication = node.replication
         wish = (self.ttl, self.retry, self.delay, self.replicate)
         options = replication.wishes.get(wish)
-        if options is None:
+        if options is None or (self.replicate is None and replication.takes_no_copy):
             options = self._options(node)
             if len(replication.wishes) >= OPTIONS_KEPT:
                 replication.wishes.clear()
-            replication.wishes[wish] = options
+            # How many copies can be made is another number as soon as this node takes one again.
+            if not replication.takes_no_copy:
+                replication.wishes[wish] = options
         job_id = replication.add(
             client, self.queue, self.body, options,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
+            by_default=self.replicate is None,
         )  # fmt: skip
         return BLOCKED if job_id is None else job_id
 

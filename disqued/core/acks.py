@@ -15,6 +15,9 @@ not known, so the whole cluster is asked.  A node that knows the job collects it
 every node has answered that it does not know it, or when the job's time, which its id tells, is over.  A dummy ack
 never answers for another one: two of them would take each other for the job.
 
+A node whose journal cannot be written neither confirms nor collects: it would come back from a crash without the ack,
+to nodes that have forgotten it.
+
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 
 SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s, and at once when a link opens, so that what a partition held
@@ -26,8 +29,8 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 """
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, WAIT_REPL, WORK_SCOPE, Job
-from disqued.core.messages import DELJOB, GOTACK, SETACK, Message
+from disqued.core.job import ACKED, WAIT_REPL, Job
+from disqued.core.messages import DELJOB, GOTACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.replication import Replication
 from disqued.core.state import State
@@ -171,9 +174,8 @@ class Acks:
             self._collect(job)
             return
         self._put_off(job)
-        message = (SETACK, job.id, WORK_SCOPE, job.holders)
         for node_id in missing:
-            state.send(node_id, message)
+            state.say_done(node_id, job)
 
     def _put_off(self, job: Job) -> None:
         state = self._state
@@ -197,7 +199,10 @@ class Acks:
         ]
 
     def _collect(self, job: Job) -> None:
-        """Everybody knows: let everybody forget."""
+        """Everybody knows: let everybody forget, unless this node would not know any more after a crash."""
+        if self._state.read_only:
+            self._put_off(job)
+            return
         self._tell(job)
         self._state.finish(job)
 
@@ -226,7 +231,7 @@ class Acks:
         state = self._state
         state.acked[job] = 0
         if self._is_ours_to_ask(job):
-            state.send(node_id, (SETACK, job.id, WORK_SCOPE, job.holders))
+            state.say_done(node_id, job)
             self._put_off(job)
         else:
             at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
@@ -272,7 +277,8 @@ class Acks:
                 self._ask(job)
         if holders:
             self._confirm(job, sender)
-        state.send(sender, (GOTACK, job_id, scope, True, job.holders))
+        if not state.read_only:
+            state.send(sender, (GOTACK, job_id, scope, True, job.holders))
 
     def on_gotack(self, sender: bytes, message: Message) -> None:
         """Hear that a node knows that a job is done."""

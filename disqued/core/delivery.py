@@ -423,7 +423,7 @@ class Delivery:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""
         state = self._state
         if job.state == ACKED:
-            state.send(sender, (messages.SETACK, job.id, WORK_SCOPE, job.holders or frozenset()))
+            state.say_done(sender, job)
             return False
         if job.state in (QUEUED, WAIT_REPL):
             return False

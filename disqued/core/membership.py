@@ -24,6 +24,9 @@ The opinion of others comes with their gossip, and counts for twice the time-out
 such opinion: it is believed by those who suspect the node themselves or have heard it from most nodes.  All that
 comes of it is that such a node gets no copies of new jobs and that clients are sent elsewhere.
 
+A node says of itself that it is leaving, or that it takes no copies now (`FULL`: memory is low, or the journal takes no
+jobs).  It tells everybody when that changes, and at once who sends it a copy all the same.
+
 While there are others, the machine wakes every second, or four times in a time-out if that is less: it pings the one
 of five nodes that was silent for longest, and everybody who was silent for half a time-out.  A node alone sleeps.
 
@@ -42,6 +45,7 @@ from disqued.core import messages
 from disqued.core.ids import JobIds, is_node_id
 from disqued.core.messages import (
     NODE_FAIL,
+    NODE_FULL,
     NODE_LEAVING,
     NODE_PFAIL,
     Greeting,
@@ -49,11 +53,12 @@ from disqued.core.messages import (
     Rumour,
     Target,
 )
-from disqued.core.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
+from disqued.core.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 
 TIMEOUT_MS = 15_000
+TOLD_AGAIN_MS = 100  #: between two times that a node is told how it is with this one, because it seems not to know
 PERIOD_MS = 1_000  #: between two looks at the others, at most
 MEETING_MIN_MS = 1_000  #: an address is tried for the time-out, and for so long at least
 FORGOTTEN_MS = 60_000  #: a node that was forgotten is not taken in for so long
@@ -80,7 +85,7 @@ class Membership(Timed):
 
     __slots__ = (
         "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_peers", "_schedule", "_spoken_of",
-        "_state", "bus_port", "host", "port", "timeout_ms", "twin",
+        "_state", "_told_flags", "bus_port", "host", "port", "timeout_ms", "twin",
     )  # fmt: skip
 
     def __init__(self, state: State, on_reachable: Callable[[], None]) -> None:
@@ -94,6 +99,7 @@ class Membership(Timed):
         #: Whom gossip is about: suspected ones, and others; None = to be found out again.
         self._spoken_of: tuple[list[Peer], list[Peer]] | None = None
         self._due_at: int = 0  #: when it was to wake last
+        self._told_flags: int = 0  #: what everybody was told of this node
         self._announced: str = ""
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout
         self.host: str = ""  #: our own address; empty = nobody has told yet
@@ -125,7 +131,17 @@ class Membership(Timed):
 
     @property
     def _own_flags(self) -> int:
-        return NODE_LEAVING if self._state.leaving else 0
+        state = self._state
+        flags = NODE_LEAVING if state.leaving else 0
+        return flags | NODE_FULL if state.memory.is_low or state.read_only else flags
+
+    def tell(self, node_id: bytes) -> None:
+        """Let a node know how it is with this one, which it seems not to; now and then, if it goes on."""
+        now = self._state.now
+        peer = self._peers.linked.get(node_id)
+        if peer is not None and now - peer.told_at >= TOLD_AGAIN_MS:
+            peer.told_at = now
+            self._state.send(node_id, (messages.PONG, self._own_flags, ()))
 
     def _learn_own(self, host: str, *, insist: bool) -> None:
         """Learn the own address, from how others came to reach us."""
@@ -307,7 +323,7 @@ class Membership(Timed):
             return None
         peer = self._add(Peer(greeting.id, host, *_ports(greeting)))
         self._peers.forgotten.discard(greeting.id)
-        peer.flags = LEAVING if greeting.flags & NODE_LEAVING else 0
+        peer.flags = _said(greeting.flags)
         self._changed()
         return peer
 
@@ -420,8 +436,9 @@ class Membership(Timed):
                 self._hear_of(peer.id, rumour)
 
     def _hear_flags(self, peer: Peer, flags: int) -> None:
-        if bool(flags & NODE_LEAVING) != bool(peer.flags & LEAVING):
-            peer.flags ^= LEAVING
+        says = _said(flags)
+        if says != peer.flags & (LEAVING | FULL):
+            peer.flags = peer.flags & _FAILING | says
             self._changed()
 
     def _hear_of(self, sender: bytes, rumour: Rumour) -> None:
@@ -497,6 +514,10 @@ class Membership(Timed):
         """Ping, suspect, give up: whatever the time asks for."""
         late_ms = self._state.now - self._due_at
         self._give_up_meetings()
+        if self._own_flags != self._told_flags:
+            self._told_flags = self._own_flags
+            for peer in self._peers.linked.values():
+                self._ping(peer)
         for peer in self._peers.by_id.values():
             if late_ms > self._period_ms and peer.ping_sent_at:
                 # This node was stopped for a while: nobody is suspected for what it did not hear.
@@ -598,6 +619,11 @@ def _ports(greeting: Greeting) -> tuple[int, int]:
 def _is_sound(greeting: Greeting) -> bool:
     """Tell whether a node can be what it says of itself."""
     return is_node_id(greeting.id) and 0 <= greeting.port <= PORT_MAX and 1 <= greeting.bus_port <= PORT_MAX
+
+
+def _said(flags: int) -> int:
+    """What a node says of itself, as its peer has it."""
+    return (LEAVING if flags & NODE_LEAVING else 0) | (FULL if flags & NODE_FULL else 0)
 
 
 def _rumour(peer: Peer) -> Rumour:

@@ -74,6 +74,8 @@ JOBS_PER_MESSAGE: Final = 100
 NODE_LEAVING: Final = 1
 NODE_PFAIL: Final = 2  #: in rumours alone: suspected by the one who says so
 NODE_FAIL: Final = 4  #: in rumours alone
+NODE_FULL: Final = 8  #: takes no copies now: memory is low, or the journal takes no jobs; not in rumours
+NODE_OWN: Final = NODE_LEAVING | NODE_FULL  #: what a node can say of itself
 
 
 class Rumour(NamedTuple):
@@ -93,7 +95,7 @@ class Greeting(NamedTuple):
     host: str  #: the address that others shall use; empty = the one that the connection comes from
     port: int  #: for clients
     bus_port: int
-    flags: int  #: NODE_LEAVING or 0
+    flags: int  #: NODE_OWN bits
     meets: bool  #: True: take me in, if you do not know me
 
 

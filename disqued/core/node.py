@@ -69,6 +69,7 @@ class Node:
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
         self.membership = Membership(self.state, self.replication.forget_wishes)
+        self.replication.on_refusal = self.membership.tell
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
             messages.PING: self.membership.on_ping,

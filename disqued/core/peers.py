@@ -8,6 +8,7 @@ from typing import NamedTuple
 PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: most nodes say so
 LEAVING = 4  #: it drains, and takes no new jobs
+FULL = 8  #: it takes no copies now
 
 PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
@@ -33,7 +34,7 @@ class Peer:
 
     __slots__ = (
         "asked_again", "bus_port", "flags", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at",
-        "pong_at", "pong_wall", "port", "reports", "stale",
+        "pong_at", "pong_wall", "port", "reports", "stale", "told_at",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
@@ -43,9 +44,10 @@ class Peer:
         self.heard_host: str = ""
         self.port: int = port  #: for clients
         self.bus_port: int = bus_port
-        self.flags: int = 0  #: PFAIL, FAIL, LEAVING
+        self.flags: int = 0  #: PFAIL, FAIL, LEAVING, FULL
         self.linked: bool = False  #: our link to it is open: it can be written to
         self.linked_at: int = 0  #: when the link opened
+        self.told_at: int = 0  #: when it was told last how it is with us, because it seemed not to know
         self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
         #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
         self.stale: bool = False

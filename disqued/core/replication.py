@@ -22,11 +22,13 @@ With ASYNC nobody waits: the job is journalled and queued at once, with the node
 that its ack reaches them whatever happens here.
 
 A node takes a copy unless it has no memory for it, is leaving, cannot write its journal, or the queue is paused.  It
-says nothing then; the sender finds others.
+says so, but for the pause, and the sender finds others.  Where the producer did not say how many copies it wants, and
+there turn out to be fewer nodes that take one, those are enough.
 
 Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from disqued.core.delivery import Delivery
@@ -41,8 +43,9 @@ from disqued.core.job import (
     Job,
     JobOptions,
 )
-from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, SETACK, Message
+from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.outbox import JOB_ADDED
+from disqued.core.peers import FULL, LEAVING
 from disqued.core.queues import PAUSE_IN, Client, Queue
 from disqued.core.schedule import Timed
 from disqued.core.state import State
@@ -61,12 +64,13 @@ REMOVED = "job removed (expired?) before the requested replication level was ach
 class Pending(Timed):
     """A producer that waits for copies of its job."""
 
-    __slots__ = ("client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms")
+    __slots__ = ("by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms")
 
-    def __init__(self, job: Job, client: Client, deadline_at: int, now: int) -> None:
+    def __init__(self, job: Job, client: Client, deadline_at: int, now: int, *, by_default: bool) -> None:
         self.awake_at = 0
         self.job: Job = job
         self.client: Client = client
+        self.by_default: bool = by_default  #: as many copies as can be made are enough
         self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
         #: Pause before one more node is asked, and before the first is asked again: the transfer takes its time.
         self.patience_ms: int = MORE_NODES_MS + len(job.body) // TRANSFERRED_PER_MS
@@ -78,34 +82,46 @@ class Pending(Timed):
 class Replication:
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_refused", "_state", "wishes")
+    __slots__ = ("_delivery", "_refused", "_state", "on_refusal", "wishes")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
         #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
         self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
+        #: Called with the id of a node whose copy was not taken because this one takes none now.
+        self.on_refusal: Callable[[bytes], None] = lambda _: None
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
 
     def forget_wishes(self) -> None:
-        """The nodes that can be reached are others now, and what was made of wishes depends on them."""
+        """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
         self.wishes.clear()
+        for pending in list(self._state.pending.values()):
+            if pending.by_default and self._has_enough(pending):
+                self._achieve(pending)
+
+    @property
+    def takes_no_copy(self) -> bool:
+        """True while jobs are kept by other nodes alone: memory is low, or this node is leaving."""
+        state = self._state
+        return state.leaving or state.memory.used > state.memory.low_mark
 
     @property
     def default_copies(self) -> int:
-        """Copies when the producer does not say how many: this node's and those of reachable nodes, three at most."""
-        return min(DEFAULT_COPIES, 1 + len(self._state.peers.reachable))
+        """Copies when the producer does not say how many: as many as can be made, three at most."""
+        return max(1, min(DEFAULT_COPIES, (not self.takes_no_copy) + len(self._state.peers.reachable)))
 
     # Adding.
 
     def add(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
-        maxlen: int, timeout_ms: int, asynchronous: bool,
+        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False,
     ) -> bytes | None:  # fmt: skip
         """Create a job and return its id; None when the producer, `client`, is to wait for copies.
 
-        `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.
+        `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
+        that fewer are enough when nodes turn out to take none.
         Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
         """
         state = self._state
@@ -120,7 +136,9 @@ class Replication:
             if queue.pause & PAUSE_IN:
                 raise QueuePaused
         if several:
-            return self._add_several(client, queue_name, body, options, timeout_ms, asynchronous=asynchronous)
+            return self._add_several(
+                client, queue_name, body, options, timeout_ms, asynchronous=asynchronous, by_default=by_default
+            )
         if queue is None and not options.delay_ms:
             queue = state.queue(queue_name)
         job = self._make(queue_name, queue, body, options)
@@ -138,13 +156,10 @@ class Replication:
         job_id = state.ids.next(options.ttl_suffix)
         return Job(job_id, name, body, state.next_ctime(), options)
 
-    def _takes_no_copy(self) -> bool:
-        return self._state.memory.is_low or self._state.leaving
-
     def _check_copies(self, replicate: int) -> None:
         """Refuse a job for which there are too few nodes."""
         state = self._state
-        external = self._takes_no_copy()
+        external = self.takes_no_copy
         missing = replicate - (0 if external else 1) - len(state.peers.reachable)
         if missing <= 0:
             return
@@ -158,11 +173,11 @@ class Replication:
 
     def _add_several(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
-        asynchronous: bool,
+        asynchronous: bool, by_default: bool,
     ) -> bytes | None:  # fmt: skip
         """Create a job with copies on other nodes."""
         state = self._state
-        external = self._takes_no_copy()
+        external = self.takes_no_copy
         job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
         chosen = self._draw(options.replicate - (0 if external else 1), frozenset())
         holders = chosen if external else [*chosen, state.node_id]
@@ -179,7 +194,7 @@ class Replication:
         job.confirmed = state.holders(frozenset(() if external else (state.node_id,)))
         state.enter(job)
         state.schedule.add(job, job.expires_at)
-        pending = Pending(job, client, state.now + timeout_ms if timeout_ms else 0, state.now)
+        pending = Pending(job, client, state.now + timeout_ms if timeout_ms else 0, state.now, by_default=by_default)
         state.pending[job.id] = pending
         self._send_copies(job, chosen, quiet=False)
         self._wake(pending)
@@ -231,6 +246,9 @@ class Replication:
         if pending.deadline_at and state.now >= pending.deadline_at:
             self._give_up(pending, TIMED_OUT)
             return
+        if self._has_enough(pending):
+            self._achieve(pending)
+            return
         before = state.others(job.holders or frozenset())
         more = self._draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
         if more:
@@ -259,8 +277,22 @@ class Replication:
             return
         job.confirmed = state.holders(job.confirmed | {sender})
         pending = state.pending.get(job_id)
-        if pending is not None and len(job.confirmed) >= job.options.replicate:
+        if pending is not None and self._has_enough(pending):
             self._achieve(pending)
+
+    def _has_enough(self, pending: Pending) -> bool:
+        """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
+        job = pending.job
+        confirmed = job.confirmed or frozenset()
+        if len(confirmed) >= job.options.replicate:
+            return True
+        return pending.by_default and bool(confirmed) and self._is_nobody_left(confirmed)
+
+    def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
+        """Tell whether all nodes that could confirm have done so, but for those that say that they take no copies."""
+        linked = self._state.peers.linked
+        others = {node_id for node_id, peer in linked.items() if not peer.flags & (FULL | LEAVING)}
+        return len(others) < len(linked) and others <= confirmed
 
     def _achieve(self, pending: Pending) -> None:
         """There are copies enough: the job is there, and its producer hears so."""
@@ -358,7 +390,10 @@ class Replication:
         if job is not None:
             self._refresh(job, sender, stored.holders or frozenset(), quiet=quiet)
             return
-        if self._takes_no_copy() or state.read_only or self._delivery.is_paused_in(stored.queue):
+        if self.takes_no_copy or state.read_only:
+            self.on_refusal(sender)
+            return
+        if self._delivery.is_paused_in(stored.queue):
             return
         job = self._delivery.copies.make(stored)
         if job is None:
@@ -381,7 +416,7 @@ class Replication:
                 # Who holds the job is known now, so that its ack can be collected.
                 job.holders = state.holders(holders | {state.node_id})
                 state.schedule.move(job, state.now + 1)
-            state.send(sender, (SETACK, job.id, WORK_SCOPE, job.holders))
+            state.say_done(sender, job)
             return
         if job.state != WAIT_REPL and state.unite_holders(job, holders) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))

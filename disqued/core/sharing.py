@@ -88,7 +88,7 @@ class Sharing:
         if job is None or job.state == WAIT_REPL:
             return None
         if job.state == ACKED:
-            self._state.send(sender, (messages.SETACK, job_id, WORK_SCOPE, job.holders or frozenset()))
+            self._state.say_done(sender, job)
             return None
         return job
 

@@ -11,7 +11,7 @@ from typing import Any
 from disqued.core.ids import JobIds
 from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
-from disqued.core.messages import Message
+from disqued.core.messages import SETACK, Message
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
@@ -25,6 +25,7 @@ OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 _DONE = object()
+_NOBODY: frozenset[bytes] = frozenset()
 
 
 class State:
@@ -101,6 +102,15 @@ class State:
         """See to it that there is a tick for unfinished work, if there is any."""
         if len(self.unfinished) and not self.unfinished.awake_at:
             self.schedule.add(self.unfinished, AT_ONCE)
+
+    def say_done(self, node_id: bytes, job: Job) -> None:
+        """Tell a node that a job is done.
+
+        Who may hold it is left out while the journal cannot be written: a node that names the holders counts as one
+        that will not forget the ack.
+        """
+        holders = job.holders if job.holders and not self.read_only else _NOBODY
+        self.send(node_id, (SETACK, job.id, WORK_SCOPE, holders))
 
     def spread(self, span_ms: int) -> int:
         """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""

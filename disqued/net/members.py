@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, LEAVING, PFAIL, Peer
+from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.net.bus import Bus
 from disqued.net.identity import Identity
 
@@ -112,4 +112,6 @@ def _condition(peer: Peer) -> str:
         return "has failed: most nodes say so"
     if peer.flags & PFAIL:
         return "does not answer"
-    return "is leaving" if peer.flags & LEAVING else "answers"
+    if peer.flags & LEAVING:
+        return "is leaving"
+    return "takes no copies now, its memory is low or its journal fails" if peer.flags & FULL else "answers"

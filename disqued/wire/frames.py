@@ -38,7 +38,7 @@ from typing import Final, NoReturn, Protocol
 import attrs
 
 from disqued.core.ids import NODE_ID_LENGTH
-from disqued.core.messages import NODE_LEAVING, Greeting, Message
+from disqued.core.messages import NODE_OWN, Greeting, Message
 from disqued.wire import messages
 
 MAGIC: Final = b"disqued"
@@ -329,7 +329,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
     """Write a greeting down."""
     host = greeting.host.encode("ascii")
     who = _WHO.pack(
-        bytes.fromhex(greeting.id.decode("ascii")), greeting.port, greeting.bus_port, greeting.flags & NODE_LEAVING,
+        bytes.fromhex(greeting.id.decode("ascii")), greeting.port, greeting.bus_port, greeting.flags & NODE_OWN,
         greeting.meets, len(host),
     )  # fmt: skip
     return who + host
@@ -343,7 +343,7 @@ def decode_greeting(text: bytes) -> Greeting:
     host = text[_WHO.size :]
     if len(host) != length or length > _HOST_MAX or not _is_host(host):
         raise Refused("the greeting names no IPv4 or IPv6 address")
-    if flags & ~NODE_LEAVING or meets > 1 or not bus_port:
+    if flags & ~NODE_OWN or meets > 1 or not bus_port:
         raise Refused("the greeting holds something that version 1 does not know")
     return Greeting(node_id.hex().encode("ascii"), host.decode("ascii"), port, bus_port, flags, bool(meets))
 

@@ -45,6 +45,7 @@ from disqued.core.messages import (
     NEEDJOBS,
     NODE_FAIL,
     NODE_LEAVING,
+    NODE_OWN,
     NODE_PFAIL,
     PAUSE,
     PING,
@@ -124,9 +125,9 @@ def _encode_gossip(message: Message, now: int) -> bytes:
 def _decode_gossip(data: bytes) -> Message:
     _need(data, _GOSSIP.size)
     kind, flags, count = _GOSSIP.unpack_from(data)
-    if flags > NODE_LEAVING or count > RUMOURS_MAX:
+    if flags & ~NODE_OWN or count > RUMOURS_MAX:
         raise BadMessage(
-            f"{NAMES[kind]}: flags {flags} and {count} rumours; allowed are 0 to {NODE_LEAVING} and 0 to {RUMOURS_MAX}"
+            f"{NAMES[kind]}: flags {flags} and {count} rumours; allowed are bits of {NODE_OWN} and 0 to {RUMOURS_MAX}"
         )
     rumours = []
     at = _GOSSIP.size

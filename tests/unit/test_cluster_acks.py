@@ -6,6 +6,7 @@ import pytest
 
 from disqued.core.acks import RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
 from disqued.core.ids import JobIds
+from disqued.core.job import ACKED
 from disqued.core.messages import DELJOB, GOTACK, REPLJOB, SETACK
 from disqued.core.outbox import JOB_ADDED, UNIT_DONE
 from disqued.core.recovery import Recovery, walk
@@ -397,3 +398,18 @@ def test_what_has_no_copy_left_to_be_sent_does_not_lose_its_body_with_its_ack() 
     a("ACKJOB", job_id)
     assert flight.message[1].body == b"the body"
     assert is_clean(b)
+
+
+def test_an_ack_is_not_collected_by_a_node_that_cannot_write_it_down() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster)
+    a.state.read_only = True
+    a("ACKJOB", job_id)
+    cluster.advance(500)
+    assert known(cluster, job_id) == "abc"
+    assert [member.job(job_id).state for member in cluster] == [ACKED] * 3
+    assert not cluster.sent(DELJOB, a)
+    a.state.read_only = False
+    cluster.advance(10_000)
+    assert all(map(is_clean, (a, b, c)))

@@ -6,6 +6,7 @@ from disqued.commands.table import BLOCKED
 from disqued.core.job import FLAG_GIVEN_UP, JobState
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
+from disqued.core.peers import FULL
 from disqued.errors import NotReplicated
 from tests.cluster_fixtures import Cluster, Flight, Member
 
@@ -422,3 +423,79 @@ def test_a_job_that_was_given_up_is_marked_so_that_copies_under_way_need_not_lea
     assert not flight.message[1].flags & FLAG_GIVEN_UP
     cluster.advance(100)
     assert flight.message[1].flags & FLAG_GIVEN_UP
+
+
+# Nodes that take no copies, and producers who do not say how many they want.
+
+
+def fill(member: Member) -> None:
+    """Let a node have little memory left."""
+    member.state.memory.set_limit(1_000_000)
+    member.state.memory.used = 900_000
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",)])
+@pytest.mark.parametrize("reason", ["leaving", "memory"])
+def test_by_default_a_node_that_takes_no_copy_wants_as_many_as_the_others_can_make(
+    reason: str, options: tuple[str, ...]
+) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    before = a.add("q", "before", "ASYNC")
+    if reason == "memory":
+        fill(a)
+    else:
+        leaving(cluster)
+    a("ADDJOB", "q", "x", 1_000, *options)
+    assert sorted((len(b.state.jobs), len(c.state.jobs))) == [2, 2]
+    assert a.refusal("ADDJOB", "q", "x", 1_000, "REPLICATE", 3).startswith("NOREPL")
+    # When it takes copies again, so does the default.
+    a.state.leaving = False
+    a.state.memory.set_limit(1 << 30)
+    assert a.job(a.add("q", "after", "ASYNC")).options.replicate == 3
+    assert a.holds(before)
+
+
+@pytest.mark.parametrize("reason", ["memory", "journal"])
+def test_a_node_that_is_full_says_so_and_does_not_keep_producers_of_others_waiting(reason: str) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    if reason == "memory":
+        fill(c)
+    else:
+        c.state.read_only = True
+    # The first one finds out, and is answered all the same.
+    a("ADDJOB", "q", "x", 0)
+    assert isinstance(answered(a), bytes)
+    assert a.state.peers.by_id[c.id].flags == FULL
+    assert c.id not in a.state.peers.reachable
+    assert a.answers.pop("client")
+    cluster.flights.clear()
+    a("ADDJOB", "q", "y", 0)
+    assert isinstance(answered(a), bytes)
+    assert not cluster.sent(REPLJOB, a, c)
+    assert a.refusal("ADDJOB", "q", "x", 1_000, "REPLICATE", 3).startswith("NOREPL")
+    # Everybody hears when it is over.
+    c.state.read_only = False
+    c.state.memory.set_limit(1 << 30)
+    cluster.advance(1_000)
+    assert c.id in a.state.peers.reachable
+    assert c.id in b.state.peers.reachable
+
+
+def test_a_producer_that_said_how_many_copies_it_wants_gets_no_fewer() -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    fill(c)
+    a("ADDJOB", "q", "x", 200, "REPLICATE", 3)
+    cluster.advance(200)
+    assert answered(a) == TIMEOUT
+
+
+def test_a_node_that_does_not_answer_is_no_node_that_takes_no_copies() -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    cluster.lose = lambda flight: flight.sender is c
+    a("ADDJOB", "q", "x", 200)
+    cluster.advance(200)
+    assert answered(a) == TIMEOUT

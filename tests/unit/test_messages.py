@@ -120,7 +120,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (b"\x11x", "kind 17 is not known to this version, which knows 0 to 16"),
         (b"\xff", "kind 255 is not known"),
         (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
-        (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are 0 to 1 and 0 to 100"),
+        (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are bits of 9 and 0 to 100"),
         (b"\x01\x00\x65\x00", "PONG: flags 0 and 101 rumours"),
         (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 1, 8),)), 0), "a rumour with flags 8"),
         (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 0, 0),)), 0), "bus port 0"),
