@@ -41,7 +41,7 @@ RETRY_MAX_MS = 180_000
 RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
 STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
-LEFT_TO_OTHERS_MS = 4_000  #: how long one of several nodes that know an ack is given to collect it
+LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is given to collect it, once we are done
 ASKED_PER_PART = 500  #: acks sent again in one go when a link opens, some milliseconds' work
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
@@ -217,25 +217,28 @@ class Acks:
             self._state.work(self._ask_again(node_id))
 
     def _ask_again(self, node_id: bytes) -> Parts:
+        """Ask a node for all acks that it may not know: at once where that is ours to do, else a little later."""
         state = self._state
         jobs = list(state.acked)
+        left: list[Job] = []
         for at in range(0, len(jobs), ASKED_PER_PART):
             for job in jobs[at : at + ASKED_PER_PART]:
                 # A part is a step of its own, before which much may have happened.
-                if job in state.acked and node_id in self._missing(job):
-                    self._ask_one_again(job, node_id)
+                if job not in state.acked or node_id not in self._missing(job):
+                    continue
+                state.acked[job] = 0
+                if self._is_ours_to_ask(job):
+                    state.say_done(node_id, job)
+                    self._put_off(job)
+                else:
+                    left.append(job)
             yield
-
-    def _ask_one_again(self, job: Job, node_id: bytes) -> None:
-        """Ask a node at once, or leave that for some seconds to another one that knows the ack, too."""
-        state = self._state
-        state.acked[job] = 0
-        if self._is_ours_to_ask(job):
-            state.say_done(node_id, job)
-            self._put_off(job)
-        else:
-            at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
-            state.schedule.move(job, min(at, job.expires_at))
+        for at in range(0, len(left), ASKED_PER_PART):
+            for job in left[at : at + ASKED_PER_PART]:
+                if job in state.acked:
+                    again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
+                    state.schedule.move(job, min(again_at, job.expires_at))
+            yield
 
     def _is_ours_to_ask(self, job: Job) -> bool:
         """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""

@@ -82,8 +82,8 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
     return head + job_id + queue + body
 
 
-def encode_copy(job: Job, now: int) -> bytes:
-    """Write a job down for another node; `now` is the monotonic clock of this one."""
+def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
+    """Write a job down for another node, behind a prefix; `now` is the monotonic clock of this one."""
     job_id = job.id
     queue = job.queue
     body = job.body
@@ -97,7 +97,7 @@ def encode_copy(job: Job, now: int) -> bytes:
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
-    return b"".join((head, job_id, queue, body, holders))
+    return b"".join((prefix, head, job_id, queue, body, holders))
 
 
 @lru_cache(HOLDER_SETS_KEPT)

@@ -177,7 +177,7 @@ def _decode_node(data: bytes) -> Message:
 
 def _encode_repljob(message: Message, now: int) -> bytes:
     _, job, quiet = message
-    return (_QUIET_REPLJOB if quiet else _REPLJOB) + encode_copy(job, now)
+    return encode_copy(job, now, _QUIET_REPLJOB if quiet else _REPLJOB)
 
 
 def _decode_repljob(data: bytes) -> Message:
