@@ -314,8 +314,7 @@ class Faults:
 
 def _is_safe_to_stop(server: "SimServer") -> bool:
     server.node.begin()
-    leaving: Any = getattr(server.node, "leaving", None)
-    return leaving is not None and bool(leaving.facts()["cluster_safe_to_stop"] == "yes")
+    return server.node.leaving.is_safe
 
 
 def _stay(server: "SimServer") -> None:

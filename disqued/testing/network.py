@@ -29,6 +29,10 @@ HELD_MAX = 20_000  #: messages that wait for a blocked link at most; the newest 
 DIAL_TIMEOUT_MS = 2_000
 REDIAL_MIN_MS = 100
 REDIAL_MAX_MS = 1_000
+# What becomes of a message in a mess, by a draw between 0 and 1: lost, put off, or there in time and once more.
+LOST_BELOW = 0.3
+PUT_OFF_BELOW = 0.7
+LATE_MS_MAX = 1_500
 
 
 class Path:
@@ -110,20 +114,18 @@ class Link:
         events.at(at, self._arrive, batch)
 
     def _meddle(self, batch: list[bytes]) -> list[bytes]:
-        """Lose, double and put off single messages."""
-        rng, mess = self._network.rng, self._path.mess
+        """Lose, double and put off single messages; the double of one may come much later."""
+        network, mess = self._network, self._path.mess
         kept: list[bytes] = []
         for data in batch:
-            draw = rng.random()
-            if draw >= mess:
-                kept.append(data)
+            draw = network.rng.random() / mess
+            if draw < LOST_BELOW:
+                network.dropped += 1
                 continue
-            if draw < mess * 0.6:
-                kept += (data, data) if draw < mess * 0.3 else ()
-                if draw >= mess * 0.3:
-                    self._network.dropped += 1
-            else:
-                self._network.events.after(rng.randint(1, 1_500), self._arrive, [data])
+            if draw >= PUT_OFF_BELOW:
+                kept.append(data)
+            if draw < 1:
+                network.events.after(network.rng.randint(1, LATE_MS_MAX), self._arrive, [data])
         return kept
 
     def _arrive(self, batch: list[bytes]) -> None:

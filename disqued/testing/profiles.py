@@ -62,7 +62,7 @@ ALL: Final = (
     ),
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
-    Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000),
+    Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000, rules=CAREFREE),
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),

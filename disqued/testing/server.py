@@ -41,6 +41,8 @@ RETRY_MS = 1_000  #: pause between two attempts to commit, after one has failed
 SYNC_MS = {EVERYSEC: 1_000, NO: 30_000}  #: when what was written is synced, by the store or by the system
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
 
+#: What no other node hears while nothing can be made durable here.
+_DURABLE_ALONE: Final = PROMISES | {REPLJOB}
 #: Where the end of a turn may be cut short.
 STAGES: Final = ("before the write", "before the sync", "before the messages", "before the replies")
 
@@ -132,6 +134,9 @@ class SimServer:
         node.note_expired(recovery.expired)
         self.is_up = True
         node.begin()
+        # A flush in the journal took their deadlines along.
+        node.membership.wake()
+        node.leaving.wake()
         node.tick()
         self.outbox.members_changed = True
         self._finish()
@@ -417,6 +422,8 @@ class SimServer:
     def _send(self, messages: list[tuple[bytes, Message]]) -> None:
         links = self.links
         batches: dict[bytes, list[Message]] = {}
+        if self.failure is not None:
+            messages = [entry for entry in messages if entry[1][0] not in _DURABLE_ALONE]
         for peer_id, message in messages:
             batch = batches.get(peer_id)
             if batch is None:
@@ -447,11 +454,6 @@ class SimServer:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self.failure = reason
         self.state.read_only = True
-        self._messages = [
-            (peer_id, message)
-            for peer_id, message in self._messages
-            if message[0] not in PROMISES and message[0] != REPLJOB
-        ]
         added = {record[1].id for record in batch if record[0] == JOB_ADDED}
         self.node.begin()
         for at, (client, value) in enumerate(self._replies):

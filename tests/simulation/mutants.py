@@ -43,14 +43,14 @@ CALM = Profile(
 )  # fmt: skip
 #: Jobs wait for longer than their retry period, in queues and with consumers.
 SLOW = Profile(
-    "mutant-slow", load=attrs.evolve(PATIENT, replicate=(2, 2, 3)), consumers=4, jobs=8, producers=5, bursts=10,
-    pause_ms=20_000,
+    "mutant-slow", load=attrs.evolve(PATIENT, replicate=(2, 2, 3), think_ms=200, work_ms=7_000),
+    producers=5, jobs=6, consumers=6, bursts=10, pause_ms=20_000,
     rules=Rules(all_acks_last=True, exactly_once=True, on_time=True), **_SHORT,
 )  # fmt: skip
 #: One node serves, the others have copies.
 ORDER = Profile(
-    "mutant-order", load=DILIGENT, consumers=5, jobs=10, one_node=True, bursts=2,
-    rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True), **_SHORT,
+    "mutant-order", load=attrs.evolve(DILIGENT, think_ms=200), consumers=3, jobs=15, one_node=True, bursts=2,
+    rules=Rules(exactly_once=True, in_order=True, once_arrives=True), **_SHORT,
 )  # fmt: skip
 #: Consumers who die, give back and take their time.
 _ROUGH = Load(retries_s=(0, 0, 2, 5), dies=0.1, nacks=0.15, works_on=0.1)
@@ -73,6 +73,15 @@ CRASHES = Profile(
     "mutant-crashes", kinds=("crash", "power", "restart", "compact", "partition"), every_ms=2_500, policies=(ALWAYS,),
     load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3, **_SHORT,
 )  # fmt: skip
+#: The same, from a journal that is written anew most of the time.
+COMPACTED = attrs.evolve(
+    CRASHES,
+    name="mutant-compacted",
+    kinds=("crash", "compact"),
+    every_ms=1_500,
+    consumers=2,
+    rules=Rules(acks_last=False),
+)
 #: The same, from a journal that lacks the last second, or more.
 UNSYNCED = attrs.evolve(
     CRASHES, name="mutant-unsynced", kinds=("power", "restart"), policies=(EVERYSEC, NO), rules=Rules(acks_last=False)
@@ -98,7 +107,7 @@ LEAVING = Profile(
 )  # fmt: skip
 #: Nodes are full all the time.
 FULL = Profile(
-    "mutant-full", kinds=(), maxmemory=30_000, bursts=2,
+    "mutant-full", kinds=(), maxmemory=20_000, bursts=4, jobs=40,
     load=Load(retries_s=(0, 0, 2, 5), ttls_s=(LONG_TTL_S,)), rules=Rules(acks_last=False, once_arrives=True), **_SHORT,
 )  # fmt: skip
 
@@ -151,7 +160,7 @@ def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new:
 
 MUTANTS: tuple[Mutant, ...] = (
     # Acknowledgement.
-    _mutant("an ack is kept and told to nobody", CALM, Acks, "_ask", "state.send(node_id, message)", "pass"),
+    _mutant("an ack is kept and told to nobody", CALM, Acks, "_ask", "state.say_done(node_id, job)", "pass"),
     _mutant(
         "an ack is forgotten at once, whoever else holds the job", CALM,
         Acks, "acknowledge", "if job.holders is None:", "if True:",
@@ -244,8 +253,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "one copy less than asked for is enough", FRAGILE_TWICE,
-        Replication, "on_gotjob", "len(job.confirmed) >= job.options.replicate",
-        "len(job.confirmed) >= job.options.replicate - 1",
+        Replication, "_has_enough", "len(confirmed) >= job.options.replicate",
+        "len(confirmed) >= job.options.replicate - 1",
     ),
     _mutant(
         "copies rest for ever", FRAGILE,
@@ -310,7 +319,7 @@ MUTANTS: tuple[Mutant, ...] = (
         Recovery, "_add", "job.requeue_at = now + retry_ms", "job.requeue_at = 0",
     ),
     _mutant(
-        "a compaction leaves out what is queued", CRASHES,
+        "a compaction leaves out what is queued", COMPACTED,
         recovery, "_outlasts_a_crash", "if job.state in (ACTIVE, QUEUED):", "if job.state == ACTIVE:",
     ),
     _mutant(
