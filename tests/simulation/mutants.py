@@ -68,10 +68,11 @@ DUMMIES = attrs.evolve(
 )  # fmt: skip
 #: Messages are lost, doubled and late; jobs are delivered at most once for the most part.
 MESSY = Profile("mutant-messy", kinds=("mess",), every_ms=3_000, load=Load(retries_s=(0, 0, 2)), bursts=2, **_SHORT)
-#: Processes end and start again from a journal that has everything.
+#: Processes end and start again from a journal that has everything; clients know one node, so that jobs stay there.
 CRASHES = Profile(
     "mutant-crashes", kinds=("crash", "power", "restart", "compact", "partition"), every_ms=2_500, policies=(ALWAYS,),
-    load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3, **_SHORT,
+    load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3,
+    one_node=True, **_SHORT,
 )  # fmt: skip
 #: The same, from a journal that is written anew most of the time.
 COMPACTED = attrs.evolve(
@@ -356,7 +357,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an eviction takes what is needed", FULL,
-        Node, "make_room", "_first(state.evictable, EVICTED_PER_CYCLE)", "state.jobs",
+        Node, "make_room", "_first(state.evictable, EVICTED_PER_CYCLE)",
+        "[job for job in state.jobs if job.state in (ACTIVE, QUEUED)]",
     ),
     _mutant("an id comes twice", CALM, JobIds, "next", "ready.pop()", "ready[-1]"),
     _mutant(
