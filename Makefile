@@ -12,7 +12,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 FAST := tests/unit tests/property
