@@ -15,7 +15,7 @@ from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_arr
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
 from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.job import Job, JobState
+from disqued.core.job import FLAG_QUEUED_BEFORE, Job, JobState
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
 from disqued.core.registry import TABLES
@@ -364,7 +364,7 @@ def _described_size(job: Job) -> int:
 def _touched_at(job: Job) -> int:
     """When a job was last queued or handed out, as far as its timer tells; else when it was added."""
     options = job.options
-    if options.retry_ms and job.requeue_at and not (options.delay_ms and not job.flags):
+    if options.retry_ms and job.requeue_at and (not options.delay_ms or job.flags & FLAG_QUEUED_BEFORE):
         return job.requeue_at - options.retry_ms
     return job.expires_at - options.ttl_ms
 

@@ -15,6 +15,9 @@ not known, so the whole cluster is asked.  A node that knows the job collects it
 every node has answered that it does not know it, or when the job's time, which its id tells, is over.  A dummy ack
 never answers for another one: two of them would take each other for the job.
 
+Who holds a job is not written down each time that it moves.  So the ack of a job that a node has from its store goes to
+the whole cluster.
+
 A node whose journal cannot be written neither confirms nor collects: it would come back from a crash without the ack,
 to nodes that have forgotten it.
 
@@ -29,7 +32,7 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 """
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, WAIT_REPL, Job
+from disqued.core.job import ACKED, FLAG_CAME_BACK, WAIT_REPL, Job
 from disqued.core.messages import DELJOB, GOTACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.replication import Replication
@@ -69,6 +72,7 @@ class Acks:
         self._count(job)
         if job.state == WAIT_REPL:
             self._replication.settle(job)
+        self._mistrust(job)
         if job.holders is None:
             self._state.finish(job)
             return True
@@ -109,6 +113,12 @@ class Acks:
             queue.acked += 1
 
     # Done here.
+
+    def _mistrust(self, job: Job) -> None:
+        """Count every node as a holder of a job that came back from a store, which may have missed a move."""
+        peers = self._state.peers.by_id
+        if job.flags & FLAG_CAME_BACK and job.options.retry_ms and peers:
+            self._state.unite_holders(job, frozenset((*peers, self._state.node_id)))
 
     def _become_done(self, job: Job) -> Job:
         """Keep of a job no more than that it is done, and who is to know; returns what is kept.
@@ -270,6 +280,7 @@ class Acks:
             state.unite_holders(job, holders)
         if job.state != ACKED:
             self._count(job)
+            self._mistrust(job)
             if job.holders is None:
                 job.holders = state.holders(frozenset((state.node_id,)))
             job = self._become_done(job)
@@ -282,6 +293,9 @@ class Acks:
             self._confirm(job, sender)
         if not state.read_only:
             state.send(sender, (GOTACK, job_id, scope, True, job.holders))
+            if holders and not self._missing(job):
+                # Everybody knows, this node the last: nobody asks it any more.
+                state.finish(job)
 
     def on_gotack(self, sender: bytes, message: Message) -> None:
         """Hear that a node knows that a job is done."""

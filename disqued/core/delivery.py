@@ -31,6 +31,7 @@ from disqued.core.job import (
     ACKED,
     ACTIVE,
     FLAG_ANNOUNCED,
+    FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
@@ -53,6 +54,8 @@ OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that
 HELD_BACK_MS = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
 ANNOUNCED_MS = 500  #: how long before it queues a job again a node tells the others
 FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
+
+_LASTING_FLAGS = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
 
@@ -97,7 +100,7 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
-        job.flags = job.flags & FLAG_DELIVERED | FLAG_QUEUED_BEFORE
+        job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
         state = self._state

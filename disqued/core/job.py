@@ -55,6 +55,7 @@ FLAG_QUEUED_BEFORE = 1  #: queued at least once: the next queueing is a redelive
 FLAG_DELIVERED = 2  #: handed to a consumer at least once, by this node
 KEPT_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
 FLAG_LEASED = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
+FLAG_CAME_BACK = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
 FLAG_GIVEN_UP = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
 FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
 

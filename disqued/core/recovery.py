@@ -27,6 +27,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.job import (
     ACKED,
     ACTIVE,
+    FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
     QUEUED,
@@ -173,7 +174,7 @@ class Recovery:
         now = state.now
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
         job.holders = holders if holders is None else state.holders(holders)
-        job.flags = flags
+        job.flags = flags = flags | FLAG_CAME_BACK
         job.nacks = nacks
         job.additional_deliveries = additional_deliveries
         job.order_key = order_key

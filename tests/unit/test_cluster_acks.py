@@ -413,3 +413,37 @@ def test_an_ack_is_not_collected_by_a_node_that_cannot_write_it_down() -> None:
     a.state.read_only = False
     cluster.advance(10_000)
     assert all(map(is_clean, (a, b, c)))
+
+
+def test_an_ack_of_a_job_that_came_back_from_a_store_reaches_nodes_that_the_store_does_not_know() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = a.add("q", "x", "REPLICATE", 1)
+    offset = a.clock.wall() - a.clock.now()
+    written = [encode_job(record[1], offset) for record in walk(a.state) if record is not None]
+    # It moves, which nobody writes down; then the node comes back from its journal.
+    b.wait("bob")
+    assert b.answered("bob") == [b"x"]
+    a.node.flush()
+    a.state.journaling = False
+    recovery = Recovery(a.state, restores_queues=False)
+    for data in written:
+        recovery.apply(decode_record(data))
+    a.state.journaling = True
+    assert a.job(job_id).holders is None
+    a("ACKJOB", job_id)
+    cluster.advance(1)
+    assert all(map(is_clean, cluster))
+
+
+def test_a_holder_that_hears_last_of_an_ack_has_nothing_to_keep() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "x", 0)
+    job_id = bytes(a.answers["client"][0])
+    cluster.lose = lambda flight: flight.kind in (GOTACK, DELJOB)
+    a("ACKJOB", job_id)
+    assert is_clean(b)
+    cluster.lose = lambda flight: False
+    cluster.advance(2_000)
+    assert is_clean(a)
