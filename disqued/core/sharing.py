@@ -58,7 +58,7 @@ class Sharing:
         if job is None:
             return
         state, delivery = self._state, self._delivery
-        # The journal is not told: after a crash an ack may miss who took the job over, and a consumer gets it again.
+        # The journal is not told: the ack of a job that comes back from it goes to the whole cluster.
         state.unite_holders(job, frozenset((sender, state.node_id)))
         if how == AFTER_NACK:
             job.nacks += 1
