@@ -1,7 +1,8 @@
 """What the daemon does when the cluster is not what it was: links follow, nodes.conf follows, the log tells.
 
 The core says that something has changed, and not what; what the log has to tell is found by comparing with what it told
-last.  nodes.conf is written at most every `SAVE_PAUSE_S`, whatever happens.
+last.  nodes.conf is written at once, and then at most every `SAVE_PAUSE_S`, whatever happens: a node that is killed
+soon after it joined comes back as one that did.
 """
 
 from typing import Any, Final
@@ -30,6 +31,7 @@ class Members:
         self._identity = identity
         self._reactor = reactor
         self._save_call: IDelayedCall | None = None
+        self._saved_at = -SAVE_PAUSE_S
         self._told: dict[bytes, str] = {}  #: what the log said of each node last
         self._leaving_told = ""
         self._twin_told = ""
@@ -41,7 +43,8 @@ class Members:
         self._tell_of_leaving()
         self._tell_of_twin()
         if self._save_call is None:
-            self._save_call = self._reactor.callLater(SAVE_PAUSE_S, self._save)
+            pause_s = max(0.0, self._saved_at + SAVE_PAUSE_S - self._reactor.seconds())
+            self._save_call = self._reactor.callLater(pause_s, self._save)
 
     def stop(self) -> None:
         """Write what is not written yet."""
@@ -53,6 +56,7 @@ class Members:
 
     def _save(self) -> None:
         self._save_call = None
+        self._saved_at = self._reactor.seconds()
         maybeDeferred(lambda: self._identity.save_members(self._node)).addErrback(self._not_saved)
 
     def _not_saved(self, failure: Failure) -> None:

@@ -9,8 +9,6 @@ import pytest
 from disqued.testing.world import Broken, Profile, World
 from tests.simulation.mutants import MUTANTS, SEEDS, Mutant
 
-pytestmark = pytest.mark.no_cover
-
 PROFILES = {mutant.profile.name: mutant.profile for mutant in MUTANTS}
 
 
