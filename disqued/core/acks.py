@@ -7,6 +7,8 @@ node that may hold it has said that it knows:
     them   --GOTACK(known, holders)--> us      noted in job.confirmed; holders that we did not know are asked, too
     all confirmed      --DELJOB--> them; then we drop the job
 
+The last of several holders that is asked hears so.  It can forget the job at once, and says that it knows none.
+
 Each holder that hears SETACK has the job as one that is done, and would collect it itself if we went away.  Who held
 nothing but us?  Then there is nobody to ask, and the job is dropped at once.
 
@@ -23,10 +25,16 @@ to nodes that have forgotten it.
 
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 
-SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s, and at once when a link opens, so that what a partition held
-back is collected as fast as the link can carry it; of several nodes that know of the ack one does so, and the others
-wait for it.  A holder that was forgotten (CLUSTER FORGET), or that this node
-has never met by the time that it tried `STRANGERS_GIVEN_UP` times, is not waited for.
+SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s.  When a link opens, what a partition held back is asked in a
+round of its own, as fast as the other node answers, so that nothing else waits behind a hundred thousand questions:
+
+    a link opens, theirs or ours -> 500 SETACK        the first GOTACK -> 500 SETACK        the first of those -> ...
+
+Of several nodes that know of an ack one asks so, and the others leave it to that one for a while.  An ack for which
+the time of another attempt comes meanwhile is left to the round.
+
+A holder that was forgotten (CLUSTER FORGET), or that this node has never met by the time that it tried
+`STRANGERS_GIVEN_UP` times, is not waited for.
 
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
@@ -44,19 +52,35 @@ RETRY_MAX_MS = 180_000
 RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
 STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
-LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is given to collect it, once we are done
-ASKED_PER_PART = 500  #: acks sent again in one go when a link opens, some milliseconds' work
+LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is given to collect it
+ASKED_AT_ONCE = 500  #: acks sent again in one go in a round, some milliseconds' work
+ANSWER_MS = 1_000  #: a round goes on after this time, though there is no answer
+LEFT_TO_ROUND_MS = 3_000  #: how long a round is given to come to an ack, at least
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
+
+
+class _Round:
+    """All acks that a node may not know, when a link to it has opened."""
+
+    __slots__ = ("at", "awaited", "jobs", "waits_until")
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs: list[Job] = jobs
+        self.at: int = 0  #: so many of them were looked at
+        self.awaited: bytes = b""  #: id of a job: when its answer comes, the next ones are asked; empty = at work
+        self.waits_until: int = 0  #: for that answer
 
 
 class Acks:
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_replication", "_state")
+    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once")
 
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
+        self._rounds: dict[bytes, _Round] = {}
+        self.asked_at_once: int = ASKED_AT_ONCE
 
     # Commands.
 
@@ -171,7 +195,7 @@ class Acks:
         """Try again, or give up: the deadline of a job that is done has come."""
         if job.expires_at <= self._state.now:
             self._state.finish(job)
-        else:
+        elif not self._rounds or not self._leave_to_rounds(job):
             self._ask(job)
 
     def _ask(self, job: Job) -> None:
@@ -185,7 +209,7 @@ class Acks:
             return
         self._put_off(job)
         for node_id in missing:
-            state.say_done(node_id, job)
+            state.say_done(node_id, job, last=len(missing) == 1)
 
     def _put_off(self, job: Job) -> None:
         state = self._state
@@ -208,47 +232,92 @@ class Acks:
             if node_id not in confirmed and node_id not in peers.forgotten and (patient or node_id in peers.by_id)
         ]
 
-    def _collect(self, job: Job) -> None:
-        """Everybody knows: let everybody forget, unless this node would not know any more after a crash."""
+    def _collect(self, job: Job, forgot: bytes = b"") -> None:
+        """Everybody knows: let everybody forget, but for the one that did so already.
+
+        Not if this node would not know any more after a crash.
+        """
         if self._state.read_only:
             self._put_off(job)
             return
-        self._tell(job)
+        self._tell(job, forgot)
         self._state.finish(job)
 
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: Job, forgot: bytes = b"") -> None:
         """Let those who may hold a job forget it."""
-        if job.holders:
-            self._state.tell(job, (DELJOB, job.id))
+        state = self._state
+        for node_id in state.others(job.holders or _UNKNOWN):
+            if node_id != forgot:
+                state.send(node_id, (DELJOB, job.id))
 
     def link_opened(self, node_id: bytes) -> None:
-        """Ask a node again that could not be asked: a partition may be over."""
-        if self._state.acked:
-            self._state.work(self._ask_again(node_id))
+        """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
+        if self._state.acked and node_id in self._state.peers.linked:
+            this = self._rounds[node_id] = _Round(list(self._state.acked))
+            self._state.work(self._go_on(node_id, this))
 
-    def _ask_again(self, node_id: bytes) -> Parts:
-        """Ask a node for all acks that it may not know: at once where that is ours to do, else a little later."""
+    def link_closed(self, node_id: bytes) -> None:
+        """Ask a node no more: the next link begins a round anew."""
+        self._rounds.pop(node_id, None)
+
+    def _go_on(self, node_id: bytes, this: _Round) -> Parts:
+        """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
+        while self._rounds.get(node_id) is this:
+            jobs = this.jobs[this.at : this.at + self.asked_at_once]
+            this.at += len(jobs)
+            has_to_wait = self._ask_some(node_id, this, jobs)
+            if this.at == len(this.jobs):
+                del self._rounds[node_id]
+            if has_to_wait:
+                return
+            # Another part is a step of its own, before which much may have happened.
+            yield
+
+    def _ask_some(self, node_id: bytes, this: _Round, jobs: list[Job]) -> bool:
+        """Ask a node for some acks of a round; say whether there is an answer to wait for."""
         state = self._state
-        jobs = list(state.acked)
-        left: list[Job] = []
-        for at in range(0, len(jobs), ASKED_PER_PART):
-            for job in jobs[at : at + ASKED_PER_PART]:
-                # A part is a step of its own, before which much may have happened.
-                if job not in state.acked or node_id not in self._missing(job):
-                    continue
-                state.acked[job] = 0
-                if self._is_ours_to_ask(job):
-                    state.say_done(node_id, job)
-                    self._put_off(job)
-                else:
-                    left.append(job)
-            yield
-        for at in range(0, len(left), ASKED_PER_PART):
-            for job in left[at : at + ASKED_PER_PART]:
-                if job in state.acked:
-                    again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
-                    state.schedule.move(job, min(again_at, job.expires_at))
-            yield
+        this.awaited = b""
+        for job in jobs:
+            if job not in state.acked:
+                continue
+            missing = self._missing(job)
+            if node_id not in missing:
+                continue
+            state.acked[job] = 0
+            if self._is_ours_to_ask(job):
+                state.say_done(node_id, job, last=len(missing) == 1)
+                self._put_off(job)
+                this.awaited = this.awaited or job.id
+            else:
+                again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
+                state.schedule.move(job, min(again_at, job.expires_at))
+        this.waits_until = state.now + ANSWER_MS
+        return bool(this.awaited)
+
+    def _answered(self, node_id: bytes, job_id: bytes) -> None:
+        """Go on with a round, if this is the answer that it waits for."""
+        this = self._rounds.get(node_id)
+        if this is not None and this.awaited == job_id:
+            this.awaited = b""
+            self._state.work(self._go_on(node_id, this))
+
+    def _leave_to_rounds(self, job: Job) -> bool:
+        """Put a job off if rounds are about to ask all those whom it waits for; say whether they are."""
+        missing = self._missing(job)
+        if not missing or not all(map(self._is_asked_in_a_round, missing)):
+            return False
+        state = self._state
+        state.schedule.move(job, min(state.now + LEFT_TO_ROUND_MS + state.spread(LEFT_TO_ROUND_MS), job.expires_at))
+        return True
+
+    def _is_asked_in_a_round(self, node_id: bytes) -> bool:
+        """Tell whether a round asks this node; one that has waited for too long goes on."""
+        this = self._rounds.get(node_id)
+        if this is None:
+            return False
+        if this.awaited and self._state.now >= this.waits_until:
+            self._answered(node_id, this.awaited)
+        return True
 
     def _is_ours_to_ask(self, job: Job) -> bool:
         """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""
@@ -262,7 +331,7 @@ class Acks:
 
     def on_setack(self, sender: bytes, message: Message) -> None:
         """Hear that a job is done."""
-        _, job_id, scope, holders = message
+        _, job_id, scope, last, holders = message
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
@@ -276,13 +345,16 @@ class Acks:
             return
         if job.state == WAIT_REPL:
             self._replication.settle(job)
-        if holders:
-            state.unite_holders(job, holders)
         if job.state != ACKED:
             self._count(job)
             self._mistrust(job)
-            if job.holders is None:
-                job.holders = state.holders(frozenset((state.node_id,)))
+        state.add_holders(job, holders | {state.node_id})
+        if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
+            # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
+            state.finish(job)
+            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            return
+        if job.state != ACKED:
             job = self._become_done(job)
             # It is the sender that collects, if it can; this node does when nothing comes of that.
             if holders:
@@ -301,6 +373,8 @@ class Acks:
         """Hear that a node knows that a job is done."""
         _, job_id, _, known, holders = message
         state = self._state
+        if self._rounds:
+            self._answered(sender, job_id)
         job = state.jobs.get(job_id)
         if job is None or job.state != ACKED:
             return
@@ -311,7 +385,7 @@ class Acks:
             state.unite_holders(job, holders | {sender})
         self._confirm(job, sender)
         if not self._missing(job):
-            self._collect(job)
+            self._collect(job, b"" if known else sender)
 
     def _confirm(self, job: Job, node_id: bytes) -> None:
         confirmed = job.confirmed or _UNKNOWN

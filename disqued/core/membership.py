@@ -20,6 +20,8 @@ What a node thinks of another one:
       ^                                        |                               |
       +----------------------------------------+------- it answers ------------+
 
+A node that does not answer in time, but says other things, has much to do: it has twice the time.
+
 The opinion of others comes with their gossip, and counts for twice the time-out.  A FAIL that is told is one more
 such opinion: it is believed by those who suspect the node themselves or have heard it from most nodes.  All that
 comes of it is that such a node gets no copies of new jobs and that clients are sent elsewhere.
@@ -540,12 +542,17 @@ class Membership(Timed):
             if now - peer.pong_at > timeout_ms // 2:
                 self._ping(peer)
             return
-        silent_ms = now - peer.ping_sent_at
+        silent_ms = self._silent_ms(peer)
         if peer.linked:
             self._urge(peer, silent_ms)
         if silent_ms > timeout_ms and not peer.flags & _FAILING:
             self._mark(peer, PFAIL)
             self._judge(peer)
+
+    def _silent_ms(self, peer: Peer) -> int:
+        """How long a node has not answered; it has twice the time while it says other things: it is busy."""
+        now, asked_at = self._state.now, peer.ping_sent_at
+        return max(now - max(asked_at, peer.heard_at), (now - asked_at) // 2)
 
     def _urge(self, peer: Peer, silent_ms: int) -> None:
         """Ask again, as the question may be lost; and in time on another link."""

@@ -14,7 +14,8 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
     delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it in half a second, unless ...
                   QUEUED     (QUEUED, job id, scope, how)        it waits in my queue; how: one of AS_BEFORE ...
                   WORKING    (WORKING, job id, scope, left ms)   a consumer has it for so long
-    acks          SETACK     (SETACK, job id, scope, node ids)   it is done; these may hold it, none = I do not know
+    acks          SETACK     (SETACK, job id, scope, last, node ids)    it is done; these may hold it, none = I do
+                                                                not know; last: all of them know, but for you
                   GOTACK     (GOTACK, job id, scope, known, node ids)   I know that it is done; do I hold it, and who
                   DELJOB     (DELJOB, job id)                    forget it
     federation    NEEDJOBS   (NEEDJOBS, queue, count)            my consumers could take so many; 0 = not any more

@@ -116,10 +116,12 @@ class Node:
     def message(self, sender: bytes, message: Message) -> None:
         """Hear a message of another node; those of nodes that are not known are counted and change nothing."""
         state = self.state
-        if sender not in state.peers.by_id:
+        peer = state.peers.by_id.get(sender)
+        if peer is None:
             state.peers.refused += 1
             return
         state.peers.received += 1
+        peer.heard_at = state.now
         self._hears[message[0]](sender, message)
         if state.ready or state.giving:
             self.serve()
@@ -140,10 +142,12 @@ class Node:
     def link_closed(self, node_id: bytes) -> None:
         """Our link to a node is gone; what had not left on it is lost."""
         self.membership.link_closed(node_id)
+        self.acks.link_closed(node_id)
 
     def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
         self.membership.greeted(greeting, host, own_host)
+        self.acks.link_opened(greeting.id)
 
     def serve(self) -> None:
         """Hand out the jobs that consumers wait for: those of this node first, then those of others."""

@@ -33,8 +33,8 @@ class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "asked_again", "bus_port", "flags", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at",
-        "pong_at", "pong_wall", "port", "reports", "stale", "told_at",
+        "asked_again", "bus_port", "flags", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
+        "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "stale", "told_at",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
@@ -54,6 +54,7 @@ class Peer:
         #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.
         self.ping_sent_at: int = 0
         self.pong_at: int = 0  #: when it answered last; 0 = never
+        self.heard_at: int = 0  #: when it said anything last; 0 = never
         self.pong_wall: int = 0  #: the same, unix milliseconds
         #: Nodes that say that it fails, and when they said so last.
         self.reports: dict[bytes, int] = {}

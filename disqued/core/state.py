@@ -103,14 +103,14 @@ class State:
         if len(self.unfinished) and not self.unfinished.awake_at:
             self.schedule.add(self.unfinished, AT_ONCE)
 
-    def say_done(self, node_id: bytes, job: Job) -> None:
-        """Tell a node that a job is done.
+    def say_done(self, node_id: bytes, job: Job, *, last: bool = False) -> None:
+        """Tell a node that a job is done; `last`: every other holder knows it already.
 
         Who may hold it is left out while the journal cannot be written: a node that names the holders counts as one
         that will not forget the ack.
         """
         holders = job.holders if job.holders and not self.read_only else _NOBODY
-        self.send(node_id, (SETACK, job.id, WORK_SCOPE, holders))
+        self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
 
     def spread(self, span_ms: int) -> int:
         """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""

@@ -58,7 +58,7 @@ ALL: Final = (
     ),
     Profile(
         "partitions", nodes=5, kinds=("partition", "one_way", "clog", "cut", "slow", "pause"), every_ms=6_000,
-        rules=Rules(all_acks_last=True, collected_ms=10_000),
+        asked_at_once=2, rules=Rules(all_acks_last=True, collected_ms=10_000),
     ),
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
@@ -66,7 +66,9 @@ ALL: Final = (
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
-    Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, rules=CAREFREE),
+    Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,
+        rules=CAREFREE,
+   ),
     Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000, rules=CAREFREE),
 )  # fmt: skip
 

@@ -69,7 +69,7 @@ class SimServer:
 
     def __init__(
         self, events: Events, network: SimNetwork, number: int, seed: str, *,
-        policy: str, maxmemory: int, timeout_ms: int, on_loss: "Callable[[SimServer], None]",
+        policy: str, maxmemory: int, timeout_ms: int, asked_at_once: int, on_loss: "Callable[[SimServer], None]",
     ) -> None:  # fmt: skip
         """Make a node that is not started; `on_loss` hears when a crash took something that was acknowledged."""
         self.events = events
@@ -84,6 +84,7 @@ class SimServer:
         self.policy = policy
         self.maxmemory = maxmemory
         self.timeout_ms = timeout_ms
+        self.asked_at_once = asked_at_once
         self.boot: int = 0
         self.is_up: bool = False
         self.is_paused: bool = False
@@ -125,6 +126,7 @@ class SimServer:
         self.state = node.state
         self.journal = SimJournal(self.disk, self.policy, self.clock, restores_queues=restores_queues)
         node.membership.timeout_ms = self.timeout_ms
+        node.acks.asked_at_once = self.asked_at_once
         node.membership.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
         recovery = Recovery(self.state, restores_queues=restores_queues)

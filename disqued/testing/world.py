@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from disqued.core.acks import ASKED_AT_ONCE
 from disqued.core.membership import Membership
 from disqued.core.peers import FAIL, PFAIL
 from disqued.testing.checker import Checker, Rules
@@ -51,6 +52,7 @@ class Profile:
     policies: tuple[str, ...] = (ALWAYS,)  #: each node draws one
     maxmemory: int = 1 << 30
     timeout_ms: int = 15_000
+    asked_at_once: int = ASKED_AT_ONCE  #: acks of which a node asks another one at a time when a link opens
     load: Load = Load()
     producers: int = 4  #: at a time
     consumers: int = 5
@@ -80,7 +82,8 @@ class World:
         self.servers = [
             SimServer(
                 self.events, self.network, number, name, policy=draw.choice(profile.policies),
-                maxmemory=profile.maxmemory, timeout_ms=profile.timeout_ms, on_loss=self._note_loss,
+                maxmemory=profile.maxmemory, timeout_ms=profile.timeout_ms, asked_at_once=profile.asked_at_once,
+                on_loss=self._note_loss,
             )
             for number in range(profile.nodes)
         ]  # fmt: skip

@@ -9,7 +9,7 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
     COPY    REPLJOB                          quiet 1, a job as in `jobdump` (a copy)
     COPIES  YOURJOBS                         queued 1, jobs 2, then for each its length 4, and a copy
     JOB     GOTJOB, DELJOB                   job id
-    NODES   HOLDERS, SETACK, GOTACK          known 1, length of job id 1, of scope 2, node ids 2, then
+    NODES   HOLDERS, SETACK, GOTACK          flag 1, length of job id 1, of scope 2, node ids 2, then
                                                  job id, scope, node ids of 20, in order, each once
     UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
             WORKING                              job id, scope
@@ -245,19 +245,14 @@ def _encode_holders(message: Message, now: int) -> bytes:
     return _encode_nodes(kind, job_id, b"", False, node_ids)
 
 
-def _encode_setack(message: Message, now: int) -> bytes:
-    kind, job_id, scope, node_ids = message
-    return _encode_nodes(kind, job_id, scope, False, node_ids)
+def _encode_ack(message: Message, now: int) -> bytes:
+    kind, job_id, scope, flag, node_ids = message
+    return _encode_nodes(kind, job_id, scope, flag, node_ids)
 
 
-def _encode_gotack(message: Message, now: int) -> bytes:
-    kind, job_id, scope, known, node_ids = message
-    return _encode_nodes(kind, job_id, scope, known, node_ids)
-
-
-def _encode_nodes(kind: int, job_id: bytes, scope: bytes, known: bool, node_ids: frozenset[bytes]) -> bytes:
+def _encode_nodes(kind: int, job_id: bytes, scope: bytes, flag: bool, node_ids: frozenset[bytes]) -> bytes:
     raw = _pack_ids(node_ids) if node_ids else b""
-    head = _NODES.pack(kind, bool(known), len(job_id), len(scope), len(raw) // _RAW_ID)
+    head = _NODES.pack(kind, bool(flag), len(job_id), len(scope), len(raw) // _RAW_ID)
     return head + job_id + scope + raw
 
 
@@ -269,20 +264,20 @@ def _pack_ids(node_ids: frozenset[bytes]) -> bytes:
 
 def _decode_nodes(data: bytes) -> Message:
     _need(data, _NODES.size)
-    kind, known, id_length, scope_length, count = _NODES.unpack_from(data)
+    kind, flag, id_length, scope_length, count = _NODES.unpack_from(data)
     scope_start = _NODES.size + id_length
     ids_start = scope_start + scope_length
     _ends_at(data, ids_start + count * _RAW_ID)
     job_id = data[_NODES.size : scope_start]
     if not is_job_id(job_id):
         raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
-    if count > HOLDERS_MAX or known > (kind == GOTACK) or (kind == HOLDERS and scope_length):
+    if count > HOLDERS_MAX or flag > (kind != HOLDERS) or (kind == HOLDERS and scope_length):
         raise BadMessage(f"{NAMES[kind]}: {count} nodes (allowed: {HOLDERS_MAX}), or a field that it does not have")
     node_ids = _unpack_ids(data[ids_start:]) if count else _NO_NODES
     if kind == HOLDERS:
         return (kind, job_id, node_ids)
     scope = data[scope_start:ids_start]
-    return (kind, job_id, scope, node_ids) if kind == SETACK else (kind, job_id, scope, known == 1, node_ids)
+    return (kind, job_id, scope, flag == 1, node_ids)
 
 
 @lru_cache(HOLDER_SETS_KEPT)
@@ -353,8 +348,8 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     WILLQUEUE: (_encode_unit, _decode_unit),
     QUEUED: (_encode_unit, _decode_unit),
     WORKING: (_encode_unit, _decode_unit),
-    SETACK: (_encode_setack, _decode_nodes),
-    GOTACK: (_encode_gotack, _decode_nodes),
+    SETACK: (_encode_ack, _decode_nodes),
+    GOTACK: (_encode_ack, _decode_nodes),
     DELJOB: (_encode_deljob, _decode_job),
     NEEDJOBS: (_encode_queue, _decode_queue),
     YOURJOBS: (_encode_yourjobs, _decode_yourjobs),

@@ -74,7 +74,7 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.FAIL), node_ids),
     st.tuples(st.sampled_from([m.GOTJOB, m.DELJOB]), job_ids),
     st.tuples(st.just(m.HOLDERS), job_ids, nodes),
-    st.tuples(st.just(m.SETACK), job_ids, names, nodes),
+    st.tuples(st.just(m.SETACK), job_ids, names, st.booleans(), nodes),
     st.tuples(st.just(m.GOTACK), job_ids, names, st.booleans(), nodes),
     st.tuples(st.just(m.WILLQUEUE), job_ids, names),
     st.tuples(st.sampled_from([m.ENQUEUE, m.WORKING]), job_ids, names, spans),

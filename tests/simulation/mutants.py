@@ -57,7 +57,7 @@ _ROUGH = Load(retries_s=(0, 0, 2, 5), dies=0.1, nacks=0.15, works_on=0.1)
 ROUGH = Profile("mutant-rough", load=_ROUGH, bursts=2, **_SHORT)
 #: Nodes are apart now and then, for seconds, and no link breaks.
 APART = Profile(
-    "mutant-apart", kinds=("partition", "clog", "cut"), every_ms=4_000, bursts=3,
+    "mutant-apart", kinds=("partition", "clog", "cut"), every_ms=4_000, bursts=3, asked_at_once=2,
     load=Load(retries_s=(5, 20, 30), acks_elsewhere=0.4, acks_again=0.4, fast_acks=0.0),
     rules=Rules(all_acks_last=True, collected_ms=10_000), **_SHORT,
 )  # fmt: skip
@@ -161,7 +161,10 @@ def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new:
 
 MUTANTS: tuple[Mutant, ...] = (
     # Acknowledgement.
-    _mutant("an ack is kept and told to nobody", CALM, Acks, "_ask", "state.say_done(node_id, job)", "pass"),
+    _mutant(
+        "an ack is kept and told to nobody", CALM,
+        Acks, "_ask", "state.say_done(node_id, job, last=len(missing) == 1)", "pass",
+    ),
     _mutant(
         "an ack is forgotten at once, whoever else holds the job", CALM,
         Acks, "acknowledge", "if job.holders is None:", "if True:",
@@ -177,8 +180,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "who does not know the job does not answer either", APART,
-        Acks, "on_setack", "state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n        return",
-        "return",
+        Acks, "on_setack", "job is None:\n        state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n",
+        "job is None:\n",
     ),
     _mutant(
         "the first answer counts for all", APART,
@@ -187,7 +190,15 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant("an answer is not noted", CALM, Acks, "_confirm", "if node_id not in confirmed:", "if False:"),
     _mutant(
         "an ack waits for its back-off although a link is there again", APART,
-        Acks, "link_opened", "if self._state.acked:", "if False:",
+        Acks, "link_opened", "if self._state.acked and", "if False and",
+    ),
+    _mutant(
+        "a round of acks ends with its first part", APART,
+        Acks, "_go_on", "if this.at == len(this.jobs):", "if True:",
+    ),
+    _mutant(
+        "everybody who hears of an ack is told to be the last", APART,
+        Acks, "_ask", "last=len(missing) == 1", "last=True",
     ),
     _mutant("the ack of a job that is elsewhere is ignored", CALM, Acks, "_keep_dummy", "if not ttl_ms:", "if True:"),
     _mutant(

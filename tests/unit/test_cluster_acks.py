@@ -4,7 +4,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from disqued.core.acks import RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
+from disqued.core.acks import ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED
 from disqued.core.messages import DELJOB, GOTACK, REPLJOB, SETACK
@@ -115,6 +115,120 @@ def test_when_a_link_comes_back_everything_that_waited_is_collected_at_once() ->
     assert len(a.state.acked) == 1_500
     cluster.heal(a, b)
     cluster.advance(10)
+    assert all(map(is_clean, cluster))
+
+
+def behind_a_partition(cluster: Cluster, count: int) -> None:
+    """Let the first of two nodes acknowledge jobs that both have, while there is no link between them."""
+    a, b = cluster
+    for _ in range(count):
+        a("ADDJOB", "q", "x", 0)
+    cluster.cut(a, b)
+    ids = [bytes(job_id) for job_id in a.answers["client"]]
+    a("ACKJOB", *ids)
+    cluster.advance(10)
+    assert len(a.state.acked) == count
+    cluster.flights.clear()
+
+
+def test_a_node_is_asked_about_a_bounded_number_of_acks_at_a_time() -> None:
+    count = 5 * ASKED_AT_ONCE
+    cluster = Cluster(2)
+    a, b = cluster
+    behind_a_partition(cluster, count)
+    cluster.advance(2_000)
+    cluster.hold(b, a)
+    cluster.heal(a, b)
+    cluster.advance(1)
+    assert len(cluster.sent(SETACK, a, b)) == ASKED_AT_ONCE
+    cluster.repeat(next(flight for flight in cluster.held(b, a) if flight.kind == GOTACK))
+    cluster.advance(1)
+    assert len(cluster.sent(SETACK, a, b)) == 2 * ASKED_AT_ONCE
+
+
+def test_a_round_of_acks_asks_everything_once() -> None:
+    count = 5 * ASKED_AT_ONCE
+    cluster = Cluster(2)
+    behind_a_partition(cluster, count)
+    cluster.advance(500_000)
+    cluster.flights.clear()
+    cluster.heal(*cluster)
+    cluster.advance(20)
+    assert all(map(is_clean, cluster))
+    # The last that hears of it forgets at once: nobody has to tell it.
+    assert [len(cluster.sent(kind)) for kind in (SETACK, GOTACK, DELJOB)] == [count, count, 0]
+
+
+def test_a_round_goes_on_though_no_answer_comes_and_ends_when_the_link_does() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    behind_a_partition(cluster, 3 * ASKED_AT_ONCE)
+    cluster.lose = lambda flight: flight.kind == GOTACK
+    cluster.heal(a, b)
+    cluster.advance(20_000)
+    assert {flight.message[1] for flight in cluster.sent(SETACK, a, b)} == {job.id for job in a.state.acked}
+    cluster.cut(a, b)
+    cluster.heal(a, b)
+    cluster.cut(a, b)
+    cluster.lose = lambda flight: False
+    cluster.flights.clear()
+    cluster.advance(20_000)
+    assert not cluster.flights
+    cluster.heal(a, b)
+    cluster.advance(20)
+    assert all(map(is_clean, cluster))
+
+
+def test_an_ack_whose_next_attempt_comes_is_left_to_the_round_that_will_come_to_it() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    behind_a_partition(cluster, 4 * ASKED_AT_ONCE)
+    cluster.hold(b, a)
+    cluster.heal(a, b)
+    cluster.advance(900)
+    asked = len(cluster.sent(SETACK, a, b))
+    for job in list(a.state.acked):
+        a.state.schedule.move(job, a.state.now + 10)
+    cluster.advance(50)
+    assert len(cluster.sent(SETACK, a, b)) == asked
+    cluster.release(b, a)
+    cluster.advance(20)
+    assert all(map(is_clean, cluster))
+
+
+def test_what_could_not_be_answered_is_asked_again_when_the_other_node_opens_its_link() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    behind_a_partition(cluster, 10)
+    cluster._link(a, b)
+    a.settle()
+    cluster.advance(60_000)
+    assert len(a.state.acked) == 10
+    cluster._link(b, a)
+    b.settle()
+    cluster.advance(10)
+    assert all(map(is_clean, cluster))
+
+
+def test_the_last_that_hears_of_an_ack_keeps_it_when_it_knows_of_another_holder() -> None:
+    cluster = Cluster(4)
+    a, job_id = cluster.members[0], replicated(cluster)
+    b, c = [member for member in cluster if member is not a and member.holds(job_id)]
+    (other,) = [member for member in cluster if not member.holds(job_id)]
+    job = c.state.jobs.get(job_id)
+    assert job is not None
+    c.state.unite_holders(job, frozenset((other.id,)))
+    cluster.isolate(other)
+    cluster.isolate(c)
+    a("ACKJOB", job_id)
+    cluster.heal(a, c)
+    cluster.advance(10)
+    assert cluster.sent(SETACK, a, c)[-1].data[3] is True
+    assert all(member.holds(job_id) for member in (a, b, c))
+    for member in (a, b, c):
+        cluster.heal(other, member)
+    cluster.heal(b, c)
+    cluster.advance(3_000)
     assert all(map(is_clean, cluster))
 
 

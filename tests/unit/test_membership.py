@@ -515,6 +515,27 @@ def test_a_link_on_which_nothing_comes_back_is_made_anew() -> None:
     assert a.clock.now() - peer.ping_sent_at > TIMEOUT_MS // 2
 
 
+def test_a_node_that_says_other_things_has_twice_the_time_to_answer() -> None:
+    a = acquainted(2)
+    peer = a.peer(Member(2))
+
+    def pass_busy_time(ms: int) -> None:
+        for _ in range(0, ms, 500):
+            pass_time(a, 500)
+            hear(a, 2, m.GOTJOB, b"D-" + b"0" * 40)
+
+    pass_busy_time(TIMEOUT_MS)
+    hear(a, 2, m.PONG, 0, ())
+    pass_busy_time(TIMEOUT_MS - 500)
+    assert not peer.stale
+    pass_busy_time(2_500)
+    assert peer.stale
+    pass_busy_time(TIMEOUT_MS - 3_000)
+    assert peer.flags == 0
+    pass_busy_time(3_000)
+    assert peer.flags == PFAIL
+
+
 def test_a_question_that_got_lost_is_asked_again() -> None:
     a, b = mesh = Mesh(2)
     lost = [0]

@@ -33,7 +33,7 @@ EXAMPLES: list[Message] = [
     (m.WILLQUEUE, ID, b"group"),
     (m.QUEUED, ID, b"", m.AGAIN),
     (m.WORKING, ID, b"", 300_000),
-    (m.SETACK, ID, b"", frozenset()),
+    (m.SETACK, ID, b"", False, frozenset()),
     (m.GOTACK, ID, b"group", True, frozenset({NODE_A})),
     (m.DELJOB, ID),
     (m.NEEDJOBS, b"queue", 100),
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_message_is_said(data: bytes, text: str) -> None:
 
 
 def test_node_ids_have_one_order() -> None:
-    message = encode((m.SETACK, ID, b"", frozenset({NODE_A, NODE_B})), 0)
+    message = encode((m.SETACK, ID, b"", True, frozenset({NODE_A, NODE_B})), 0)
     turned = message[:-40] + message[-20:] + message[-40:-20]
     for data in (turned, message[:-20] + message[-40:-20]):
         with pytest.raises(BadMessage, match="not in order, each once"):
