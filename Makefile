@@ -94,12 +94,12 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable '.[sqlite,redis]'
+	@$(PIP) --editable '.[admin,sqlite,redis]'
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued and what its tests need into .venv'
-	@$(PIP) --editable '.[dev,admin,sqlite]'
+	@$(PIP) --editable '.[dev,sqlite]'
 	@touch $@ .venv/.run-stamp
 
 .venv/.programs-stamp: Makefile | .venv/bin/python

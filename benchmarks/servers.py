@@ -177,7 +177,7 @@ class Disqued(Server):
 
     def arguments(self) -> list[str]:
         program = "from disqued.tap import main; main()"
-        return [sys.executable, "-c", program, "--port", str(self.port), "--dir", str(self.folder)]
+        return [sys.executable, "-c", program, "--port", str(self.port), "--dir", str(self.folder), "--http-port", "0"]
 
     def jobs(self) -> int:
         """How many jobs it holds."""

@@ -172,6 +172,12 @@ class Config:
     cluster_config_file = FileDirective()
     cluster_node_timeout = Directive[int]()
     cluster_link_buffer_limit = Directive[int]()
+    http_port = Directive[int]()
+    http_bind = Directive[tuple[str, ...]]()
+    http_endpoint = Directive[str]()
+    http_token_file = FileDirective()
+    http_hosts = Directive[str]()
+    http_audit_file = FileDirective()
 
     def __init__(self) -> None:
         self.file: Path | None = None  #: absolute path of the file that `rewrite` writes
@@ -230,6 +236,20 @@ class Config:
         """
         self._check_clients()
         self._check_cluster()
+        self._check_http()
+
+    def _check_http(self) -> None:
+        if self.http_token_file is not None:
+            return
+        problem = "a token is needed where not only this machine reaches the admin side; set http-token-file"
+        if self.http_endpoint:
+            raise self._fault("http-endpoint", problem)
+        if self.http_port and _beyond_loopback(self.http_bind):
+            raise self._fault("http-bind", f"{problem}, or bind 127.0.0.1")
+
+    def is_given(self, name: str) -> bool:
+        """Tell whether a file or the command line gives a setting."""
+        return name in self._places
 
     def _check_clients(self) -> None:
         if self.port == 0 and self.unixsocket is None:

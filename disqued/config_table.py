@@ -39,7 +39,6 @@ from disqued.config_values import (
 MAX_PASSWORD_BYTES: Final = 512
 REFERENCES: Final = "`disqued --help` and docs/reference/configuration.md"  #: where every setting is named
 
-_NO_HTTP = "there is no admin page and no HTTP API yet"
 _NO_SYSLOG = "logs go to standard output or to logfile, from where systemd and syslog take them"
 _MB: Final = 2**20
 _GB: Final = 2**30
@@ -495,17 +494,47 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "http-port",
                 WholeNumber(0, 65535),
                 7780,
-                "TCP port of the admin page and the HTTP API. 0 for none.",
-                status=Status.PLANNED,
-                reason=_NO_HTTP,
+                "TCP port of the admin page, the HTTP API and the metrics; it needs the packages of disqued[admin]. 0 "
+                "for none. Where it is not set and another process has the default, or the packages are missing, the "
+                "node says so in its log and does without.",
             ),
             Setting(
                 "http-bind",
                 Addresses(),
                 ("127.0.0.1",),
-                "Addresses of the admin page and the HTTP API.",
-                status=Status.PLANNED,
-                reason=_NO_HTTP,
+                "Addresses of the admin page, the HTTP API and the metrics. Beyond the loopback addresses an "
+                "http-token-file is needed.",
+            ),
+            Setting(
+                "http-endpoint",
+                Text(),
+                "",
+                "An endpoint string of Twisted to serve them at instead of http-port and http-bind, for TLS or a Unix "
+                "socket. TLS is ssl:7780:privateKey=node.key:certKey=node.pem. An http-token-file is needed. Empty for "
+                "none.",
+            ),
+            Setting(
+                "http-token-file",
+                FilePath(),
+                "",
+                "File of the tokens that HTTP clients have to give. A line is a name, its role (viewer, operator or "
+                "admin), the word bodies if it may see the bodies of jobs, and the token. Other users of the machine "
+                "must not be able to read it. Empty for none: whoever reaches the port on this machine is then an "
+                "admin, unless there is a requirepass, which is then asked for.",
+            ),
+            Setting(
+                "http-hosts",
+                Text(),
+                "",
+                "Names by which browsers may call the admin side, separated by spaces, beside its addresses and "
+                "localhost. Requests to any other host are refused: a web page could have made them under a name of "
+                "its own.",
+            ),
+            Setting(
+                "http-audit-file",
+                FilePath(),
+                "disqued-audit.jsonl",
+                "File that every change through HTTP is added to, one JSON object a line. Empty for none.",
             ),
         ),
     ),

@@ -121,6 +121,12 @@ class Loading(CommandError):
     code = "LOADING"
 
 
+class NotNow(CommandError):
+    """The node runs no commands now: CLIENT PAUSE, or it stops"""
+
+    code = "TRYAGAIN"
+
+
 class ProtocolVersion(CommandError):
     """unsupported protocol version"""
 

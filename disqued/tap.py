@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from twisted.application.service import IServiceCollection, MultiService, Service
 from twisted.copyright import version as twisted_version
@@ -41,6 +41,9 @@ from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
+
+if TYPE_CHECKING:
+    from disqued.web.server import AdminServer
 
 log = Logger()
 
@@ -122,10 +125,11 @@ class Listener(Service):
 
     log = Logger()
 
-    def __init__(self, daemon: Daemon, config: Config, reactor: Any) -> None:
+    def __init__(self, daemon: Daemon, config: Config, reactor: Any, admin: "AdminServer | None") -> None:
         self._daemon = daemon
         self._config = config
         self._reactor = reactor
+        self._admin = admin
         self._ports: list[Any] = []
         self._asked_by = "a signal"  #: who wants the end; the daemon says so when it is the one
 
@@ -173,6 +177,8 @@ class Listener(Service):
         if config.bus_port and not config.bus_addresses:
             self.log.warn("No other node can connect here: no address of `bind` is safe without a cluster-secret")
         daemon.open_bus(config.bus_addresses, config.bus_port)
+        if self._admin is not None:
+            self._admin.listen()
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
 
@@ -185,6 +191,8 @@ class Listener(Service):
         super().stopService()
         self.log.info("Stopping, asked by {who}", who=self._asked_by)
         closed = [maybeDeferred(port.stopListening) for port in self._ports]
+        if self._admin is not None:
+            closed.append(self._admin.stop())
         return gatherResults([*closed, maybeDeferred(self._daemon.stop)]).addBoth(self._stopped)
 
     def _stopped(self, outcome: Any) -> Any:
@@ -235,8 +243,22 @@ def makeService(options: Options) -> MultiService:
         config, node, identity, store, reactor, store_name=name, secret=secret,
         open_store=lambda name: _open_store(name, config, reactor, clock),
     )  # fmt: skip
-    Listener(daemon, config, reactor).setServiceParent(root)
+    Listener(daemon, config, reactor, _admin_of(config, daemon)).setServiceParent(root)
     return root
+
+
+def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
+    """Make the admin side, if it is wanted and its packages are there."""
+    if not config.http_port and not config.http_endpoint:
+        return None
+    try:
+        from disqued.web.server import AdminServer
+    except ImportError as error:
+        if config.is_given("http-port") or config.is_given("http-endpoint"):
+            raise SystemExit(f"disqued: http-port needs the packages of disqued[admin]: {error}") from None
+        log.info("There is no admin page: the packages of disqued[admin] are not installed")
+        return None
+    return AdminServer(daemon)
 
 
 def _open_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:

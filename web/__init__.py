@@ -1,1 +1,1 @@
-"""The admin side of a node: HTTP API and pages, which reach the node through its driver like any other client."""
+"""The admin side of a node: HTTP API, pages and metrics, which reach the node through a `Gateway` like any client."""

@@ -28,8 +28,7 @@ from zope.interface import implementer
 
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
-from disqued.core.node import Call
-from disqued.errors import CommandError, WrongArity
+from disqued.errors import CommandError
 from disqued.wire.replies import encode_error
 
 if TYPE_CHECKING:
@@ -352,10 +351,7 @@ class ClientConnection(Protocol):
         try:
             entry = table.find(args)
             self._last = entry
-            call = self._parse_admitted(entry, args)
-            if daemon.monitors:
-                daemon.show_monitors(self, args, entry)
-            value = daemon.node.command(self, call)
+            value = daemon.carry_out(self, entry, args)
             if value is BLOCKED:
                 self._block(entry)
                 return None
@@ -368,24 +364,8 @@ class ClientConnection(Protocol):
             reply = encode_error(INTERNAL_ERROR)
             daemon.crashed(self, args)
         if entry is not None:
-            seconds = perf_counter() - started
-            entry.calls += 1
-            entry.usec += seconds * 1e6
-            if seconds > daemon.slow_s:
-                daemon.note_slow(self, args, seconds, fast=bool(entry.flags & Flag.FAST))
+            daemon.note_run(self, entry, args, perf_counter() - started)
         return reply
-
-    def _parse_admitted(self, entry: Command, args: list[bytes]) -> Call:
-        """Parse a command; that it may not run now comes before every error but a wrong number of arguments."""
-        try:
-            call = table.parse(entry, args)
-        except WrongArity:
-            raise
-        except CommandError:
-            self._daemon.admit(self, entry)
-            raise
-        self._daemon.admit(self, entry)
-        return call
 
     def _block(self, entry: Command) -> None:
         self._blocked = entry
@@ -464,14 +444,14 @@ class ClientConnection(Protocol):
         if self._stalled:
             self._check_output()
 
-    def take_back(self, added: set[bytes], error: bytes) -> list[bytes]:
+    def take_back(self, added: set[bytes], error: CommandError) -> list[bytes]:
         """Put an error in the place of each reply that tells the id of one of these jobs; returns those ids."""
         taken: list[bytes] = []
         for replies in (self._held, self._out):
             for at, reply in enumerate(replies):
                 if reply[:1] == b"+" and reply[1:-2] in added:
                     taken.append(reply[1:-2])
-                    replies[at] = encode_error(error)
+                    replies[at] = encode_error(error.line)
         return taken
 
     def _must_wait(self) -> bool:

@@ -26,16 +26,17 @@ from twisted.python.failure import Failure
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
-from disqued.commands.table import Command, Flag, every_command
+from disqued.commands.table import Command, Flag, every_command, parse
 from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
-from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory
+from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory, WrongArity
 from disqued.net.bus import Bus
+from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
 from disqued.net.crashes import CrashReports
-from disqued.net.driver import Driver
+from disqued.net.driver import Driver, Recipient
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
@@ -105,6 +106,11 @@ class Daemon(Factory):
     def node(self) -> Node:
         """The node that it serves."""
         return self._node
+
+    @property
+    def store_failure(self) -> str | None:
+        """Why nothing can be added now: the store's reason; None = all is well."""
+        return self.driver.failure
 
     # Start and stop.
 
@@ -295,6 +301,14 @@ class Daemon(Factory):
         self._last_id += 1
         return ClientConnection(self, self._last_id)
 
+    def call(self, words: Sequence[bytes], *, address: str) -> "Deferred[Any]":
+        """Run a command for somebody in this process, whom `address` names; fires with its value or a CommandError.
+
+        Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.
+        """
+        self._last_id += 1
+        return Caller(self, self._last_id, address).run(words)
+
     def make_parser(self) -> RequestParser:
         """A parser with the limits in force."""
         largest = self.config.proto_max_bulk_len
@@ -374,7 +388,24 @@ class Daemon(Factory):
 
     # Before a command runs.
 
-    def admit(self, client: ClientConnection, entry: Command) -> None:
+    def carry_out(self, client: Recipient, entry: Command, args: list[bytes]) -> Any:
+        """Run a command with every check; returns what it returns.
+
+        That it may not run now comes before every error but a wrong number of arguments.  Raises CommandError.
+        """
+        try:
+            call = parse(entry, args)
+        except WrongArity:
+            raise
+        except CommandError:
+            self.admit(client, entry)
+            raise
+        self.admit(client, entry)
+        if self.monitors:
+            self.show_monitors(client, args, entry)
+        return self._node.command(client, call)
+
+    def admit(self, client: Recipient, entry: Command) -> None:
         """Refuse a command that may not run now.  Raises CommandError."""
         self.statistics.wake()
         if not client.authenticated and self.config.requirepass and entry.name not in _FOR_STRANGERS:
@@ -402,7 +433,7 @@ class Daemon(Factory):
 
     # While and after a command runs.
 
-    def crashed(self, client: ClientConnection, args: list[bytes]) -> None:
+    def crashed(self, client: Recipient, args: list[bytes]) -> None:
         """Report a bug: to the log, the counters and a file; the node goes on."""
         self.statistics.crashes += 1
         path = self.crashes.write(client.id, args)
@@ -422,7 +453,14 @@ class Daemon(Factory):
         path = self.crashes.write(0, [b"from", sender, repr(message)[:4096].encode()])
         self.log.failure("Internal error in what another node said; it is in {path}", path=path)
 
-    def note_slow(self, client: ClientConnection, args: list[bytes], seconds: float, *, fast: bool) -> None:
+    def note_run(self, client: Recipient, entry: Command, args: list[bytes], seconds: float) -> None:
+        """Count a command that has run, and note it if it took long."""
+        entry.calls += 1
+        entry.usec += seconds * 1e6
+        if seconds > self.slow_s:
+            self.note_slow(client, args, seconds, fast=bool(entry.flags & Flag.FAST))
+
+    def note_slow(self, client: Recipient, args: list[bytes], seconds: float, *, fast: bool) -> None:
         """Note a command that took long."""
         usec = int(seconds * 1e6)
         if 0 <= self.slowlog.threshold_us <= usec:
@@ -431,12 +469,13 @@ class Daemon(Factory):
 
     def monitor(self, client: Session) -> None:
         """Show a client every command from now on."""
-        assert isinstance(client, ClientConnection)
+        if not isinstance(client, ClientConnection):
+            raise CommandError("MONITOR needs a connection of its own: redis-cli MONITOR")
         client.monitors = True
         self.monitors[client] = None
         self._find_guards()
 
-    def show_monitors(self, client: ClientConnection, args: list[bytes], entry: Command) -> None:
+    def show_monitors(self, client: Recipient, args: list[bytes], entry: Command) -> None:
         """Show a command to those who watch."""
         line = monitored(self.microseconds(), client.address, args)
         for watcher in list(self.monitors):
@@ -468,16 +507,16 @@ class Daemon(Factory):
             self.reactor.callLater(0, self._stop)
             return True
         self.stores.switch.abandon()
-        assert isinstance(client, ClientConnection)
+        assert isinstance(client, ClientConnection | Caller)
         self.reactor.callLater(0, self._shut_down, client)
         return False
 
-    def _shut_down(self, client: ClientConnection) -> None:
+    def _shut_down(self, client: Recipient) -> None:
         Deferred.fromCoroutine(self.stores.write_snapshot()).addCallbacks(
             lambda _: self._stop(), self._shutdown_failed, errbackArgs=(client,)
         )
 
-    def _shutdown_failed(self, failure: Failure, client: ClientConnection) -> None:
+    def _shutdown_failed(self, failure: Failure, client: Recipient) -> None:
         """Go on, and say so."""
         if not isinstance(failure.value, StoreError):
             self.log.failure("Internal error while writing the journal", failure=failure)

@@ -37,6 +37,7 @@ from disqued.core.node import Node
 from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, Record
 from disqued.core.recovery import walk
 from disqued.errors import JournalFailed
+from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
@@ -44,6 +45,7 @@ from disqued.persistence.interface import IStore, StoreError, StoreFailed
 _DURABLE_ALONE = PROMISES | {REPLJOB}
 
 Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
+Recipient = ClientConnection | Caller  #: who is answered when what the answer says is durable
 
 RETRY_S = 1.0  #: pause between two attempts to commit, after one has failed
 
@@ -78,7 +80,7 @@ class Driver:
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
         self._halted = False
-        self._waiting: dict[ClientConnection, None] = {}  #: their replies wait for the next commit
+        self._waiting: dict[Recipient, None] = {}  #: their replies wait for the next commit
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._messages: Messages = []  #: they wait for the next commit
         self._send_call: IDelayedCall | None = None
@@ -98,7 +100,7 @@ class Driver:
 
     # Steps.
 
-    def finish_step(self, client: ClientConnection | None) -> None:
+    def finish_step(self, client: Recipient | None) -> None:
         """Carry out the effects of the step that has just run, on behalf of a client or of the timer."""
         outbox = self._outbox
         if outbox.replies:
@@ -122,7 +124,7 @@ class Driver:
         while outbox.replies:
             replies, outbox.replies = outbox.replies, []
             for client, value, units in replies:
-                assert isinstance(client, ClientConnection)
+                assert isinstance(client, ClientConnection | Caller)
                 if units and client.is_gone():
                     node.delivery.give_back(units)
                     continue
@@ -133,7 +135,7 @@ class Driver:
                     client.flush()
             node.serve()
 
-    def _hold(self, client: ClientConnection | None) -> None:
+    def _hold(self, client: Recipient | None) -> None:
         """Let the step's replies wait for the commit at the end of this turn.
 
         While a commit takes its time elsewhere, a client whose step has nothing to commit, and that waits for nothing
@@ -220,18 +222,18 @@ class Driver:
         )
         result.addErrback(self._report)
 
-    def _speak(self, messages: Messages, clients: Iterable[ClientConnection]) -> None:
+    def _speak(self, messages: Messages, clients: Iterable[Recipient]) -> None:
         """Say what is durable now: to the other nodes, then to the clients."""
         self._send(messages)
         self._flush(clients)
         self._go_on()
 
     @staticmethod
-    def _flush(clients: Iterable[ClientConnection]) -> None:
+    def _flush(clients: Iterable[Recipient]) -> None:
         for client in clients:
             client.flush()
 
-    def _answer(self, _: None, clients: Iterable[ClientConnection], messages: Messages) -> None:
+    def _answer(self, _: None, clients: Iterable[Recipient], messages: Messages) -> None:
         """Say what a commit that took its time has made durable."""
         self._under_way = None
         self._send(messages)
@@ -240,7 +242,7 @@ class Driver:
         self._go_on()
 
     def _failed(
-        self, failure: Failure, clients: dict[ClientConnection, None], batch: list[list[Record]], messages: Messages
+        self, failure: Failure, clients: dict[Recipient, None], batch: list[list[Record]], messages: Messages
     ) -> None:
         self._under_way = None
         waiting, self._waiting = self._waiting, {}
@@ -269,7 +271,7 @@ class Driver:
     # Failure and return.
 
     def _fail(
-        self, error: StoreFailed, clients: Iterable[ClientConnection], batch: list[list[Record]], messages: Messages
+        self, error: StoreFailed, clients: Iterable[Recipient], batch: list[list[Record]], messages: Messages
     ) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self._set_failure(str(error))
@@ -281,12 +283,12 @@ class Driver:
             client.flush()
         self._retry_later()
 
-    def _take_back(self, clients: Iterable[ClientConnection], batch: list[list[Record]]) -> None:
+    def _take_back(self, clients: Iterable[Recipient], batch: list[list[Record]]) -> None:
         """Answer MISCONF in the place of each id that was about to be told, and forget the job."""
         added = {record[1].id for records in batch for record in records if record[0] == JOB_ADDED}
-        line = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}").line
+        error = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}")
         for client in clients if added else ():
-            for job_id in client.take_back(added, line):
+            for job_id in client.take_back(added, error):
                 job = self._state.jobs.get(job_id)
                 if job is not None:
                     self._state.forget(job, GONE_REFUSED)

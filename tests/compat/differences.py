@@ -230,8 +230,12 @@ DIFFERENCES = (
                 b"cluster-port": b"0",
                 b"cluster-secret": b"",
                 b"cluster-secret-file": b"",
+                b"http-audit-file": b"disqued-audit.jsonl",
                 b"http-bind": b"127.0.0.1",
-                b"http-port": b"7780",
+                b"http-endpoint": b"",
+                b"http-hosts": b"",
+                b"http-port": b"0",  # the tests want no admin side
+                b"http-token-file": b"",
                 b"log-format": b"auto",
                 b"persistence": b"none",
                 b"proto-max-bulk-len": b"536870912",

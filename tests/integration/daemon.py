@@ -163,7 +163,7 @@ def launch(
         chosen = port or free_port()
         log_file = directory.with_name(f"{directory.name}.{chosen}.log")
         data = str(directory) if cwd is None else os.path.relpath(directory, cwd)
-        argv = [*program, "--port", str(chosen), "--bind", HOST, "--dir", data, *options]
+        argv = [*program, "--port", str(chosen), "--bind", HOST, "--http-port", "0", "--dir", data, *options]
         with log_file.open("ab") as log:
             process = subprocess.Popen(
                 argv,

@@ -84,7 +84,18 @@ class Campaign:
         daemon.stop()
 
     def _kill_while_loading(self) -> None:
-        argv = [*DAEMON, "--port", str(free_port()), "--bind", HOST, "--dir", str(self._directory), *self._options]
+        argv = [
+            *DAEMON,
+            "--port",
+            str(free_port()),
+            "--bind",
+            HOST,
+            "--http-port",
+            "0",
+            "--dir",
+            str(self._directory),
+            *self._options,
+        ]
         log = self._directory.with_name(f"{self._directory.name}.loading.log")
         with log.open("wb") as output:
             process = subprocess.Popen(argv, stdout=output, stderr=output, env=environment(), cwd="/")

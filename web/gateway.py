@@ -1,0 +1,49 @@
+"""What the admin side sees of the daemon; `disqued.net` provides it, tests may provide their own.
+
+    page, curl, Prometheus --HTTP--> web --Gateway.call--> one step of the node, as a client's command is
+
+What changes the queue is a command and goes through `call`.  What only looks may read `node` within one turn of the
+loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred
+
+from disqued.commands.host import Session
+from disqued.config import Config
+from disqued.core.node import Node
+
+SLICE_ROWS: Final = 500  #: queues or jobs looked at before others have their turn, some milliseconds' work
+
+
+class Gateway(Protocol):
+    """The daemon."""
+
+    config: Config
+    reactor: Any
+    loading: bool  #: the store's records are being read; commands hear LOADING
+    ending: bool  #: the daemon stops
+    paused: bool  #: commands hear TRYAGAIN
+
+    @property
+    def node(self) -> Node:
+        """The node: to look at, never to change."""
+
+    @property
+    def store_failure(self) -> str | None:
+        """Why nothing can be added now: the store's reason; None = all is well."""
+
+    def call(self, words: Sequence[bytes], *, address: str) -> Deferred[Any]:
+        """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
+
+        `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
+        that were handed out.
+        """
+
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """What INFO says that the node does not know: {section: {field: value}}."""
+
+    def sessions(self) -> Iterable[Session]:
+        """Every client connection, oldest first."""

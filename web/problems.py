@@ -1,0 +1,62 @@
+"""Problem documents (RFC 9457): how an error is told over HTTP.
+
+    {"type": ".../errors#NOREPL", "title": "...", "status": 503, "detail": "...", "code": "NOREPL"}
+
+`code` is the error word of the command, which never changes and which programs branch on; what HTTP itself finds wrong
+has the word HTTP.  `detail` says what was wrong and what is allowed.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from disqued.errors import CommandError
+from disqued.web.routes import Reply
+
+MEDIA: Final = "application/problem+json"
+TYPE: Final = "https://github.com/disqued/disqued/blob/main/docs/reference/http.md#errors"
+HTTP_WORD: Final = "HTTP"
+
+#: Status of each error word; every other one is 400.
+STATUS: Final[Mapping[str, int]] = {
+    "NOREPL": 503, "LOADING": 503, "LEAVING": 503, "TRYAGAIN": 503, "MISCONF": 503,
+    "OOM": 507, "PAUSED": 409, "MAXLEN": 409, "NOJOB": 404, "TOOLATE": 409, "BADID": 400,
+    "NOAUTH": 401, "NOPERM": 403, "WRONGTYPE": 409,
+}  # fmt: skip
+TITLES: Final[Mapping[int, str]] = {
+    400: "Bad request", 401: "Who are you", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    408: "Request timed out", 409: "Not possible now", 413: "Too large", 415: "JSON is needed", 421: "Another host",
+    429: "Too many requests", 431: "Headers too large", 500: "Internal error", 503: "Not available",
+    507: "Memory is full",
+}  # fmt: skip
+
+
+class Problem(Exception):
+    """What is wrong with a request, as HTTP sees it."""
+
+    def __init__(
+        self, status: int, detail: str, *, code: str = HTTP_WORD, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """`detail` says what was wrong and what is allowed."""
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.code = code
+        self.headers = dict(headers or {})
+
+    @classmethod
+    def of(cls, error: CommandError) -> "Problem":
+        """The problem that an error of a command is."""
+        status = 500 if error.text == "internal error" else STATUS.get(error.code, 400)
+        return cls(status, error.text, code=error.code)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The problem document."""
+        title = TITLES.get(self.status, "Error")
+        return {"type": TYPE, "title": title, "status": self.status, "detail": self.detail, "code": self.code}
+
+    def reply(self) -> Reply:
+        """The answer."""
+        text = json.dumps(self.document, ensure_ascii=False).encode("utf-8", "replace")
+        return Reply(text, MEDIA, self.status, self.headers)

@@ -1,0 +1,115 @@
+"""The table of routes: what each is called, who may ask for it, what it takes and answers.
+
+A route is a coroutine; the decorator says the rest, and the OpenAPI document, the reference page and the test that
+walks over every route, method and role are read off the same table:
+
+    @route("GET", "/api/qstat/<queue>", role=Role.VIEWER, summary="Statistics of a queue", reply={...schema...})
+    async def qstat(site: Site, asked: Asked) -> Any:
+        ...
+
+What a coroutine returns becomes JSON (`web.values`), or is a `Reply` if it is anything else; a CommandError that it
+raises becomes a problem document (`web.problems`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from disqued.web.site import Site
+
+Schema = Mapping[str, Any]  #: JSON schema, draft 2020-12
+
+
+class Role(IntEnum):
+    """Who may do what; each may do what those before it may."""
+
+    NOBODY = 0  #: no token: the health checks alone
+    VIEWER = 1  #: looks
+    OPERATOR = 2  #: acts on jobs and queues
+    ADMIN = 3  #: changes the node and the cluster
+
+
+@attrs.frozen
+class Visitor:
+    """Who asks."""
+
+    name: str  #: of the token; `local` on loopback without tokens
+    role: Role
+    sees_bodies: bool  #: bodies of jobs are a right of their own
+    address: str  #: ``ip:port``
+
+
+@attrs.frozen
+class Param:
+    """A parameter of the query string."""
+
+    name: str
+    doc: str
+    schema: Schema = attrs.field(factory=lambda: {"type": "string"})  #: of one value
+    repeats: bool = False  #: it may be given several times; the value is the list of all
+
+
+@attrs.frozen
+class Asked:
+    """What was asked for, checked and read."""
+
+    visitor: Visitor
+    path: Mapping[str, bytes]  #: placeholders of the path: the bytes that stood there, unquoted
+    query: Mapping[
+        str, Any
+    ]  #: by name: str, int, bool or a list of these, as the schema says; absent ones are not there
+    body: Any  #: JSON value; None where the route takes none
+    headers: Mapping[str, str]  #: by lower-case name
+    request: Any  #: the Twisted request, for routes that stream
+
+
+@attrs.frozen
+class Reply:
+    """An answer that is not plain JSON with status 200."""
+
+    body: bytes
+    media: str
+    status: int = 200
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+Act = Callable[["Site", Asked], Awaitable[Any]]
+
+
+@attrs.frozen
+class Route:
+    """A route."""
+
+    method: str
+    path: str  #: ``/api/qstat/<queue>``; a placeholder takes any bytes, an encoded slash too
+    role: Role
+    summary: str
+    act: Act
+    doc: str = ""  #: the docstring below its first line
+    query: tuple[Param, ...] = ()
+    body: Schema | None = None  #: of the JSON body; None = it takes none
+    reply: Schema = attrs.field(factory=dict)
+    media: str = "application/json"
+    writes: bool = False  #: it changes something: it is audited, and protected against other sites
+    needs_bodies: bool = False  #: nothing is left without the right to see bodies
+    errors: tuple[str, ...] = ()  #: error words of commands that it may answer
+    tag: str = "node"
+    listed: bool = True  #: in the OpenAPI document; pages and files are not
+    example: str = ""  #: arguments of curl after the URL that show it; it is run by a test
+
+
+#: In the order in which they were declared.
+ROUTES: Final[list[Route]] = []
+
+
+def route(method: str, path: str, *, role: Role, summary: str, **more: Any) -> Callable[[Act], Act]:
+    """Enter a coroutine into the table."""
+
+    def enter(act: Act) -> Act:
+        ROUTES.append(Route(method, path, role, summary, act, **more))
+        return act
+
+    return enter

@@ -1,0 +1,33 @@
+"""What every route shares: the way to the node, who may do what, the log of actions, histories and metrics."""
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from disqued.web.audit import AuditLog
+from disqued.web.auth import Access
+from disqued.web.gateway import Gateway
+from disqued.web.values import as_bytes
+
+if TYPE_CHECKING:
+    from disqued.web.routes import Visitor
+
+
+@attrs.define
+class Site:
+    """The admin side of one daemon."""
+
+    gateway: Gateway
+    access: Access
+    audit: AuditLog
+
+    async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
+        """Run a command for a visitor; returns its value.  Raises CommandError."""
+        return await self.gateway.call(
+            [word if isinstance(word, bytes) else as_bytes(word) for word in words],
+            address=f"{visitor.address}/{visitor.name}",
+        )
+
+    def stop(self) -> None:
+        """Let go of files and timers."""
+        self.audit.close()

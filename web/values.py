@@ -1,0 +1,69 @@
+"""Bytes in JSON: names and bodies may be any bytes, and JSON knows only text.
+
+Bytes that are UTF-8 are a string; all others are an object that says so, in both directions:
+
+    b"caf\\xc3\\xa9"  <->  "café"
+    b"\\xff\\x00"     <->  {"base64": "/wA="}
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Schema of bytes.
+BYTES: Final[dict[str, Any]] = {
+    "oneOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {"base64": {"type": "string", "contentEncoding": "base64"}},
+            "required": ["base64"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": 'A string where the bytes are UTF-8, else {"base64": ...}.',
+}
+
+
+def as_json(value: Any) -> Any:
+    """What a command answered, in terms of JSON; bytes become strings or base64 objects."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, list | tuple):
+        return [as_json(element) for element in value]
+    if isinstance(value, Mapping):
+        return {_key(key): as_json(element) for key, element in value.items()}
+    return value
+
+
+def _key(key: Any) -> str:
+    return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+
+
+def as_bytes(value: Any) -> bytes:
+    """Bytes of a JSON value: a string, a base64 object, a whole number or a truth value.
+
+    Raises ValueError, which says what is allowed.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bool):
+        return b"yes" if value else b"no"
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, Mapping) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error:
+            raise ValueError("base64 is not valid") from None
+    raise ValueError('allowed are a string, a whole number, true, false, or {"base64": ...}')
+
+
+def dump(value: Any) -> bytes:
+    """JSON text of what a route returns."""
+    return json.dumps(as_json(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
