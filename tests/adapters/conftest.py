@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest_twisted
 
+from tests.adapters.http import AdminClient
+from tests.adapters.http import admin as admin_of
 from tests.adapters.inprocess import Running, start
 
 
@@ -21,3 +23,17 @@ async def launch(tmp_path: Path) -> AsyncIterator[Callable[..., Running]]:
     yield begin
     for daemon in running:
         await daemon.stop()
+
+
+@pytest_twisted.async_yield_fixture
+async def admin(launch: Callable[..., Running]) -> AsyncIterator[Callable[..., AdminClient]]:
+    """Start daemons and ask their admin sides: `admin(...)` takes what `start` takes."""
+    clients: list[AdminClient] = []
+
+    def begin(*arguments: Any, **options: Any) -> AdminClient:
+        clients.append(admin_of(launch(*arguments, **options)))
+        return clients[-1]
+
+    yield begin
+    for client in clients:
+        await client.stop()
