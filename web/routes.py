@@ -97,8 +97,11 @@ class Route:
     needs_bodies: bool = False  #: nothing is left without the right to see bodies
     errors: tuple[str, ...] = ()  #: error words of commands that it may answer
     tag: str = "node"
+    takes_form: bool = False  #: the body may be a form of a browser, too: a mapping of strings
     listed: bool = True  #: in the OpenAPI document; pages and files are not
-    example: str = ""  #: arguments of curl after the URL that show it; it is run by a test
+    at: str = ""  #: path and query of the example in the reference, placeholders filled in; "" = the path itself
+    example: Any = None  #: JSON body of the example
+    example_status: int = 200  #: what the example answers; a test runs it
 
 
 #: In the order in which they were declared.
