@@ -7,6 +7,7 @@ import attrs
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
 from disqued.web.gateway import Gateway
+from disqued.web.live import Live
 from disqued.web.values import as_bytes
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class Site:
     gateway: Gateway
     access: Access
     audit: AuditLog
+    live: Live = attrs.field(init=False, default=attrs.Factory(lambda self: Live(self.gateway), takes_self=True))
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
         """Run a command for a visitor; returns its value.  Raises CommandError."""
@@ -30,4 +32,5 @@ class Site:
 
     def stop(self) -> None:
         """Let go of files and timers."""
+        self.live.stop()
         self.audit.close()

@@ -1,0 +1,162 @@
+"""What moves on the pages: parts of them, sent again while somebody looks (server-sent events).
+
+    listeners --which view--> Live: one timer, once a second, while anybody listens
+                                |  one walk over the queues, if anybody looks at their table
+                                |  each view is drawn once, however many look at it
+                                v
+    event: {"html": {id of an element: its new content}, "point": [unix seconds, ...] for the chart}
+
+What has not changed since the event before is left out; an event with nothing in it is a comment, which keeps the
+connection alive.  A listener that does not read is passed over until it does: the next event it gets is the newest; one
+that has not read for `PATIENCE_S` is dropped.  All end with the daemon.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from disqued.web.gateway import Gateway
+from disqued.web.problems import Problem
+from disqued.web.queue_views import QueueRow, Rates, View, walk
+from disqued.web.routes import Role
+
+log = Logger()
+
+LISTENERS_MAX: Final = 100
+PERIOD_S: Final = 1.0
+PATIENCE_S: Final = 30.0
+
+
+@attrs.frozen
+class Watched:
+    """What a listener looks at; listeners with the same share what is drawn."""
+
+    page: str  #: overview, queues or queue
+    queue: bytes
+    view: View
+    sees_bodies: bool
+    role: Role
+
+
+#: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.
+Draw = Callable[[Watched, list[QueueRow]], dict[str, Any]]
+
+
+class Listener:
+    """One open connection; the producer that its transport pauses when the other end does not read."""
+
+    def __init__(self, request: Any, watched: Watched, draw: Draw, seconds: Callable[[], float]) -> None:
+        """`seconds` is the clock by which its silence is measured."""
+        self.watched = watched
+        self.draw = draw
+        self.ended: Deferred[None] = Deferred()
+        self.silent_since: float | None = None  #: the other end does not read; None = it does
+        self.shown: dict[str, str] = {}  #: what it has, by the id of the element
+        self._request = request
+        self._seconds = seconds
+
+    def send(self, event: dict[str, Any]) -> None:
+        """Send what is new of an event."""
+        html = {key: text for key, text in event["html"].items() if self.shown.get(key) != text}
+        self.shown.update(html)
+        news: dict[str, Any] = {"html": html} if html else {}
+        if event.get("point"):
+            news["point"] = event["point"]
+        line = f"data: {json.dumps(news)}\n\n" if news else ": nothing new\n\n"
+        self._request.write(line.encode())
+
+    def end(self) -> None:
+        """Let the answer end."""
+        if not self.ended.called:
+            self.ended.callback(None)
+
+    def drop(self) -> None:
+        """Close the connection: what was sent is not read."""
+        self._request.transport.abortConnection()
+        self.end()
+
+    # What a transport asks of a producer.
+
+    def pauseProducing(self) -> None:
+        """The other end does not read."""
+        if self.silent_since is None:
+            self.silent_since = self._seconds()
+
+    def resumeProducing(self) -> None:
+        """It does again."""
+        self.silent_since = None
+
+    def stopProducing(self) -> None:
+        """It is gone."""
+        self.end()
+
+
+class Live:
+    """Everybody who listens, and the one timer."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.rates = Rates()
+        self.listeners: list[Listener] = []
+        self._gateway = gateway
+        self._timer = LoopingCall(self._tick)
+        self._timer.clock = gateway.reactor
+
+    async def listen(self, request: Any, watched: Watched, draw: Draw) -> None:
+        """Send events until either end has had enough.  Raises Problem 503 when there are too many."""
+        if len(self.listeners) >= LISTENERS_MAX:
+            raise Problem(503, f"{LISTENERS_MAX} pages are watched already; reload instead", headers={"Retry-After": "30"})
+        listener = Listener(request, watched, draw, self._gateway.reactor.seconds)
+        request.registerProducer(listener, True)
+        request.write(b"retry: 2000\n\n")
+        self.listeners.append(listener)
+        if not self._timer.running:
+            self._timer.start(PERIOD_S)
+        try:
+            await listener.ended
+        except CancelledError:
+            pass  # the other end has gone
+        finally:
+            self._remove(listener)
+            request.unregisterProducer()
+
+    def _remove(self, listener: Listener) -> None:
+        self.listeners.remove(listener)
+        if not self.listeners and self._timer.running:
+            self._timer.stop()
+
+    def stop(self) -> None:
+        """End with the daemon."""
+        if self._timer.running:
+            self._timer.stop()
+        for listener in list(self.listeners):
+            listener.end()
+
+    def _tick(self) -> "Deferred[None]":
+        return ensureDeferred(self._tell())
+
+    async def _tell(self) -> None:
+        """Tell everybody who reads what there is to see."""
+        now = self._gateway.reactor.seconds()
+        for listener in list(self.listeners):
+            if listener.silent_since is not None and now - listener.silent_since > PATIENCE_S:
+                listener.drop()
+        reading = [listener for listener in self.listeners if listener.silent_since is None]
+        rows: list[QueueRow] = []
+        if any(listener.watched.page == "queues" for listener in reading):
+            rows = await walk(self._gateway, self.rates)
+        drawn: dict[Watched, dict[str, Any]] = {}
+        for listener in reading:
+            try:
+                if listener.watched not in drawn:
+                    drawn[listener.watched] = listener.draw(listener.watched, rows)
+            except Exception:  # a bug of ours: others go on
+                log.failure("Cannot draw {page}", page=listener.watched.page)
+                listener.end()
+            else:
+                if not listener.ended.called:
+                    listener.send(drawn[listener.watched])

@@ -1,0 +1,155 @@
+"""What the pages show of queues: a row each, found, sorted and cut into pages without holding up the node.
+
+    10 000 queues --500 a turn of the loop--> rows --filter, sort--> page of 100
+
+Rates are the difference to the walk before, so each walk leaves its counters behind (`Rates`).
+Spans are milliseconds.
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import nlargest, nsmallest
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from disqued.core.node import Node
+from disqued.core.queues import PAUSE_NAMES, Queue
+from disqued.web.gateway import SLICE_ROWS, Gateway
+
+PAGE_ROWS: Final = 100  #: queues on a page
+LEAST_MS: Final = 500  #: counters that are closer together make no rate
+STALE_MS: Final = 120_000  #: counters that are older make none either
+
+
+@attrs.frozen
+class QueueRow:
+    """A queue at one moment."""
+
+    name: bytes
+    length: int
+    in_rate: float | None  #: jobs queued a second; None = not known yet
+    out_rate: float | None  #: jobs handed out a second
+    oldest_ms: int | None  #: age of the job that waits first; None = none waits
+    blocked: int  #: consumers that wait
+    sources: tuple[bytes, ...]  #: nodes that sent jobs within the last seconds
+    import_rate: int  #: jobs a second from these
+    pause: str  #: none, in, out or all
+
+
+class Rates:
+    """Counters of queues as they were, and what follows for jobs a second."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        #: Serial of a queue: (when, in, out, rate in, rate out).
+        self._last: dict[int, tuple[int, int, int, float | None, float | None]] = {}
+
+    def of(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
+        """Jobs in and out a second since the look before; None at the first."""
+        last = self._last.get(queue.serial)
+        if last is not None and now - last[0] < LEAST_MS:
+            return last[3], last[4]
+        rate_in = rate_out = None
+        if last is not None and now - last[0] < STALE_MS:
+            seconds = (now - last[0]) / 1_000
+            rate_in, rate_out = (queue.jobs_in - last[1]) / seconds, (queue.jobs_out - last[2]) / seconds
+        self._last[queue.serial] = (now, queue.jobs_in, queue.jobs_out, rate_in, rate_out)
+        return rate_in, rate_out
+
+    def keep(self, serials: set[int]) -> None:
+        """Forget queues that are gone."""
+        for serial in self._last.keys() - serials:
+            del self._last[serial]
+
+
+def row_of(node: Node, queue: Queue, rates: Rates) -> QueueRow:
+    """Describe a queue as it is now."""
+    now, wall = node.clock.now(), node.clock.wall()
+    rate_in, rate_out = rates.of(queue, now)
+    oldest = None
+    if len(queue.units):
+        oldest = max(0, wall - queue.units.first.job.ctime // 1_000_000)
+    since = now - queue.import_rate.MEMORY_MS
+    sources = tuple(node_id for node_id, seen_at in queue.sources.items() if seen_at >= since)
+    return QueueRow(
+        queue.name, len(queue.units), rate_in, rate_out, oldest, len(queue.waiters), sources,
+        queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
+    )  # fmt: skip
+
+
+#: What a table can be sorted by: the key, and whether the largest come first.
+SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
+    "name": (lambda row: row.name, False),
+    "length": (lambda row: (row.length, row.name), True),
+    "in": (lambda row: (row.in_rate or 0, row.name), True),
+    "out": (lambda row: (row.out_rate or 0, row.name), True),
+    "oldest": (lambda row: (-1 if row.oldest_ms is None else row.oldest_ms, row.name), True),
+    "blocked": (lambda row: (row.blocked, row.name), True),
+    "imported": (lambda row: (row.import_rate, row.name), True),
+    "paused": (lambda row: (row.pause != "none", row.name), True),
+}
+
+
+@attrs.frozen
+class View:
+    """Which queues somebody looks at."""
+
+    text: str = ""  #: part of the name, in any case; empty = all
+    sort: str = "name"  #: a key of SORTS
+    page: int = 1
+
+    def cut(self, rows: list[QueueRow]) -> "Cut":
+        """Find, sort and cut."""
+        wanted = self.text.casefold()
+        if wanted:
+            rows = [row for row in rows if wanted in row.name.decode("utf-8", "backslashreplace").casefold()]
+        key, largest_first = SORTS[self.sort]
+        pages = max(1, -(-len(rows) // PAGE_ROWS))
+        page = min(max(1, self.page), pages)
+        first = (nlargest if largest_first else nsmallest)(page * PAGE_ROWS, rows, key=key)
+        return Cut(first[(page - 1) * PAGE_ROWS :], len(rows), page, pages)
+
+
+@attrs.frozen
+class Cut:
+    """A page of queues."""
+
+    rows: list[QueueRow]
+    found: int  #: queues that the filter lets through
+    page: int
+    pages: int
+
+
+async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
+    """Describe every queue, SLICE_ROWS in a turn of the loop; one that comes or goes meanwhile may be missed."""
+    rows: list[QueueRow] = []
+    serials: set[int] = set()
+    serial = 0
+    while True:
+        node = gateway.node
+        queues = node.state.queues.from_serial(serial, SLICE_ROWS)
+        rows += (row_of(node, queue, rates) for queue in queues)
+        serials.update(queue.serial for queue in queues)
+        if len(queues) < SLICE_ROWS:
+            rates.keep(serials)
+            return rows
+        serial = queues[-1].serial + 1
+        await turn(gateway)
+
+
+def turn(gateway: Gateway) -> "Deferred[None]":
+    """Let others have their turn."""
+    return deferLater(gateway.reactor, 0, lambda: None)
+
+
+def first_of(node: Node, name: bytes, count: int) -> Iterator[Any]:
+    """The first jobs of a queue, oldest first; none when there is no such queue."""
+    queue = node.state.queues.by_name.get(name)
+    if queue is not None:
+        for number, unit in enumerate(queue.units):
+            if number == count:
+                return
+            yield unit.job
