@@ -40,7 +40,7 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 """
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, FLAG_CAME_BACK, WAIT_REPL, Job
+from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, WAIT_REPL, Job
 from disqued.core.messages import DELJOB, GOTACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.replication import Replication
@@ -112,6 +112,7 @@ class Acks:
                 state.send(node_id, (DELJOB, job_id))
             return False
         if job.state != ACKED:
+            state.counters.fast_acked += 1
             self._count(job)
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
@@ -132,7 +133,16 @@ class Acks:
         return True
 
     def _count(self, job: Job) -> None:
-        queue = self._state.queues.by_name.get(job.queue)
+        """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
+        state = self._state
+        counters = state.counters
+        counters.acked += 1
+        requeue_at = job.requeue_at
+        if requeue_at and job.flags & FLAG_LEASED:
+            flight_ms = state.now - requeue_at + job.options.retry_ms
+            counters.flight_buckets[flight_ms.bit_length()] += 1
+            counters.flight_ms += flight_ms
+        queue = state.queues.by_name.get(job.queue)
         if queue is not None:
             queue.acked += 1
 
@@ -346,6 +356,7 @@ class Acks:
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         if job.state != ACKED:
+            state.counters.acks_heard += 1
             self._count(job)
             self._mistrust(job)
         state.add_holders(job, holders | {state.node_id})

@@ -104,6 +104,7 @@ class Delivery:
         queue.units.push(job)
         queue.jobs_in += 1
         state = self._state
+        state.counters.queued += 1
         queue.accessed_at = state.now
         if queue.waiters and not queue.pause & PAUSE_OUT:
             state.ready[queue] = None
@@ -124,8 +125,10 @@ class Delivery:
             return False
         if nack:
             job.nacks += 1
+            self._state.counters.nacked += 1
         elif again:
             job.additional_deliveries += 1
+            self._state.counters.requeued += 1
         job.requeue_at = self._state.now + retry_ms if retry_ms else 0
         state = self._state
         queue = state.queue(job.queue)
@@ -245,11 +248,19 @@ class Delivery:
                 continue
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
+                requeued_by = unit.requeue_at
                 unit.requeue_at = requeue_at = state.now + retry_ms
+                waited_ms = requeue_at - requeued_by
+                if unit.additional_deliveries or unit.nacks:
+                    state.counters.redelivered += 1
                 if unit.awake_at > requeue_at or job.holders is not None:
                     self.reschedule(job)
             else:
+                waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
                 self._delivered_once(job)
+            counters = state.counters
+            counters.waiting_buckets[waited_ms.bit_length()] += 1
+            counters.waiting_ms += waited_ms
             queue.jobs_out += 1
             queue.accessed_at = state.now
             return unit
@@ -341,6 +352,7 @@ class Delivery:
             self.enqueue_new(job, queue)
             queue.jobs_in -= 1
             queue.jobs_out -= 1
+            state.counters.returned += 1
 
     # Between nodes.
 
@@ -367,6 +379,7 @@ class Delivery:
             size += len(job.body)
             self._leave_to(job, node_id)
         queue.jobs_out += len(given)
+        state.counters.exported += len(given)
         return given
 
     def _leave_to(self, job: Job, node_id: bytes) -> None:
@@ -513,6 +526,7 @@ class Delivery:
         if job.state in (ACTIVE, QUEUED):
             self.dequeue(job)
             if options.retry_ms:
+                state.counters.working += 1
                 self.put_off(job, state.now + options.retry_ms)
                 job.flags |= FLAG_LEASED
                 state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, options.retry_ms))

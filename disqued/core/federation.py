@@ -360,6 +360,7 @@ class Federation:
                 continue  # who sent it has a copy
             self.imports += 1
             if self._delivery.take_over(stored, sender, queued=queued):
+                state.counters.imported += 1
                 self._note_import(state.queues.by_name[stored.queue], sender)
             if is_last_word and state.jobs.get(stored.id) is not None:
                 state.send(sender, (GOTJOB, stored.id))

@@ -261,6 +261,10 @@ class Node:
             for job in list(_first(state.evictable, EVICTED_PER_CYCLE)):
                 if memory.level < 2:
                     break
+                if job.state == ACKED:
+                    state.counters.evicted_acked += 1
+                else:
+                    state.counters.evicted_once += 1
                 state.forget(job, GONE_EVICTED)
             if memory.level >= 2:
                 self._collect_queues(EVICTED_PER_CYCLE)

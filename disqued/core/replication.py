@@ -154,6 +154,7 @@ class Replication:
             options.stamp(state.now)
         name = queue_name if queue is None else queue.name
         job_id = state.ids.next(options.ttl_suffix)
+        state.counters.added += 1
         return Job(job_id, name, body, state.next_ctime(), options)
 
     def _check_copies(self, replicate: int) -> None:
@@ -163,6 +164,7 @@ class Replication:
         missing = replicate - (0 if external else 1) - len(state.peers.reachable)
         if missing <= 0:
             return
+        state.counters.refused += 1
         if external and missing == 1:
             reason = "I'm leaving the cluster" if state.leaving else "I'm out of memory"
             raise NotReplicated(
@@ -334,6 +336,7 @@ class Replication:
 
     def _give_up(self, pending: Pending, problem: str) -> None:
         """Answer NOREPL, and let nobody keep a copy, as far as nodes can be reached."""
+        self._state.counters.refused += 1
         self._answer(pending, NotReplicated(problem))
         self._abandon(pending.job)
 
@@ -402,6 +405,7 @@ class Replication:
             # Its first queueing by this node is a redelivery: its origin has queued it before.
             job.flags |= FLAG_QUEUED_BEFORE
         state.unite_holders(job, (stored.holders or frozenset()) | {state.node_id})
+        state.counters.copies += 1
         state.register(job)
         state.schedule.add(job, job.expires_at)
         self._delivery.reschedule(job)

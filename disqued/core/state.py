@@ -8,6 +8,7 @@ from itertools import chain
 from random import Random
 from typing import Any
 
+from disqued.core.counters import Counters
 from disqued.core.ids import JobIds
 from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
@@ -32,9 +33,9 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "evictable", "giving", "ids", "jobs",
-        "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending", "queues",
-        "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
+        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "counters", "evictable", "giving", "ids",
+        "jobs", "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending",
+        "queues", "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -44,6 +45,7 @@ class State:
         self.ids: JobIds = ids
         self.memory: Memory = memory
         self.outbox: Outbox = Outbox()
+        self.counters: Counters = Counters()
         self.journaling: bool = False  #: whether anybody takes the journal; set by the driver
         self.read_only: bool = False  #: the journal takes no jobs now; set by the driver
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
@@ -194,6 +196,8 @@ class State:
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
         self.drop(job)
+        if reason in self.counters.gone:
+            self.counters.gone[reason] += 1
         if self.journaling:
             self.outbox.journal.append((JOB_GONE, job.id, reason))
 

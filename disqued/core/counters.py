@@ -1,0 +1,85 @@
+"""What one node has done since it started: counts that only grow, and two histograms of times.
+
+    added --> queued --> delivered --> acked            jobs of producers of this node, and what became of them
+                ^  |         |
+                |  +-> given +--> returned              to other nodes; by consumers that never saw them
+                +-- nacked, requeued, imported
+
+A count is one attribute that is incremented where the thing happens.  CONFIG RESETSTAT leaves them alone.
+
+Histograms have a bucket for each power of two: a time of `ms` milliseconds is counted in ``buckets[ms.bit_length()]``,
+so that bucket 0 is below 1 ms and bucket `b` from ``2**(b - 1)`` up to ``2**b`` ms.  They are worked out from what a
+job knows anyway, and cost it no memory:
+
+waiting    from the moment that a job came into the queue of this node to its delivery.  A job with retry > 0 knows it
+           by `requeue_at`, which is a retry period later; each delivery counts, and begins where the job was queued last.
+           One that went back unseen, since its consumer was gone, began to wait when it was handed to that consumer.
+           One with retry 0 does not know it, so that its creation and its delay stand for it, on the wall clock: what
+           it waited on other nodes is in it, and so are differences between clocks.
+in flight  from delivery by this node to the moment that it hears of the ack.  It is known by `requeue_at`, too: WORKING
+           begins it anew, so that what is counted is the time since the last WORKING.  An ack that comes after the
+           retry period, when the job is queued again or elsewhere, is not in it, nor any of jobs with retry 0.
+           When other nodes hold the job and the ack comes within half a second of the retry period's end, it may be
+           half a second short.
+"""
+
+from typing import Final
+
+from disqued.core.outbox import GONE_DELETED, GONE_EXPIRED, GONE_REFUSED
+
+#: Enough for every span that a job can have, however wrong the clocks are.
+BUCKETS: Final = 66
+
+
+class Counters:
+    """Counts of one node."""
+
+    __slots__ = (
+        "acked", "acks_heard", "added", "copies", "evicted_acked", "evicted_once", "exported", "fast_acked",
+        "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued", "redelivered", "refused",
+        "requeued", "returned", "waiting_buckets", "waiting_ms", "working",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.added: int = 0  #: jobs made for producers of this node; those that were `refused` later are in it
+        self.refused: int = 0  #: jobs that were not added, or given up, for want of copies (NOREPL)
+        self.queued: int = 0  #: times that a job came into a queue
+        self.requeued: int = 0  #: of these: without a NACK, and not for the first time
+        self.redelivered: int = 0  #: deliveries of jobs that were queued before, as their counters tell
+        self.returned: int = 0  #: deliveries that were undone, as the consumer was gone; queued again without a count
+        self.acked: int = 0  #: jobs known here that were acknowledged, whoever said so
+        self.fast_acked: int = 0  #: of these: by FASTACK
+        self.acks_heard: int = 0  #: of these: because another node said so
+        self.nacked: int = 0  #: jobs that were given back by NACK
+        self.working: int = 0  #: times that WORKING put a delivery off
+        self.copies: int = 0  #: copies that were taken for other nodes
+        self.imported: int = 0  #: jobs that another node brought and that came into a queue
+        self.exported: int = 0  #: jobs that were taken out of a queue for another node
+        self.evicted_acked: int = 0  #: acked jobs dropped for want of memory, before all nodes knew
+        self.evicted_once: int = 0  #: at-most-once jobs, delivered, dropped for want of memory
+        #: Jobs that are gone for a reason that is not an ack, by GONE_... reason; evicted ones are counted above.
+        self.gone: dict[bytes, int] = {GONE_EXPIRED: 0, GONE_DELETED: 0, GONE_REFUSED: 0}
+        self.waiting_buckets: list[int] = [0] * BUCKETS  #: deliveries by how long the job was queued
+        self.waiting_ms: int = 0  #: the sum of these times
+        self.flight_buckets: list[int] = [0] * BUCKETS  #: acks by how long the consumer had the job
+        self.flight_ms: int = 0  #: the sum of these times
+
+    @property
+    def delivered(self) -> int:
+        """Times that a job was handed to a consumer."""
+        return sum(self.waiting_buckets)
+
+    @property
+    def expired(self) -> int:
+        """Jobs whose time was over before they were acknowledged."""
+        return self.gone[GONE_EXPIRED]
+
+    @property
+    def deleted(self) -> int:
+        """Jobs that were dropped because a client or another node said so (DELJOB, FASTACK elsewhere)."""
+        return self.gone[GONE_DELETED]
+
+    @property
+    def lost_additions(self) -> int:
+        """Jobs that were taken back because the journal failed before their producers were answered (MISCONF)."""
+        return self.gone[GONE_REFUSED]
