@@ -18,6 +18,14 @@ from disqued.core.node import Node
 SLICE_ROWS: Final = 500  #: queues or jobs looked at before others have their turn, some milliseconds' work
 
 
+class Commits(Protocol):
+    """Counts of commits of the store."""
+
+    done: int
+    failed: int
+    seconds: float  #: that those took that were done
+
+
 class Gateway(Protocol):
     """The daemon."""
 
@@ -34,6 +42,10 @@ class Gateway(Protocol):
     @property
     def store_failure(self) -> str | None:
         """Why nothing can be added now: the store's reason; None = all is well."""
+
+    @property
+    def commits(self) -> Commits:
+        """Counts of its commits, as far as there is a store that wants the journal."""
 
     def call(self, words: Sequence[bytes], *, address: str) -> Deferred[Any]:
         """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.

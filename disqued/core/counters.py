@@ -12,7 +12,7 @@ so that bucket 0 is below 1 ms and bucket `b` from ``2**(b - 1)`` up to ``2**b``
 job knows anyway, and cost it no memory:
 
 waiting    from the moment that a job came into the queue of this node to its delivery.  A job with retry > 0 knows it
-           by `requeue_at`, which is a retry period later; each delivery counts, and begins where the job was queued last.
+           by `requeue_at`, which is a retry period later; each delivery counts, from when the job was queued last.
            One that went back unseen, since its consumer was gone, began to wait when it was handed to that consumer.
            One with retry 0 does not know it, so that its creation and its delay stand for it, on the wall clock: what
            it waited on other nodes is in it, and so are differences between clocks.

@@ -35,6 +35,7 @@ from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticate
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
+from disqued.net.commits import Commits
 from disqued.net.crashes import CrashReports
 from disqued.net.driver import Driver, Recipient
 from disqued.net.identity import Identity, IdentityError
@@ -111,6 +112,11 @@ class Daemon(Factory):
     def store_failure(self) -> str | None:
         """Why nothing can be added now: the store's reason; None = all is well."""
         return self.driver.failure
+
+    @property
+    def commits(self) -> Commits:
+        """Counts of its commits."""
+        return self.driver.commits
 
     # Start and stop.
 

@@ -39,6 +39,7 @@ from disqued.core.recovery import walk
 from disqued.errors import JournalFailed
 from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
+from disqued.net.commits import Commits
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 #: What no other node hears while nothing can be made durable here.
@@ -67,6 +68,7 @@ class Driver:
         self.store = store
         self.reactor = reactor
         self.failure: str | None = None  #: why the store takes no jobs now
+        self.commits = Commits()
         #: Takes messages to other nodes that may leave now; set by the daemon.
         self.send: Callable[[Messages], None] = lambda messages: None
         #: Called when what is known of the other nodes has changed; set by the daemon.
@@ -205,12 +207,14 @@ class Driver:
             # While it fails nothing is added, and what else is done the next good commit makes durable.
             self._speak(messages, clients)
             return
+        self.commits.begin()
         try:
             result = self.store.commit()
         except StoreFailed as error:
             self._fail(error, clients, batch, messages)
             return
         if result is None:
+            self.commits.end()
             self._speak(messages, clients)
             return
         for client in clients:
@@ -235,6 +239,7 @@ class Driver:
 
     def _answer(self, _: None, clients: Iterable[Recipient], messages: Messages) -> None:
         """Say what a commit that took its time has made durable."""
+        self.commits.end()
         self._under_way = None
         self._send(messages)
         for client in clients:
@@ -274,6 +279,7 @@ class Driver:
         self, error: StoreFailed, clients: Iterable[Recipient], batch: list[list[Record]], messages: Messages
     ) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""
+        self.commits.failed += 1
         self._set_failure(str(error))
         self.log.error("The journal takes no jobs now: {reason}", reason=self.failure)
         self._take_back(clients, batch)
@@ -326,6 +332,7 @@ class Driver:
         ).addErrback(self._report)
 
     def _fail_again(self, error: StoreFailed) -> None:
+        self.commits.failed += 1
         self._under_way = None
         if str(error) != self.failure:
             self._set_failure(str(error))
