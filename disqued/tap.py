@@ -178,9 +178,23 @@ class Listener(Service):
             self.log.warn("No other node can connect here: no address of `bind` is safe without a cluster-secret")
         daemon.open_bus(config.bus_addresses, config.bus_port)
         if self._admin is not None:
-            self._admin.listen()
+            self._listen_for_admins(self._admin)
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
+
+    def _listen_for_admins(self, admin: "AdminServer") -> None:
+        from disqued.web.server import AdminError
+
+        try:
+            admin.listen(self._admin_failed)
+        except AdminError as error:
+            self._refuse(str(error))
+
+    def _admin_failed(self, problem: str) -> None:
+        """End the process after all: an endpoint has failed that took its time."""
+        self.log.critical("The node does not start: {reason}", reason=problem)
+        self._daemon.exit_status = 1
+        self._stop()
 
     def _open(self, port: Any) -> None:
         port.startListening()
@@ -252,13 +266,16 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
     if not config.http_port and not config.http_endpoint:
         return None
     try:
-        from disqued.web.server import AdminServer
+        from disqued.web.server import AdminError, AdminServer
     except ImportError as error:
         if config.is_given("http-port") or config.is_given("http-endpoint"):
             raise SystemExit(f"disqued: http-port needs the packages of disqued[admin]: {error}") from None
         log.info("There is no admin page: the packages of disqued[admin] are not installed")
         return None
-    return AdminServer(daemon)
+    try:
+        return AdminServer(daemon)
+    except AdminError as error:
+        raise SystemExit(f"disqued: {error}") from None
 
 
 def _open_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:

@@ -1,27 +1,181 @@
-"""Who asks, and what they may do: tokens, roles, and the checks against other web sites."""
+"""Who asks, and what they may do.
 
-from typing import Any
+    http-token-file              Authorization: Bearer <token>, or a session that the login form has opened with one
+    no file, requirepass         the same, with the password as the token of an admin who sees bodies
+    neither                      only loopback is served then: whoever asks is an admin who sees bodies
+
+`bodies` is a right of its own: an admin whose token is without it does not see the body of a job.  The password is the
+one in force when it is asked for, since CONFIG SET may change it; sessions that an old one has opened end with it.
+"""
+
+from typing import Any, Final
+
+from twisted.logger import Logger
 
 from disqued.config import Config
+from disqued.web.attempts import Attempts
+from disqued.web.origins import Hosts, check_write, header
 from disqued.web.problems import Problem
 from disqued.web.routes import Role, Route, Visitor
+from disqued.web.sessions import LIFE_S, Sessions
+from disqued.web.tokens import Token, TokenFile, digest_of, find
+
+log = Logger()
+
+CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="disqued"'}
 
 
 class Access:
     """Decides about visitors."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Any) -> None:
+        """`clock` has `seconds()`.  Raises TokenError, ValueError."""
         self._config = config
+        self._clock = clock
+        path = config.http_token_file
+        self._file = None if path is None else TokenFile(path, clock.seconds())
+        self._hosts = Hosts(config.http_bind, config.http_hosts)
+        self._sessions = Sessions()
+        self._attempts = Attempts()
+
+    # Who asks.
+
+    @property
+    def is_open(self) -> bool:
+        """True when nobody has to say who they are."""
+        return self._file is None and not self._config.requirepass
 
     def visitor(self, request: Any) -> Visitor:
-        """Find out who asks.  Raises Problem 401."""
-        peer = request.getClientAddress()
-        address = f"{peer.host}:{peer.port}" if hasattr(peer, "host") else "unix"
-        return Visitor("local", Role.ADMIN, True, address)
+        """Find out who asks; who gives no token is nobody.  Raises Problem 400, 401, 429."""
+        if self.is_open:
+            return self.guest(request)
+        given = header(request, "Authorization")
+        if given is not None:
+            return _visitor(self._check(_bearer(given), request), address_of(request))
+        return self.guest(request)
+
+    def guest(self, request: Any) -> Visitor:
+        """Find out who asks for what everybody may see: no token is looked at, so none can be guessed."""
+        if self.is_open:
+            return Visitor("local", Role.ADMIN, True, address_of(request))
+        token = self._session_token(request)
+        return self.nobody(request) if token is None else _visitor(token, address_of(request))
+
+    @staticmethod
+    def nobody(request: Any) -> Visitor:
+        """Who has said nothing of who they are, or nothing that holds."""
+        return Visitor("nobody", Role.NOBODY, False, address_of(request))
+
+    def _tokens(self) -> tuple[Token, ...]:
+        if self._file is not None:
+            return self._file.tokens(self._clock.seconds())
+        password = self._config.requirepass
+        return (Token("password", Role.ADMIN, True, digest_of(password)),) if password else ()
+
+    def _check(self, text: str, request: Any) -> Token:
+        """Find the token that was given.  Raises Problem 401, 429."""
+        now, host = self._clock.seconds(), _host_of(request)
+        wait = self._attempts.wait(host, digest_of(text), now)
+        if wait:
+            raise Problem(
+                429, f"too many wrong tokens from {host}; try again in {wait} s", headers={"Retry-After": str(wait)}
+            )
+        token = find(self._tokens(), text)
+        if token is None:
+            self._attempts.failed(host, now)
+            log.warn("A wrong token on the admin side, from {host}", host=host)
+            raise Problem(401, "this token is not known; allowed are those in http-token-file", headers=CHALLENGE)
+        self._attempts.succeeded(host, token.digest)
+        return token
+
+    # Sessions.
+
+    def login(self, text: str, request: Any) -> tuple[Visitor, str]:
+        """Open a session for a token; returns who it is, and the value of Set-Cookie.  Raises Problem 401, 429."""
+        if self.is_open:
+            return self.visitor(request), _cookie(request, "", 0)
+        token = self._check(text, request)
+        name = self._sessions.begin(token.digest, self._clock.seconds())
+        return _visitor(token, address_of(request)), _cookie(request, name, LIFE_S)
+
+    def logout(self, request: Any) -> str:
+        """Close the session of a request, if it has one; returns the value of Set-Cookie."""
+        name = _session_name(request)
+        if name is not None:
+            self._sessions.end(name)
+        return _cookie(request, "", 0)
+
+    def _session_token(self, request: Any) -> Token | None:
+        """The token that the session of a request was opened with, if both still are."""
+        name = _session_name(request)
+        digest = None if name is None else self._sessions.token(name, self._clock.seconds())
+        if digest is None:
+            return None
+        return next((token for token in self._tokens() if token.digest == digest), None)
+
+    # What they may do.
+
+    def check_host(self, request: Any) -> None:
+        """Refuse what was sent to another host.  Raises Problem 400, 421."""
+        self._hosts.check(request)
+
+    def may_be_known(self, request: Any) -> bool:
+        """False when a request says nothing of who asks, so that it will be refused most of what there is."""
+        return self.is_open or request.requestHeaders.hasHeader(b"Authorization") or _session_name(request) is not None
 
     def admit(self, visitor: Visitor, route: Route, request: Any) -> None:
-        """Let a visitor in to a route, or not.  Raises Problem 401, 403, 415, 421."""
+        """Let a visitor in to a route, or not.  Raises Problem 400, 401, 403, 415."""
         if visitor.role < route.role:
-            raise Problem(403, f"{visitor.name} is a {visitor.role.name.lower()}; needed is {route.role.name.lower()}")
+            if visitor.role is Role.NOBODY:
+                text = "a token is needed: Authorization: Bearer <token>, or a session from /login"
+                raise Problem(401, text, headers=CHALLENGE)
+            raise Problem(
+                403, f"{visitor.name} is a {visitor.role.name.lower()}; allowed from {route.role.name.lower()} on"
+            )
         if route.needs_bodies and not visitor.sees_bodies:
-            raise Problem(403, f"{visitor.name} may not see the bodies of jobs")
+            raise Problem(
+                403, f"{visitor.name} may not see bodies of jobs; allowed with the word bodies in its token's line"
+            )
+        if route.writes:
+            has_session = not self.is_open and not request.requestHeaders.hasHeader(b"Authorization")
+            has_session = has_session and _session_name(request) is not None
+            check_write(request, has_session=has_session, takes_form=route.takes_form)
+
+
+def address_of(request: Any) -> str:
+    """``ip:port`` of who asks; ``unix`` through a Unix socket."""
+    peer = request.getClientAddress()
+    if not hasattr(peer, "host"):
+        return "unix"
+    return f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}"
+
+
+def _host_of(request: Any) -> str:
+    return getattr(request.getClientAddress(), "host", "unix")
+
+
+def _visitor(token: Token, address: str) -> Visitor:
+    return Visitor(token.name, token.role, token.sees_bodies, address)
+
+
+def _bearer(text: str) -> str:
+    """The token in an Authorization header.  Raises Problem 401."""
+    scheme, _, token = text.strip().partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Problem(401, "Authorization is none that is known; allowed is Bearer <token>", headers=CHALLENGE)
+    return token.strip()
+
+
+def _cookie_name(request: Any) -> str:
+    """The name of our cookie: browsers do not tell ports apart, and several nodes may run on one machine."""
+    return f"disqued-{getattr(request.getHost(), 'port', 'unix')}"
+
+
+def _session_name(request: Any) -> str | None:
+    value = request.getCookie(_cookie_name(request).encode("ascii"))
+    return value.decode("latin-1") if value else None
+
+
+def _cookie(request: Any, value: str, life_s: int) -> str:
+    secure = "; Secure" if request.isSecure() else ""
+    return f"{_cookie_name(request)}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Strict{secure}"

@@ -1,69 +1,121 @@
-"""The port of the admin side.
+"""The ports of the admin side.
 
-AdminServer --listen--> Twisted's HTTP, with limits on lines, headers, bodies and time --> app.Root --> Site
+    AdminServer --listen--> ports --> channel: Twisted's HTTP, with limits --> app.Root --> Site
+
+What is wrong with its settings stops the start, in one line that says what: AdminError.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
-from twisted.web.server import Site as HttpSite
+from twisted.python.failure import Failure
 
 from disqued.config import Config
-from disqued.web.app import Root
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
+from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
 from disqued.web.site import Site
+from disqued.web.tokens import TokenError
 
 log = Logger()
+
+END_S: Final = 1.0  #: that answers have to leave when the node stops
+
+
+class AdminError(Exception):
+    """The admin side cannot be served; `str()` names the setting, and says what is wrong with it."""
 
 
 class AdminServer:
     """Serves the admin side of a daemon."""
 
     def __init__(self, gateway: Gateway) -> None:
+        """Read the tokens; nothing listens yet.  Raises AdminError."""
         config = gateway.config
         self._config = config
         self._reactor = gateway.reactor
-        self.site = Site(gateway, Access(config), AuditLog(config.http_audit_file))
+        try:
+            access = Access(config, gateway.reactor)
+        except TokenError as error:
+            raise AdminError(f"http-token-file {error}") from None
+        except ValueError as error:
+            raise AdminError(f"http-hosts: {error}") from None
+        self.site = Site(gateway, access, AuditLog(config.http_audit_file))
+        self.factory = AdminFactory(self.site, gateway.reactor)
         self._ports: list[Any] = []
+        self._stopped = False
 
-    def listen(self) -> None:
-        """Open the ports.
+    def listen(self, failed: Callable[[str], None] = lambda reason: None) -> None:
+        """Open the ports; `failed` is told why, should an endpoint fail only later.
 
-        One that is in use stops the start, unless nobody has asked for it.  Raises CannotListenError.
+        A port that is in use stops the start, unless nobody has asked for it.  Raises AdminError.
         """
-        config = self._config
-        factory = HttpSite(Root(self.site), reactor=self._reactor)
-        factory.displayTracebacks = False
-        if config.http_endpoint:
-            self._open_endpoint(config, factory)
-            return
-        for address in config.http_bind:
-            try:
-                self._ports.append(self._reactor.listenTCP(config.http_port, factory, interface=address))
-            except CannotListenError as error:
-                if config.is_given("http-port") or config.is_given("http-bind"):
-                    raise
-                log.warn("There is no admin page: {reason}; set http-port", reason=str(error))
-            else:
-                host = f"[{address}]" if ":" in address else address
-                port = self._ports[-1].getHost().port
-                log.info("The admin page is at http://{host}:{port}/", host=host, port=port)
+        if self._config.http_endpoint:
+            self._open_endpoint(self._config.http_endpoint, failed)
+        elif self._config.http_port:
+            for address in self._config.http_bind:
+                self._open_port(self._config, address)
+        if self._ports and self._config.http_token_file is None and not self._config.requirepass:
+            log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
 
-    def _open_endpoint(self, config: Config, factory: Any) -> None:
-        serverFromString(self._reactor, config.http_endpoint).listen(factory).addCallback(self._ports.append)
+    def _open_port(self, config: Config, address: str) -> None:
+        try:
+            port = self._reactor.listenTCP(config.http_port, self.factory, interface=address)
+        except CannotListenError as error:
+            if config.is_given("http-port") or config.is_given("http-bind"):
+                raise AdminError(f"http-port: {error}") from None
+            log.warn("There is no admin page: {reason}; set http-port", reason=str(error))
+            return
+        self._ports.append(port)
+        host = f"[{address}]" if ":" in address else address
+        log.info("The admin page is at http://{host}:{port}/", host=host, port=port.getHost().port)
+
+    def _open_endpoint(self, text: str, failed: Callable[[str], None]) -> None:
+        """Listen at an endpoint string.  Raises AdminError when it fails at once."""
+        try:
+            opening = serverFromString(self._reactor, text).listen(self.factory)
+        except Exception as error:  # whatever the parser of this kind of endpoint raises
+            raise AdminError(_fault(text, error)) from None
+        at_once: list[Failure] = []
+        opening.addCallbacks(self._opened, at_once.append)
+        if at_once:
+            raise AdminError(_fault(text, at_once[0].value))
+        if not opening.called:
+            opening.addCallback(lambda _: failed(_fault(text, at_once[0].value)) if at_once else None)
+
+    def _opened(self, port: Any) -> Any:
+        if self._stopped:
+            return port.stopListening()
+        self._ports.append(port)
+        log.info("The admin page is at {address}", address=str(port.getHost()))
+        return None
 
     @property
     def port(self) -> int:
         """The TCP port; 0 = none."""
-        return int(self._ports[0].getHost().port) if self._ports else 0
+        return int(getattr(self._ports[0].getHost(), "port", 0)) if self._ports else 0
 
     def stop(self) -> "Deferred[Any]":
-        """Close the ports and what the site holds."""
+        """Close the ports, the connections, and what the site holds."""
+        self._stopped = True
         ports, self._ports = self._ports, []
-        self.site.stop()
-        return gatherResults([maybeDeferred(port.stopListening) for port in ports])
+        closed = gatherResults([maybeDeferred(port.stopListening) for port in ports], consumeErrors=True)
+        ended = self.factory.end(END_S)
+        ended.addBoth(lambda _: self.site.stop())
+        return gatherResults([closed, ended], consumeErrors=True)
+
+
+def _fault(text: str, error: BaseException | None) -> str:
+    """Why an endpoint cannot be served; what OpenSSL says of a bad key is a list of tuples."""
+    reason = str(error) or type(error).__name__
+    if isinstance(error, ImportError):
+        reason = f"{reason}; TLS needs the packages of twisted[tls]"
+    return (
+        f"http-endpoint {text}: {type(error).__name__}: {reason}; allowed are endpoint strings such as"
+        " ssl:7780:privateKey=node.key:certKey=node.pem and unix:/run/disqued/http.sock"
+    )

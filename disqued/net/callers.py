@@ -96,6 +96,8 @@ class Caller:
         """Nobody wants the outcome any more: what is blocked is given up, and jobs that were handed out go back."""
         self._gone = True
         daemon = self.host
+        if daemon.ending:
+            return  # what was written of the jobs for the next start holds
         daemon.node.begin()
         daemon.node.gone(self, self._handed())
         daemon.driver.finish_step(None)

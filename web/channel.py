@@ -1,0 +1,373 @@
+"""Twisted's HTTP/1.1, with limits on everything that a client may send, or be slow about.
+
+    connection --> request line and headers --> body --> the route --> answer --> the next request, or idle
+                   16 KiB, 100 of them,         size,    (its own      read at 20 KB/s at least
+                   20 s in all                  10 KiB    time)
+                                                in 10 s
+
+What is over a limit is told with a problem document, and the connection ends; what is too slow is cut.  Bodies stay in
+memory, and all of them together have a limit, too.  Times are seconds, sizes bytes.
+"""
+
+import json
+from http import HTTPStatus
+from io import BytesIO
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel, parse_qs
+from twisted.web.server import Request
+from twisted.web.server import Site as HttpSite
+
+from disqued.web.app import Root
+from disqued.web.problems import MEDIA, Problem
+from disqued.web.site import Site
+
+CONNECTIONS_MAX: Final = 500
+HEADER_BYTES: Final = 16 << 10  #: request line and headers
+HEADERS_MAX: Final = 100
+BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len is not below it
+BODY_SLACK: Final = 64 << 10  #: what may stand around it
+STRANGERS_BODY_MAX: Final = 16 << 10  #: of a request that says nothing of who asks
+BODIES_MAX: Final = 4 * BODY_MAX  #: of all bodies that are in memory at once
+HEADER_S: Final = 20.0
+PROGRESS_S: Final = 10.0
+PROGRESS_BYTES: Final = 10 << 10  #: of a body, in each PROGRESS_S
+IDLE_S: Final = 75.0
+READ_S: Final = 30.0  #: that a client may leave an answer unread, and more for a long one:
+READ_BYTES_S: Final = 20_000.0
+LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
+SERVER: Final = b"disqued"
+
+
+class AdminRequest(Request):
+    """A request whose body is in memory, and is never taken for parameters."""
+
+    channel: "AdminChannel"
+    content: Any
+    received = 0
+
+    def gotLength(self, length: int | None) -> None:
+        """Make room for the body."""
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Take a part of the body."""
+        channel = self.channel
+        if channel.takes(self, len(data)):
+            self.received += len(data)
+            self.content.write(data)
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """Go on with a request that is complete."""
+        self.content.seek(0)
+        self.method, self.uri, self.clientproto = command, path, version
+        self.path, _, query = path.partition(b"?")
+        self.args = parse_qs(query, 1)
+        self.process()
+
+    def processingFailed(self, reason: Failure) -> Failure:
+        """Answer a bug of ours."""
+        self._log.failure("Internal error before a route was found", failure=reason)
+        if not self.startedWriting:
+            body = _document(Problem(500, "internal error; the log has its traceback", code="ERR"))
+            self.setResponseCode(500)
+            self.setHeader(b"Content-Type", MEDIA)
+            self.setHeader(b"Content-Length", b"%d" % len(body))
+            self.write(body)
+        self.finish()
+        return reason
+
+
+class AdminChannel(HTTPChannel):
+    """One connection."""
+
+    requestFactory = AdminRequest
+    maxHeaders = HEADERS_MAX
+    totalHeadersSize = HEADER_BYTES
+    MAX_LENGTH = HEADER_BYTES
+
+    transport: Any
+    site: "AdminFactory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refused = False
+        self._lost = False
+        self._watch: Any = None  #: the timer of a request that is still coming
+        self._in_body = False
+        self._progress = 0  #: of the body, since the timer was set
+        self._reading: Any = None  #: the timer of an answer that is not read
+        self._unread = 0  #: bytes of answers since the client had read all
+
+    # Connections.
+
+    def connectionMade(self) -> None:
+        """Take the connection, or turn it away when there are too many."""
+        super().connectionMade()
+        self.site.channels.add(self)
+        if len(self.site.channels) > CONNECTIONS_MAX:
+            self.refuse(Problem(503, f"{CONNECTIONS_MAX} connections are open already", headers={"Retry-After": "5"}))
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget the connection; what its requests wait for is given up."""
+        self._lost = True
+        self._stop_watch()
+        self._stop_reading()
+        for request in self.requests:
+            self._let_go(request)
+        super().connectionLost(reason)
+        self.site.forget(self)
+
+    def end(self) -> None:
+        """Close: at once when nothing is being answered, else after what was written."""
+        if self.transport is not None:
+            self.loseConnection()
+
+    # What comes.
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take bytes; after a refusal they are thrown away."""
+        if self._refused:
+            return
+        if self._in_body:
+            self._progress += len(data)
+        super().dataReceived(data)
+        self._watch_partial()
+
+    def _watch_partial(self) -> None:
+        """Set the timer of a request whose headers have begun to come."""
+        is_partial = not self._handlingRequest and not self._refused and (self.requests or self._buffer)
+        if is_partial and self._watch is None and not self._lost:
+            self._watch = self.site.reactor.callLater(HEADER_S, self._too_slow)
+
+    def _stop_watch(self) -> None:
+        self._in_body = False
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _too_slow(self) -> None:
+        self._watch = None
+        self.refuse(Problem(408, f"the headers did not come within {HEADER_S:.0f} s"))
+
+    def _look_at_body(self) -> None:
+        """Cut a client whose body hardly grows."""
+        self._watch = None
+        if self._progress < PROGRESS_BYTES:
+            self.refuse(Problem(408, f"the body comes slower than {PROGRESS_BYTES} bytes in {PROGRESS_S:.0f} s"))
+        else:
+            self._watch_body()
+
+    def _watch_body(self) -> None:
+        self._in_body, self._progress = True, 0
+        self._watch = self.site.reactor.callLater(PROGRESS_S, self._look_at_body)
+
+    def lineReceived(self, line: bytes) -> None:
+        """Take a line of the headers, or what stands before them."""
+        if self._refused:
+            return
+        if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
+            self.lineLengthExceeded(line)
+            return
+        super().lineReceived(line)
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        """Refuse headers that are too long."""
+        self.refuse(Problem(431, f"request line and headers are longer than {HEADER_BYTES} bytes"))
+
+    def headerReceived(self, line: bytes) -> bool:
+        """Take a header, unless there are too many."""
+        if self._refused:
+            return False
+        if self._receivedHeaderCount >= self.maxHeaders:
+            self.refuse(Problem(431, f"there are more than {HEADERS_MAX} headers"))
+            return False
+        return bool(super().headerReceived(line))
+
+    def allHeadersReceived(self) -> None:
+        """Look at what is to come before it comes."""
+        if self._refused:
+            return
+        self._stop_watch()
+        limit = self._limit(self.requests[-1])
+        if self.length is not None and self.length > limit:
+            self.requests[-1].gotLength(0)
+            self._refuse_body(limit)
+            return
+        super().allHeadersReceived()
+        if self.length != 0:
+            self._watch_body()
+
+    def rawDataReceived(self, data: bytes) -> None:
+        """Take a part of a body, or what comes while a request is answered."""
+        if not self._refused:
+            super().rawDataReceived(data)
+
+    def allContentReceived(self) -> None:
+        """Have the request answered."""
+        if not self._refused:
+            self._stop_watch()
+            super().allContentReceived()
+
+    def takes(self, request: AdminRequest, size: int) -> bool:
+        """Say whether so many bytes more of a body may come; else refuse the request."""
+        if self._refused:
+            return False
+        limit = self._limit(request)
+        if request.received + size > limit:
+            self._refuse_body(limit)
+            return False
+        if self.site.bodies + size > BODIES_MAX:
+            self.refuse(Problem(503, "too many large bodies come at once", headers={"Retry-After": "5"}))
+            return False
+        self.site.bodies += size
+        return True
+
+    def _limit(self, request: AdminRequest) -> int:
+        return self.site.body_limit if self.site.admin.access.may_be_known(request) else STRANGERS_BODY_MAX
+
+    def _refuse_body(self, limit: int) -> None:
+        self.refuse(Problem(413, f"the body is longer than {limit} bytes"))
+
+    # What leaves.
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer a problem before there is a request that a route could answer, and end the connection."""
+        if self._refused:
+            return
+        self._refused = True
+        self._stop_watch()
+        self.setTimeout(None)
+        for request in self.requests:
+            self._let_go(request)
+        body = _document(problem)
+        fields = {"Content-Type": MEDIA, "Content-Length": str(len(body)), "Connection": "close", **problem.headers}
+        lines = [
+            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
+            *(f"{name}: {value}" for name, value in fields.items()),
+        ]  # fmt: skip
+        self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+        self._watch = self.site.reactor.callLater(LINGER_S, self._linger_ends)
+
+    def _linger_ends(self) -> None:
+        self._watch = None
+        self.transport.abortConnection()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """What Twisted calls when it cannot make sense of a request."""
+        self.refuse(Problem(400, "this is no request of HTTP/1.1"))
+
+    def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Any) -> None:
+        """Write the headers of an answer, without telling the versions of what is behind it."""
+        headers.setRawHeaders(b"Server", [SERVER])
+        super().writeHeaders(version, code, reason, headers)
+
+    def requestDone(self, request: AdminRequest) -> None:
+        """Go on with the next request, which may have come already."""
+        self._let_go(request)
+        super().requestDone(request)
+        self._watch_partial()
+
+    def _let_go(self, request: AdminRequest) -> None:
+        """Stop counting a body that is no longer in memory."""
+        self.site.bodies -= request.received
+        request.received = 0
+
+    def write(self, data: bytes) -> None:
+        """Write a part of an answer."""
+        self._unread += len(data)
+        super().write(data)
+
+    def pauseProducing(self) -> None:
+        """The client does not read as fast as we write."""
+        super().pauseProducing()
+        if self._reading is None:
+            self._reading = self.site.reactor.callLater(READ_S + self._unread / READ_BYTES_S, self._unread_too_long)
+
+    def resumeProducing(self) -> None:
+        """The client has read all."""
+        self._stop_reading()
+        super().resumeProducing()
+
+    def _stop_reading(self) -> None:
+        self._unread = 0
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _unread_too_long(self) -> None:
+        self._reading = None
+        self._log.info("{peer} does not read its answer: cut", peer=str(self.transport.getPeer()))
+        self.transport.abortConnection()
+
+    def timeoutConnection(self) -> None:
+        """Close a connection that is idle; one whose client still reads an answer is not."""
+        if self._reading is not None:
+            self.setTimeout(self.timeOut)
+            return
+        self.loseConnection()
+        self._abortingCall = self.callLater(LINGER_S, self.forceAbortClient)
+
+
+class AdminFactory(HttpSite):
+    """Makes a channel for each connection."""
+
+    noisy = False
+    displayTracebacks = False
+    requestFactory = AdminRequest
+    protocol = AdminChannel  # type: ignore[assignment]  # Twisted means one that may also be HTTP/2
+
+    def __init__(self, admin: Site, reactor: Any) -> None:
+        super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
+        self.admin = admin
+        self.bodies = 0  #: bytes of bodies in memory
+        self.channels: set[AdminChannel] = set()
+        self._when_empty: list[Deferred[None]] = []
+
+    @property
+    def body_limit(self) -> int:
+        """What a body may be: the largest job in base64, and what stands around it."""
+        largest = min(self.admin.gateway.config.proto_max_bulk_len, BODY_MAX)
+        return largest // 3 * 4 + BODY_SLACK
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """What TLS clients may speak."""
+        return [b"http/1.1"]
+
+    def log(self, request: Any) -> None:
+        """Write no line per request: the log of actions has what matters."""
+
+    def startFactory(self) -> None:
+        """Open no log of requests, and set no timer for one."""
+
+    def forget(self, channel: AdminChannel) -> None:
+        """Note that a connection has ended."""
+        self.channels.discard(channel)
+        if not self.channels:
+            waiting, self._when_empty = self._when_empty, []
+            for done in waiting:
+                done.callback(None)
+
+    def end(self, patience_s: float) -> "Deferred[None]":
+        """Close all connections, after a moment by force; fires when none is left."""
+        done: Deferred[None] = Deferred()
+        if not self.channels:
+            done.callback(None)
+            return done
+        self._when_empty.append(done)
+        force = self.reactor.callLater(patience_s, self._abort)
+        done.addBoth(lambda _: force.cancel() if force.active() else None)
+        for channel in list(self.channels):
+            channel.end()
+        return done
+
+    def _abort(self) -> None:
+        for channel in list(self.channels):
+            channel.transport.abortConnection()
+
+
+def _document(problem: Problem) -> bytes:
+    return json.dumps(problem.document, ensure_ascii=False).encode("utf-8", "replace")

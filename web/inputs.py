@@ -1,0 +1,84 @@
+"""What a request brings: its query string and its body, read as the route declares them.
+
+A parameter that the route does not know is refused, so that a misspelt one never does something else than was meant.
+"""
+
+import json
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qsl
+
+from disqued.web.origins import FORM
+from disqued.web.problems import Problem
+from disqued.web.routes import Param, Route
+
+FIELDS_MAX: Final = 20  #: of a form
+
+
+def read_query(entry: Route, request: Any) -> dict[str, Any]:
+    """Read the query string: by name the value, or the list of all where there may be several.  Raises Problem 400."""
+    known = {param.name: param for param in entry.query}
+    found: dict[str, Any] = {}
+    for raw_name, values in request.args.items():
+        name = raw_name.decode("utf-8", "backslashreplace")
+        param = known.get(name)
+        if param is None:
+            allowed = ", ".join(known) or "none"
+            raise Problem(400, f"there is no parameter {name[:100]!r} here; allowed: {allowed}")
+        if len(values) > 1 and not param.repeats:
+            raise Problem(400, f"{name} is given {len(values)} times; once is allowed")
+        read = [_read_param(param, value) for value in values]
+        found[name] = read if param.repeats else read[0]
+    return found
+
+
+def _read_param(param: Param, raw: bytes) -> Any:
+    kind, allowed = param.schema.get("type"), param.schema.get("enum")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        if param.schema.get("format") == "bytes":
+            return raw
+        raise Problem(400, f"{param.name}: this is no UTF-8") from None
+    if param.schema.get("format") == "bytes":
+        return raw
+    if kind == "integer":
+        low, high = param.schema.get("minimum", -(2**63)), param.schema.get("maximum", 2**63 - 1)
+        if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or not low <= int(text) <= high:
+            raise Problem(400, f"{param.name}={text[:100]}: allowed are whole numbers from {low} to {high}")
+        return int(text)
+    if kind == "boolean":
+        if text not in ("true", "false"):
+            raise Problem(400, f"{param.name}={text[:100]}: allowed are true and false")
+        return text == "true"
+    if allowed is not None and text not in allowed:
+        raise Problem(400, f"{param.name}={text[:100]}: allowed are {', '.join(allowed)}")
+    return text
+
+
+def read_body(entry: Route, request: Any) -> Any:
+    """Read the JSON body, or the form where the route takes one; None where it takes none.  Raises Problem 400."""
+    if entry.body is None:
+        return None
+    raw = request.content.read()
+    if entry.takes_form and _media(request) == FORM:
+        return _read_form(raw)
+    try:
+        return json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is no JSON text in UTF-8") from None
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _media(request: Any) -> str:
+    value = (request.requestHeaders.getRawHeaders("content-type") or [""])[0]
+    return str(value).partition(";")[0].strip().lower()
+
+
+def _read_form(raw: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(raw.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+    except ValueError:
+        raise Problem(400, f"the form cannot be read; allowed are {FIELDS_MAX} fields in UTF-8") from None
