@@ -17,7 +17,6 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.web.server import Site as HttpSite
 
-from disqued.web.app import Root
 from disqued.web.server import AdminServer
 from disqued.web.site import Site
 from tests.adapters.inprocess import Running, wait_until
@@ -141,4 +140,4 @@ class AdminClient:
 def admin(running: Running) -> AdminClient:
     """The admin side of a daemon that runs; to be stopped before the daemon is."""
     server = AdminServer(running.daemon)
-    return AdminClient(running, server, HttpSite(Root(server.site)))
+    return AdminClient(running, server, server.factory)
