@@ -1,15 +1,221 @@
-"""The JSON API: what there is to read, and what can be done.  Every route is a command of the table, or several."""
+"""The JSON API: what there is to read.  Every route is a command of the table, or several.
 
-from typing import Any
+What changes something is in `api_acts`, any command by its name in `commands_api`, actions on many jobs in `bulk`, and
+the description of it all in `openapi`; they are declared with this module.
 
-from disqued.web.routes import Asked, Param, Role, route
+A queue stands in a path, where its bytes are quoted with %, or in the query: ``/api/qstat?queue=``, which is how a
+queue without a name, or one called ``.`` or ``..``, is reached by programs that tidy up paths.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from disqued.core.job import STATE_NAMES
+from disqued.web import api_acts, bulk, commands_api, openapi  # noqa: F401 - they declare their routes
+from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, masked, peeked, shown_to
+from disqued.web.problems import Problem
+from disqued.web.routes import Act, Asked, Param, Role, Schema, route
 from disqued.web.site import Site
+from disqued.web.turns import next_turn
+from disqued.web.values import BYTES
+
+PAGE_MAX: Final = 2_000  #: elements of a page of a scan
+FULL_MAX: Final = 250  #: of one with descriptions
+PER_TURN: Final = 100  #: queues described before others have their turn
+PEEK_MAX: Final = 2_000
+
+_JOB_SORTS: Final = ("id", "queue", "state", "ctime", "ttl", "nacks", "additional-deliveries")
+_QUEUE_SORTS: Final = ("name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime")
+_QUEUE: Final = Param("queue", "The queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
+_CURSOR: Final = Param(
+    "cursor", "What the page before answered; 0, or nothing, to begin.", {"type": "integer", "minimum": 0}
+)
+_REPLY: Final = Param(
+    "reply", "id: names or ids alone; all: descriptions, and pages of 250 at most.",
+    {"type": "string", "enum": ["id", "all"], "default": "id"},
+)  # fmt: skip
+_COUNT: Final = Param(
+    "count", "Elements wanted, as a hint; a page may hold fewer, or none, and the walk still goes on.",
+    {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
+)  # fmt: skip
+_WHOLE: Final[Schema] = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+
+
+def _page_of(one: Schema, described: Schema) -> Schema:
+    items = {"type": "array", "items": {"anyOf": [one, described]}}
+    cursor = {"type": "integer", "minimum": 0, "description": "To go on with; 0 = the walk is over."}
+    return {
+        "type": "object", "properties": {"cursor": cursor, "items": items}, "required": ["cursor", "items"],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+def _sort(fields: tuple[str, ...], alone: str) -> Param:
+    words = [f"{sign}{field}" for field in fields for sign in ("", "-")]
+    doc = f"Order within the page, downwards with a minus; without reply=all by {alone} alone."
+    return Param("sort", doc, {"type": "string", "enum": words})
+
+
+def queue_route(path: str, *, query: tuple[Param, ...] = (), at: str = "", **more: Any) -> Callable[[Act], Act]:
+    """Enter a route on one queue twice: with the queue in the path, and in the query."""
+
+    def enter(act: Act) -> Act:
+        route("GET", f"{path}/<queue>", query=query, at=f"{path}/mail{at}", **more)(act)
+        second = at.replace("?", "&", 1)
+        route("GET", path, query=(_QUEUE, *query), at=f"{path}?queue=mail{second}", **more)(act)
+        return act
+
+    return enter
+
+
+def _queue_of(asked: Asked) -> bytes:
+    """The queue that a path or a query names; a path that ends with a slash names the one without a name."""
+    if "queue" in asked.path:
+        return asked.path["queue"]
+    if "queue" in asked.query:
+        return bytes(asked.query["queue"])
+    if asked.request.path.endswith(b"/"):
+        return b""
+    raise Problem(400, "which queue? Give it in the path, or as ?queue=")
+
+
+@queue_route(
+    "/api/qstat", role=Role.VIEWER, summary="Statistics of a queue on this node", reply=QUEUE, tag="queues",
+    errors=("NOQUEUE",),
+)  # fmt: skip
+async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
+    """What QSTAT with FULL answers, as an object."""
+    queue = _queue_of(asked)
+    values = await site.call(asked.visitor, "QSTAT", queue, "FULL")
+    if values is None:
+        raise Problem.no_queue(queue)
+    return by_name(values)
+
+
+@queue_route(
+    "/api/qpeek", role=Role.VIEWER, summary="Jobs that wait in a queue, without taking them", tag="queues",
+    query=(
+        Param(
+            "count", "How many, oldest first; a negative number: newest first.",
+            {"type": "integer", "minimum": -PEEK_MAX, "maximum": PEEK_MAX, "default": 10},
+        ),
+    ),
+    at="?count=-5",
+    reply={
+        "type": "object", "properties": {"queue": BYTES, "jobs": {"type": "array", "items": PEEKED}},
+        "required": ["queue", "jobs"], "additionalProperties": False,
+    },
+)  # fmt: skip
+async def qpeek(site: Site, asked: Asked) -> dict[str, Any]:
+    """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""
+    queue = _queue_of(asked)
+    rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
+    return {"queue": queue, "jobs": [peeked(asked.visitor, row) for row in rows]}
+
+
+@route(
+    "GET", "/api/show/<id>", role=Role.VIEWER, summary="A job as this node knows it", reply=JOB, tag="jobs",
+    errors=("NOJOB", "BADID"), at="/api/show/DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ",
+)  # fmt: skip
+async def show(site: Site, asked: Asked) -> dict[str, Any]:
+    """What SHOW answers, as an object."""
+    values = await site.call(asked.visitor, "SHOW", asked.path["id"])
+    if values is None:
+        raise Problem.no_job(asked.path["id"])
+    return shown_to(asked.visitor, by_name(values))
+
+
+@route(
+    "GET", "/api/scan/jobs", role=Role.VIEWER, summary="Walk over the jobs of this node", tag="jobs",
+    query=(
+        _CURSOR, _COUNT,
+        Param(
+            "state", "Only jobs in this state; may be given several times.",
+            {"type": "string", "enum": [name.decode() for name in STATE_NAMES.values()]}, repeats=True,
+        ),
+        Param("queue", "Only jobs of this queue.", {"type": "string", "format": "bytes"}),
+        Param("maxidle", "Only jobs that were added, queued or handed out within this many seconds.", _WHOLE),
+        _REPLY, _sort(_JOB_SORTS, "id"),
+    ),
+    at="/api/scan/jobs?state=queued&state=active&reply=all&sort=-ctime", reply=_page_of({"type": "string"}, JOB),
+)  # fmt: skip
+async def scan_jobs(site: Site, asked: Asked) -> dict[str, Any]:
+    """A job that is there throughout the walk is met at least once.  The walk is over when the cursor is 0."""
+    full = asked.query.get("reply") == "all"
+    words = _scan_words("JSCAN", asked, ("maxidle", "queue"), FULL_MAX if full else PAGE_MAX)
+    for state in asked.query.get("state", ()):
+        words += ["STATE", state]
+    cursor, found = await site.call(asked.visitor, *words, "REPLY", "ALL" if full else "ID")
+    items = [shown_to(asked.visitor, by_name(job)) for job in found] if full else found
+    return {"cursor": int(cursor), "items": _sorted(items, asked.query.get("sort"), full=full, alone="id")}
+
+
+@route(
+    "GET", "/api/scan/queues", role=Role.VIEWER, summary="Walk over the queues of this node", tag="queues",
+    query=(
+        _CURSOR, _COUNT,
+        Param("minlen", "Only queues with at least this many jobs.", _WHOLE),
+        Param("maxlen", "Only queues with at most this many jobs.", _WHOLE),
+        Param("importrate", "Only queues that import this many jobs a second.", _WHOLE),
+        Param("maxidle", "Only queues used within this many seconds.", _WHOLE),
+        _REPLY, _sort(_QUEUE_SORTS, "name"),
+    ),
+    at="/api/scan/queues?minlen=1&reply=all&sort=-len", reply=_page_of(BYTES, QUEUE),
+)  # fmt: skip
+async def scan_queues(site: Site, asked: Asked) -> dict[str, Any]:
+    """Queues in the order of their creation.  The walk is over when the cursor is 0."""
+    full = asked.query.get("reply") == "all"
+    words = _scan_words("QSCAN", asked, ("minlen", "maxlen", "importrate", "maxidle"), FULL_MAX if full else PAGE_MAX)
+    cursor, found = await site.call(asked.visitor, *words)
+    items = await _described(site, asked, found) if full else found
+    return {"cursor": int(cursor), "items": _sorted(items, asked.query.get("sort"), full=full, alone="name")}
+
+
+def _scan_words(name: str, asked: Asked, options: tuple[str, ...], most: int) -> list[bytes | str | int]:
+    words: list[bytes | str | int] = [name, asked.query.get("cursor", 0)]
+    words += ["COUNT", min(asked.query.get("count", 100), most)]
+    for option in options:
+        if option in asked.query:
+            words += [option, asked.query[option]]
+    return words
+
+
+async def _described(site: Site, asked: Asked, found: list[bytes]) -> list[dict[str, Any]]:
+    """Statistics of queues, those that are gone left out."""
+    items = []
+    for number, name in enumerate(found, 1):
+        values = await site.call(asked.visitor, "QSTAT", name, "FULL")
+        if values is not None:
+            items.append(by_name(values))
+        if number % PER_TURN == 0:
+            await next_turn(site.gateway.reactor)
+    return items
+
+
+def _sorted(items: list[Any], sort: str | None, *, full: bool, alone: str) -> list[Any]:
+    if sort is None:
+        return items
+    field = sort.removeprefix("-")
+    if full:
+        return sorted(items, key=lambda item: _rank(item[field]), reverse=sort != field)
+    if field != alone:
+        raise Problem(400, f"sort={sort} needs reply=all; without it allowed are {alone} and -{alone}")
+    return sorted(items, reverse=sort != field)
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """A place for what is unknown: the queue of a job that is known only as acknowledged."""
+    return (value is not None, value if value is not None else 0)
 
 
 @route(
     "GET", "/api/info", role=Role.VIEWER, summary="Facts about this node, as INFO tells them",
-    query=(Param("section", "One section alone: server, clients, memory, ..."),),
-    reply={"type": "object", "additionalProperties": {"type": "object"}}, tag="node",
+    query=(Param("section", "One section alone: server, clients, memory, ...; all: every one, commandstats, too."),),
+    reply={
+        "type": "object",
+        "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    tag="node", at="/api/info?section=memory",
 )  # fmt: skip
 async def info(site: Site, asked: Asked) -> dict[str, Any]:
     """Sections, and in each the fields and their values."""
@@ -23,3 +229,80 @@ async def info(site: Site, asked: Asked) -> dict[str, Any]:
             name, value = line.split(":", 1)
             fields[name] = value
     return sections
+
+
+_PORT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 65_535}
+_TEXT: Final[Schema] = {"type": "string"}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+
+
+@route(
+    "GET", "/api/hello", role=Role.VIEWER, summary="Addresses of the nodes, and which is best to connect to",
+    reply=_object(
+        id=_TEXT,
+        nodes={
+            "type": "array",
+            "items": _object(id=_TEXT, ip=_TEXT, port=_PORT, priority={"type": "integer", "minimum": 1}),
+        },
+    ),
+    tag="cluster",
+)  # fmt: skip
+async def hello(site: Site, asked: Asked) -> dict[str, Any]:
+    """What HELLO answers: this node first.  The lowest priority is the best; the own address is empty until told."""
+    _, own_id, *rows = await site.call(asked.visitor, "HELLO")
+    nodes = [
+        {"id": node_id, "ip": ip, "port": int(port), "priority": int(priority)} for node_id, ip, port, priority in rows
+    ]
+    return {"id": own_id, "nodes": nodes}
+
+
+_MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix milliseconds; 0 = never, or none."}
+
+
+@route(
+    "GET", "/api/cluster/nodes", role=Role.VIEWER, summary="The nodes that this one knows",
+    reply={
+        "type": "array",
+        "items": _object(
+            id=_TEXT, ip=_TEXT, port=_PORT, bus_port=_PORT, flags={"type": "array", "items": _TEXT},
+            myself={"type": "boolean"}, ping_sent_at=_MOMENT, pong_at=_MOMENT, connected={"type": "boolean"},
+        ),
+    },
+    tag="cluster",
+)  # fmt: skip
+async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
+    """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving."""
+    text: bytes = await site.call(asked.visitor, "CLUSTER", "NODES")
+    return [_node(line.split()) for line in text.decode("ascii", "backslashreplace").splitlines()]
+
+
+def _node(fields: list[str]) -> dict[str, Any]:
+    node_id, place, flags, ping, pong, link = fields
+    place, _, bus = place.partition("@")
+    ip, _, port = place.rpartition(":")
+    words = [word for word in flags.split(",") if word != "noflags"]
+    return {
+        "id": node_id, "ip": ip, "port": int(port), "bus_port": int(bus) if bus else _bus_of(int(port)),
+        "flags": words, "myself": "myself" in words, "ping_sent_at": int(ping), "pong_at": int(pong),
+        "connected": link == "connected",
+    }  # fmt: skip
+
+
+def _bus_of(port: int) -> int:
+    """The bus port that is not told: 10000 above, where there is such a port."""
+    return port + 10_000 if 0 < port <= 55_535 else 0
+
+
+@route(
+    "GET", "/api/config", role=Role.VIEWER, summary="The settings in force",
+    query=(Param("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
+    reply={"type": "object", "additionalProperties": BYTES}, tag="node", at="/api/config?pattern=slowlog-*",
+)  # fmt: skip
+async def config(site: Site, asked: Asked) -> dict[str, Any]:
+    """Names and values as CONFIG GET answers them.  Passwords and secrets that are set are shown as asterisks."""
+    return masked(await site.call(asked.visitor, "CONFIG", "GET", asked.query.get("pattern", "*")))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from disqued.errors import CommandError
+from disqued.errors import CommandError, InternalError
 from disqued.web.routes import Reply
 
 MEDIA: Final = "application/problem+json"
@@ -20,7 +20,7 @@ HTTP_WORD: Final = "HTTP"
 #: Status of each error word; every other one is 400.
 STATUS: Final[Mapping[str, int]] = {
     "NOREPL": 503, "LOADING": 503, "LEAVING": 503, "TRYAGAIN": 503, "MISCONF": 503,
-    "OOM": 507, "PAUSED": 409, "MAXLEN": 409, "NOJOB": 404, "TOOLATE": 409, "BADID": 400,
+    "OOM": 507, "PAUSED": 409, "MAXLEN": 409, "NOJOB": 404, "NOQUEUE": 404, "TOOLATE": 409, "BADID": 400,
     "NOAUTH": 401, "NOPERM": 403, "WRONGTYPE": 409,
 }  # fmt: skip
 TITLES: Final[Mapping[int, str]] = {
@@ -47,8 +47,19 @@ class Problem(Exception):
     @classmethod
     def of(cls, error: CommandError) -> "Problem":
         """The problem that an error of a command is."""
-        status = 500 if error.text == "internal error" else STATUS.get(error.code, 400)
+        status = 500 if isinstance(error, InternalError) else STATUS.get(error.code, 400)
         return cls(status, error.text, code=error.code)
+
+    @classmethod
+    def no_queue(cls, name: bytes) -> "Problem":
+        """404 NOQUEUE: this node has no such queue, and one comes into being when it is first used."""
+        return cls(404, f"there is no queue {_shown(name)} on this node; ADDJOB makes one", code="NOQUEUE")
+
+    @classmethod
+    def no_job(cls, job_id: bytes) -> "Problem":
+        """404 NOJOB: this node does not know such a job."""
+        text = f"no job {_shown(job_id)} is known to this node: it is over, or held by other nodes alone"
+        return cls(404, text, code="NOJOB")
 
     @property
     def document(self) -> dict[str, Any]:
@@ -60,3 +71,7 @@ class Problem(Exception):
         """The answer."""
         text = json.dumps(self.document, ensure_ascii=False).encode("utf-8", "replace")
         return Reply(text, MEDIA, self.status, self.headers)
+
+
+def _shown(name: bytes) -> str:
+    return repr(name[:100].decode("utf-8", "backslashreplace"))

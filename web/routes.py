@@ -11,6 +11,7 @@ What a coroutine returns becomes JSON (`web.values`), or is a `Reply` if it is a
 raises becomes a problem document (`web.problems`).
 """
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -88,7 +89,7 @@ class Route:
     role: Role
     summary: str
     act: Act
-    doc: str = ""  #: the docstring below its first line
+    doc: str = ""  #: the docstring of the coroutine
     query: tuple[Param, ...] = ()
     body: Schema | None = None  #: of the JSON body; None = it takes none
     reply: Schema = attrs.field(factory=dict)
@@ -112,7 +113,8 @@ def route(method: str, path: str, *, role: Role, summary: str, **more: Any) -> C
     """Enter a coroutine into the table."""
 
     def enter(act: Act) -> Act:
-        ROUTES.append(Route(method, path, role, summary, act, **more))
+        doc = inspect.cleandoc(act.__doc__ or "")
+        ROUTES.append(Route(method, path, role, summary, act, **{"doc": doc, **more}))
         return act
 
     return enter

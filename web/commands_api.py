@@ -1,0 +1,147 @@
+"""Any command by its name: POST /api/commands/ADDJOB with the names of its fields; a subcommand is CONFIG%20GET.
+
+Each command of the table is a route of its own, whose body is made of the command's fields and whose role of its flags:
+
+    flag admin                           admin
+    flag readonly, and changes nothing   viewer
+    everything else                      operator
+
+What a command answers with bodies of jobs in it needs the right to see them.  A command that concerns the connection
+that it comes on has no meaning here, and says so.  A command that rename-command took away or renamed is refused as
+unknown, here as everywhere.
+"""
+
+from typing import Any, Final
+
+from disqued.commands.table import Command, Flag
+from disqued.web.api_acts import ID
+from disqued.web.fields import COMMANDS, error_words, reply_schema, schema, words
+from disqued.web.jobs_shown import masked
+from disqued.web.problems import Problem
+from disqued.web.routes import Asked, Role, Schema, route
+from disqued.web.site import Site
+
+#: They concern the connection that they come on, which ends with its answer here.
+OF_A_CONNECTION: Final = frozenset({
+    "AUTH", "CLIENT GETNAME", "CLIENT ID", "CLIENT INFO", "CLIENT MAINT_NOTIFICATIONS", "CLIENT REPLY",
+    "CLIENT SETINFO", "CLIENT SETNAME", "MONITOR", "QUIT", "SELECT",
+})  # fmt: skip
+#: Flagged as reading, since Disque flagged them so, and yet they change something.
+CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
+#: For admins alone, and yet they change nothing.
+LOOKING: Final = frozenset({
+    "CLIENT LIST", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES", "CONFIG GET",
+    "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY", "LATENCY LATEST",
+})  # fmt: skip
+#: Their answers hold bodies of jobs; that of SLOWLOG GET the words of whole commands.
+WITH_BODIES: Final = frozenset({"GETJOB", "QPEEK", "SHOW", "SLOWLOG GET"})
+#: Their answers hold bodies of jobs when the field `full` is all.
+WITH_BODIES_IN_FULL: Final = frozenset({"JSCAN", "SCAN JOB"})
+#: Fields that concern a connection, where the rest of the command does not.
+_ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}
+
+#: Bodies of the examples of the reference, and what they answer where that is not 200.
+EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "ADDJOB": {"queue": "mail", "body": "to: ann", "timeout": 0, "retry": 60, "asynchronous": True},
+    "CLIENT KILL": {"id": 1_000_000},
+    "CLIENT PAUSE": {"timeout": 0},
+    "CLUSTER COUNT-FAILURE-REPORTS": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},
+    "CLUSTER FORGET": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},
+    "CLUSTER LEAVING": {},
+    "CLUSTER MEET": {"ip": "127.0.0.1", "port": 7712},
+    "CLUSTER RESET": {"hard": "soft"},
+    "COMMAND DOCS": {"names": ["addjob"]},
+    "COMMAND INFO": {"names": ["addjob", "config|get"]},
+    "CONFIG GET": {"pattern": "maxmemory*"},
+    "CONFIG SET": {"name": "slowlog-max-len", "value": 64},
+    "DEBUG ERROR": {"text": "ERR as asked"},
+    "DEBUG SLEEP": {"seconds": 0.01},
+    "ECHO": {"message": {"base64": "/wA="}},
+    "GETJOB": {"queues": ["mail"], "nohang": True, "with_counters": True},
+    "INFO": {"section": "jobs"},
+    "JSCAN": {"cursor": 0, "queue": "mail", "states": ["queued"], "full": "all"},
+    "LATENCY GRAPH": {"event": "command"},
+    "LATENCY HISTORY": {"event": "command"},
+    "LOADJOB": {"record": ""},
+    "PAUSE": {"queue": "mail", "words": ["state"]},
+    "PING": {"message": "hello"},
+    "QLEN": {"queue": "mail"},
+    "QPEEK": {"queue": "mail", "count": 10},
+    "QSCAN": {"cursor": 0, "minlen": 1},
+    "QSTAT": {"queue": "mail", "full": True},
+    "SCAN JOB": {"cursor": 0, "count": 10},
+    "SCAN QUEUE": {"cursor": 0, "count": 10},
+    "SHOW": {"id": ID},
+    "SLOWLOG GET": {"count": 10, "full": True},
+    "WORKING": {"id": ID},
+    **{name: {"ids": [ID]} for name in ("ACKJOB", "DELJOB", "DEQUEUE", "ENQUEUE", "FASTACK", "NACK")},
+}
+_STATUSES: Final = {
+    "CLUSTER COUNT-FAILURE-REPORTS": 400, "CLUSTER FORGET": 400, "CONFIG REWRITE": 400, "DEBUG ERROR": 400,
+    "LATENCY GRAPH": 400, "LOADJOB": 400,
+}  # fmt: skip
+
+
+def role_of(entry: Command) -> Role:
+    """Who may run a command."""
+    if Flag.ADMIN in entry.flags:
+        return Role.ADMIN
+    return Role.VIEWER if Flag.READ in entry.flags and entry.name not in CHANGING else Role.OPERATOR
+
+
+def _path(name: str) -> str:
+    return f"/api/commands/{name.replace(' ', '%20')}"
+
+
+def _reply(entry: Command) -> Schema:
+    return {
+        "type": "object", "properties": {"reply": reply_schema(entry)}, "required": ["reply"],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+def _declare(entry: Command) -> None:
+    only = _ONLY.get(entry.name)
+
+    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+        call = words(entry, asked.body, only)
+        if entry.name in WITH_BODIES_IN_FULL and not asked.visitor.sees_bodies and asked.body.get("full", "id") != "id":
+            raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field full out")
+        value = await site.call(asked.visitor, *call)
+        return {"reply": masked(value) if entry.name == "CONFIG GET" else value}
+
+    role = role_of(entry)
+    route(
+        "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
+        body=schema(entry, only), reply=_reply(entry), tag="commands",
+        writes=role > Role.VIEWER and entry.name not in LOOKING,
+        needs_bodies=entry.name in WITH_BODIES, errors=error_words(entry), example=EXAMPLES.get(entry.name, {}),
+        example_status=_STATUSES.get(entry.name, 200),
+    )(act)  # fmt: skip
+
+
+def _refuse(entry: Command) -> None:
+    """A command that has no meaning here is named all the same, so that whoever asks for it hears why."""
+
+    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+        raise Problem(400, f"{entry.name} concerns the connection that it comes on; send it to the port for clients")
+
+    route(
+        "POST", _path(entry.name), role=role_of(entry), summary=f"{entry.name} concerns a connection alone",
+        body={"type": "object"}, tag="commands", listed=False,
+    )(act)  # fmt: skip
+
+
+for _entry in COMMANDS.values():
+    (_refuse if _entry.name in OF_A_CONNECTION else _declare)(_entry)
+
+
+@route(
+    "POST", "/api/commands/<name>", role=Role.VIEWER, summary="No such command", body={}, tag="commands", listed=False,
+)  # fmt: skip
+async def no_such(site: Site, asked: Asked) -> dict[str, Any]:
+    """Tell how commands are called."""
+    name = asked.path["name"][:100].decode("utf-8", "backslashreplace")
+    if name.upper() in COMMANDS:
+        raise Problem(404, f"the name is written in capitals: {_path(name.upper())}")
+    raise Problem(404, f"there is no command {name!r}; a subcommand is CONFIG%20GET, and CONFIG alone is none")
