@@ -30,6 +30,7 @@ log = Logger()
 LISTENERS_MAX: Final = 100
 PERIOD_S: Final = 1.0
 PATIENCE_S: Final = 30.0
+RETRY: Final = {"Retry-After": "30"}
 
 
 @attrs.frozen
@@ -109,7 +110,7 @@ class Live:
     async def listen(self, request: Any, watched: Watched, draw: Draw) -> None:
         """Send events until either end has had enough.  Raises Problem 503 when there are too many."""
         if len(self.listeners) >= LISTENERS_MAX:
-            raise Problem(503, f"{LISTENERS_MAX} pages are watched already; reload instead", headers={"Retry-After": "30"})
+            raise Problem(503, f"{LISTENERS_MAX} pages are watched already; reload instead", headers=RETRY)
         listener = Listener(request, watched, draw, self._gateway.reactor.seconds)
         request.registerProducer(listener, True)
         request.write(b"retry: 2000\n\n")

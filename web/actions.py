@@ -1,0 +1,124 @@
+"""Everything that can be done from the page, with its fields, its command and its request."""
+
+from typing import Any, Final
+
+from disqued.config import Setting
+from disqued.web.job_views import Search
+from disqued.web.lines import PICKED, Action, Input, quoted
+from disqued.web.routes import Role
+
+_SPAN: Final = "seconds; empty: as the node sees fit"
+
+
+def add_job(queue: bytes | None) -> Action:
+    """Add a job: to a queue, or to one that is asked for."""
+    to: bytes | Input = Input("queue", "Queue") if queue is None else queue
+    return Action(
+        "add", "Add the job", "/api/add",
+        (
+            b"ADDJOB", to, Input("body", "Body", "area"),
+            Input("timeout", "Wait for copies, ms", "number", "1000"),
+            Input("delay", f"Delay, {_SPAN}", "number", word="DELAY"),
+            Input("retry", f"Retry, {_SPAN}", "number", word="RETRY"),
+            Input("ttl", f"Time to live, {_SPAN}", "number", word="TTL"),
+            Input("replicate", "Copies; empty: as the node sees fit", "number", word="REPLICATE"),
+        ),
+        {} if queue is None else {"queue": queue}, "Added as {result}.",
+    )  # fmt: skip
+
+
+def pause(queue: bytes, now: str) -> list[Action]:
+    """Pause and resume a queue whose pause is `now`: in, out, all or none."""
+    is_in, is_out = now in ("in", "all"), now in ("out", "all")
+    ways = [
+        ("pause-in", "Resume adding" if is_in else "Pause adding", _pause_words(not is_in, is_out)),
+        ("pause-out", "Resume handing out" if is_out else "Pause handing out", _pause_words(is_in, not is_out)),
+    ]
+    return [
+        Action(key, label, "/api/pause", (b"PAUSE", queue, word), {"queue": queue, "words": [word]}, "Pause: {result}.")
+        for key, label, word in ways
+    ]
+
+
+def _pause_words(stops_in: bool, stops_out: bool) -> bytes:
+    return {(True, True): b"all", (True, False): b"in", (False, True): b"out"}.get((stops_in, stops_out), b"none")
+
+
+def on_job(job_id: bytes) -> list[Action]:
+    """What can be done with a job."""
+    ways = (
+        ("enqueue", "Queue now", b"ENQUEUE", "Queued: {result}.", ""),
+        ("dequeue", "Take out of the queue", b"DEQUEUE", "Taken out of the queue: {result}.", ""),
+        ("nack", "Give back (NACK)", b"NACK", "Given back: {result}.", ""),
+        ("ack", "Acknowledge", b"ACKJOB", "Acknowledged: {result}.", "It is done then, and never delivered again."),
+        ("delete", "Delete here", b"DELJOB", "Deleted: {result}.", "It is dropped from this node, whatever its state."),
+    )
+    return [
+        Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm)
+        for key, label, word, done, confirm in ways
+    ]
+
+
+def selected() -> list[Action]:
+    """What can be done with the jobs that are selected in a table."""
+    ways = (
+        ("enqueue", "Queue them now", b"ENQUEUE", "Jobs queued: {result}.", ""),
+        ("ack", "Acknowledge them", b"ACKJOB", "Jobs acknowledged: {result}.", "The selected jobs are done then."),
+        ("delete", "Delete them here", b"DELJOB", "Jobs deleted: {result}.", "They are dropped from this node."),
+    )
+    return [
+        Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm)
+        for key, label, word, done, confirm in ways
+    ]
+
+
+def bulk(wanted: Search, port: int) -> list[Action]:
+    """What can be done with every job of a queue that a search would find."""
+    ways = (
+        ("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}."),
+        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
+        ("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}."),
+    )
+    body = {"filter": _filter(wanted), "dry_run": False}
+    found = [
+        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
+        for key, label, word, done in ways
+    ]
+    move = Action(
+        "bulk-move", "Move all", "/api/bulk/move", (Input("to", "To queue"),), body, "Jobs moved: {result}.", redis=""
+    )
+    return [*found, move]
+
+
+def _filter(wanted: Search) -> dict[str, Any]:
+    states = ["wait-repl", "active", "queued", "acked"] if wanted.state == "any" else [wanted.state]
+    found: dict[str, Any] = {"queue": wanted.queue, "state": states}
+    if wanted.older_ms:
+        found["older_than_s"] = wanted.older_ms // 1_000
+    if wanted.text:
+        found["body_contains"] = wanted.text
+    return found
+
+
+def _loop(wanted: Search, command: bytes, port: int) -> str:
+    """The loop of a shell that does it with redis-cli; empty where redis-cli cannot tell which jobs are meant."""
+    try:
+        name = wanted.queue.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    if wanted.text or wanted.older_ms or not name.isprintable():
+        return ""
+    state = "" if wanted.state == "any" else f" STATE {wanted.state}"
+    return (
+        f"at=0; while set -- $(redis-cli --raw -p {port} JSCAN $at QUEUE {quoted(name)}{state}) && at=$1 && shift; do "
+        f'[ $# = 0 ] || redis-cli -p {port} {command.decode()} "$@"; [ "$at" != 0 ] || break; done'
+    )
+
+
+def set_setting(setting: Setting, value: str) -> Action:
+    """Change a setting that can be changed while the daemon runs; `value` is what it is now, empty for a secret."""
+    return Action(
+        f"set-{setting.name}", "Change", "/api/config",
+        (b"CONFIG", b"SET", setting.name.encode(), Input("value", setting.name, value=value)),
+        {"name": setting.name}, "Changed.", role=Role.ADMIN,
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""GET /api/events: what changes on a page, drawn with the templates of the page itself."""
+
+from typing import Any, Final
+
+from disqued.web import answers, pages, render
+from disqued.web.live import Watched
+from disqued.web.problems import Problem
+from disqued.web.queue_views import SORTS, QueueRow, View
+from disqued.web.routes import Asked, Param, Reply, Role, Visitor, route
+from disqued.web.site import Site
+
+MEDIA: Final = "text/event-stream"
+
+
+@route(
+    "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=MEDIA,
+    listed=False,
+    query=(
+        Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue"]}),
+        Param("queue", "Which queue", {"type": "string", "format": "bytes"}),
+        Param("q", "Part of the names of queues"),
+        Param("sort", "Column of the table of queues"),
+        Param("n", "Page of the table of queues", {"type": "integer", "minimum": 1}),
+    ),
+)  # fmt: skip
+async def events(site: Site, asked: Asked) -> Reply:
+    """Keep sending until either end has had enough."""
+    query, visitor = asked.query, asked.visitor
+    sort = query.get("sort", "name")
+    if sort not in SORTS:
+        raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
+    watched = Watched(
+        query.get("page", "overview"), query.get("queue", b""),
+        View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
+    )  # fmt: skip
+    answers.begin(asked.request, MEDIA)
+    await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows))
+    return Reply(b"", MEDIA)
+
+
+def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
+    """What of a page changes, as it is now."""
+    reader = Visitor("", watched.role, watched.sees_bodies, "")
+    shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
+    at = site.gateway.node.clock.wall() / 1_000
+    point: list[Any] = []
+    if watched.page == "queues":
+        values = pages.queues_values(watched.view, watched.view.cut(rows))
+        parts = {"queue-rows": "_queue_rows.html"}
+    elif watched.page == "queue":
+        values = pages.queue_values(site, watched.queue, reader)
+        row = values["row"]
+        point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
+        parts = {"queue-facts": "_queue_facts.html", "peeked": "_peeked.html"}
+    else:
+        values = pages.overview_values(site)
+        point = [at, values["rates"]["commands"], values["counts"]["jobs"]]
+        parts = {"facts": "_facts.html", "nodes": "_nodes.html"}
+    html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
+    return {"html": html, "point": point}

@@ -1,0 +1,208 @@
+"""What the pages show of jobs: what happened to one on this node, why it does not run now, and which there are.
+
+A node keeps no diary of a job.  The moments are worked out from what it must know anyway: when it was added, its
+delay, its timer, its flags and counters.  So the newest delivery is known, and of those before how many there were.
+
+Moments are unix milliseconds, spans milliseconds.
+"""
+
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from disqued.core.delivery import requeue_within
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    STATE_NAMES,
+    WAIT_REPL,
+    Job,
+)
+from disqued.core.node import Node
+from disqued.core.queues import PAUSE_OUT
+from disqued.core.registry import TABLES
+from disqued.web import shown
+from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.queue_views import turn
+
+ROWS_MAX: Final = 100  #: jobs on a page
+LOOKED_AT_MAX: Final = 20_000  #: jobs that one request looks at
+BODY_SEARCHED: Final = 65_536  #: bytes of a body in which text is looked for
+PLACE_MAX: Final = SLICE_ROWS  #: places in a queue that are counted
+
+
+@attrs.frozen
+class Moment:
+    """Something that happened to a job, or that will."""
+
+    what: str
+    at: int | None  #: None = the node does not know when
+    is_ahead: bool = False  #: it is still to come
+
+
+def timeline(node: Node, job: Job) -> list[Moment]:
+    """What happened to a job here, and what is to come; in order."""
+    now, wall, options = node.clock.now(), node.clock.wall(), job.options
+    created = job.ctime // 1_000_000
+    moments = [Moment("Added", created)]
+    if options.delay_ms:
+        over = job.flags & FLAG_QUEUED_BEFORE or job.state in (QUEUED, ACKED)
+        moments.append(Moment("Delay ends: queued for the first time", created + options.delay_ms, not over))
+    moments += _deliveries(job, now, wall)
+    if job.state == ACKED:
+        moments.append(Moment("Acknowledged", None))
+    elif job.requeue_at and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms) and options.retry_ms:
+        moments.append(Moment("Queued again unless acknowledged", wall + requeue_within(job, now), is_ahead=True))
+    moments.append(Moment("Time to live ends: dropped", wall + job.expires_at - now, is_ahead=True))
+    return moments
+
+
+def _deliveries(job: Job, now: int, wall: int) -> list[Moment]:
+    moments: list[Moment] = []
+    if job.redeliveries:
+        moments.append(Moment(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
+    if job.nacks:
+        moments.append(Moment(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
+    began = None
+    if job.options.retry_ms and job.requeue_at > now:
+        began = wall + (job.requeue_at - now) - job.options.retry_ms
+    if job.flags & FLAG_LEASED and job.state == ACTIVE:
+        moments.append(Moment("Delivered to a consumer by this node", began))
+    elif job.state == QUEUED:
+        moments.append(Moment("In the queue of this node", began))
+    elif job.flags & FLAG_DELIVERED:
+        moments.append(Moment("Delivered to a consumer by this node", None))
+    return moments
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def why_not_running(node: Node, job: Job) -> str:
+    """Say in a sentence why no consumer works on a job just now, or that one does."""
+    if job.state == WAIT_REPL:
+        have = len(job.confirmed or ()) + 1
+        return f"It waits for copies: {have} of {job.options.replicate} nodes have one. Its producer waits, too."
+    if job.state == ACKED:
+        return _why_acked(job)
+    return _why_queued(node, job) if job.state == QUEUED else _why_active(node, job)
+
+
+def _why_acked(job: Job) -> str:
+    holders, known = len(job.holders or ()), len(job.confirmed or ())
+    if not holders:
+        return "It is acknowledged; this node never had it, and keeps the word until all nodes know."
+    return f"It is acknowledged: done. It is kept until all nodes that may hold it know; {known} of {holders} do."
+
+
+def _why_queued(node: Node, job: Job) -> str:
+    queue = node.state.queues.by_name.get(job.queue)
+    if queue is None:
+        return "It waits in a queue that is just being removed."
+    place = next((at for at, unit in enumerate(islice(queue.units, PLACE_MAX), 1) if unit is job), 0)
+    where = f"at about place {place}" if place else f"behind more than {PLACE_MAX} others"
+    if queue.pause & PAUSE_OUT:
+        return f"It waits {where}, and the queue is paused: it hands out no jobs."
+    if not queue.waiters:
+        return f"It waits in the queue {where}; no consumer is waiting for jobs of this queue here."
+    return f"It waits in the queue {where}; a consumer gets it in turn."
+
+
+def _why_active(node: Node, job: Job) -> str:
+    now, wall = node.clock.now(), node.clock.wall()
+    until = shown.moment(wall + max(0, job.requeue_at - now)) + " UTC"
+    left = shown.span(max(0, job.requeue_at - now))
+    if job.options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE and not job.flags & FLAG_DELIVERED:
+        return f"It is delayed until {until} ({left} from now)."
+    if job.flags & FLAG_LEASED:
+        return f"It is in flight: a consumer has it until {until} ({left} from now), then it is queued again."
+    if not job.options.retry_ms:
+        return "It was delivered at most once, as asked (retry 0): it is never queued again."
+    if job.requeue_at:
+        return (
+            f"It is not in the queue of this node: it was taken out, or another node has it. "
+            f"Without news it is queued here at {until} ({left} from now)."
+        )
+    return "It is not in the queue of this node, and no timer is set: ENQUEUE queues it."
+
+
+# Jobs of a queue.
+
+
+@attrs.frozen
+class Search:
+    """Which jobs of a queue somebody looks for."""
+
+    queue: bytes
+    state: str = "queued"  #: queued, active, wait-repl, acked or any
+    text: bytes = b""  #: part of the body
+    older_ms: int = 0  #: added at least so long ago
+    cursor: int = 0  #: where to go on: a place in the queue, or the number of a table of jobs
+
+    def lets_through(self, job: Job, wall: int) -> bool:
+        """Tell whether a job is one of those."""
+        return (
+            job.queue == self.queue
+            and (job.holders is None or bool(job.holders))
+            and (self.state == "any" or STATE_NAMES[job.state].decode() == self.state)
+            and wall - job.ctime // 1_000_000 >= self.older_ms
+            and (not self.text or (job.state != ACKED and self.text in job.body[:BODY_SEARCHED]))
+        )
+
+
+@attrs.frozen
+class Found:
+    """What a search has found so far."""
+
+    jobs: list[Job]
+    looked_at: int
+    cursor: int  #: where to go on; 0 = there is no more
+
+
+async def search(gateway: Gateway, wanted: Search) -> Found:
+    """Look for jobs, SLICE_ROWS in a turn of the loop, and at LOOKED_AT_MAX altogether."""
+    return await (_in_queue if wanted.state == "queued" else _in_registry)(gateway, wanted)
+
+
+async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
+    """Look through a queue from its front; what moves meanwhile may be met twice or not at all."""
+    found: dict[bytes, Job] = {}
+    at = wanted.cursor
+    while at - wanted.cursor < LOOKED_AT_MAX:
+        queue = gateway.node.state.queues.by_name.get(wanted.queue)
+        units = [] if queue is None else list(islice(queue.units, at, at + SLICE_ROWS))
+        wall = gateway.node.clock.wall()
+        for unit in units:
+            at += 1
+            if wanted.lets_through(unit.job, wall):
+                found[unit.id] = unit.job
+                if len(found) == ROWS_MAX:
+                    return Found(list(found.values()), at - wanted.cursor, at)
+        if len(units) < SLICE_ROWS:
+            return Found(list(found.values()), at - wanted.cursor, 0)
+        await turn(gateway)
+    return Found(list(found.values()), at - wanted.cursor, at)
+
+
+async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
+    """Look through all jobs of the node, table by table."""
+    found: list[Job] = []
+    looked_at = since = 0
+    for number in range(min(wanted.cursor, TABLES), TABLES):
+        table = gateway.node.state.jobs.table(number)
+        wall = gateway.node.clock.wall()
+        found += (job for job in table if wanted.lets_through(job, wall))
+        looked_at += len(table)
+        since += len(table) + 1
+        if (len(found) >= ROWS_MAX or looked_at >= LOOKED_AT_MAX) and number + 1 < TABLES:
+            return Found(found, looked_at, number + 1)
+        if since >= SLICE_ROWS:
+            since = 0
+            await turn(gateway)
+    return Found(found, looked_at, 0)

@@ -1,0 +1,116 @@
+"""How values are shown to people: names that may be any bytes, spans, sizes, moments, rates.
+
+Spans are milliseconds, moments unix milliseconds.  A name that is no UTF-8 is shown with its bytes as ``\\xff``; so are
+control characters and marks that turn the direction of text, which would let a name pass for another.
+"""
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote_from_bytes
+
+#: General categories that are shown as escapes: control, format (direction marks), surrogates, private, separators.
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+NONE: Final = "\u2013"  #: where there is nothing to show
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def name(raw: bytes, limit: int = 200) -> str:
+    """A name as text in which everything can be seen; a long one is cut, which an ellipsis tells."""
+    text = raw[: 4 * limit].decode("utf-8", "backslashreplace")
+    seen = "".join(map(_seen, text[:limit]))
+    return seen + "…" if len(text) > limit or len(raw) > 4 * limit else seen or "(empty)"
+
+
+def _seen(character: str) -> str:
+    if unicodedata.category(character) not in _HIDDEN:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def segment(raw: bytes) -> str:
+    """Bytes as one segment of a path."""
+    return quote_from_bytes(raw, safe="")
+
+
+def span(ms: int | None) -> str:
+    """A span in its two largest units: ``3 min 20 s``; a dash for none."""
+    if ms is None:
+        return NONE
+    if ms < 1_000:
+        return f"{max(0, ms)} ms"
+    for at, (size, unit) in enumerate(_UNITS):
+        if ms >= size:
+            rest = ms % size
+            if at + 1 < len(_UNITS) and (smaller := rest // _UNITS[at + 1][0]):
+                return f"{ms // size} {unit} {smaller} {_UNITS[at + 1][1]}"
+            return f"{ms // size} {unit}"
+    raise AssertionError("a span of a second has a unit")
+
+
+def size(count: float) -> str:
+    """Bytes: ``640 B``, ``1.2 MiB``."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1_024:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1_024
+    return f"{amount:.1f} TiB"
+
+
+def count(number: int) -> str:
+    """A number with thin spaces between thousands."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def rate(per_second: float | None) -> str:
+    """Events a second; a dash where it is not known yet."""
+    if per_second is None:
+        return NONE
+    if per_second and per_second < 10:
+        return f"{per_second:.1f}"
+    return count(round(per_second))
+
+
+def moment(unix_ms: int) -> str:
+    """A moment in UTC: ``2026-11-21 20:00:00.123``."""
+    try:
+        return datetime.fromtimestamp(unix_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (OverflowError, ValueError, OSError):
+        return "beyond the calendar"
+
+
+def body(raw: bytes, limit: int) -> dict[str, Any]:
+    """The beginning of a body: {kind: text or hex, text, size, cut: there is more}."""
+    head = raw[:limit]
+    text = _as_text(head, len(raw) > limit)
+    if text is not None:
+        return {"kind": "text", "text": "".join(map(_seen_in_body, text)), "size": len(raw), "cut": len(raw) > limit}
+    head = raw[: limit // 4]
+    return {"kind": "hex", "text": _hex(head), "size": len(raw), "cut": len(raw) > len(head)}
+
+
+def _as_text(head: bytes, cut: bool) -> str | None:
+    """UTF-8 without control characters but line ends and tabs; a character cut in two at the end does not count."""
+    for drop in range(4 if cut else 1):
+        try:
+            text = head[: len(head) - drop].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        return None if any(ord(letter) < 32 and letter not in "\t\n\r" for letter in text) else text
+    return None
+
+
+def _seen_in_body(character: str) -> str:
+    return character if character in "\t\n\r" else _seen(character)
+
+
+def _hex(raw: bytes) -> str:
+    """Rows of 16 bytes: offset, hexadecimal, ASCII."""
+    rows = []
+    for at in range(0, len(raw), 16):
+        row = raw[at : at + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        rows.append(f"{at:08x}  {row.hex(' '):<47}  {letters}")
+    return "\n".join(rows)

@@ -1,0 +1,346 @@
+// The page of disqued, in a browser with a script: what moves, charts, actions.
+//
+//   server-sent events --> parts of the page, by id           /api/events?page=...
+//   history, points    --> a chart                            /api/history/...
+//   a form             --> JSON to the API --> what came of it, said aloud
+//
+// Every form says what it does (data-action): where it goes, what of the body is fixed, and the words of the command,
+// so that the lines of redis-cli and curl follow what is typed.
+
+import uPlot from "./uPlot.esm.js";
+
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const one = (selector, within = document) => within.querySelector(selector);
+const body = document.body;
+document.documentElement.classList.add("scripted");
+
+// ---- what is said aloud
+
+const told = one("#told");
+
+function tell(text, isBad = false) {
+  told.textContent = text;
+  told.classList.toggle("bad", isBad);
+  told.classList.add("shown");
+  clearTimeout(tell.timer);
+  tell.timer = setTimeout(() => told.classList.remove("shown"), 8000);
+}
+
+// ---- lines to copy, as disqued/web/lines.py writes them
+
+const plain = /^[A-Za-z0-9_@%+=:,./-]+$/;
+const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u00a0]/u;
+const quoted = (text) => (plain.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
+
+/** Bytes of a value of JSON: text, a number, or {base64}. */
+function bytesOf(value) {
+  if (value !== null && typeof value === "object") {
+    return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
+  }
+  return new TextEncoder().encode(String(value));
+}
+
+function redisQuoted(value) {
+  const bytes = bytesOf(value);
+  const text = String.fromCharCode(...bytes);
+  if (plain.test(text)) return text;
+  const escape = (byte) =>
+    byte >= 32 && byte < 127 && byte !== 34 && byte !== 92
+      ? String.fromCharCode(byte)
+      : "\\x" + byte.toString(16).padStart(2, "0");
+  return '"' + [...bytes].map(escape).join("") + '"';
+}
+
+function redisLine(words) {
+  const start = `redis-cli -p ${body.dataset.redisPort}`;
+  if (words.every((word) => typeof word !== "object" && !unseen.test(String(word)))) {
+    return [start, ...words.map((word) => quoted(String(word)))].join(" ");
+  }
+  return `printf '%s\\n' ${quoted(words.map(redisQuoted).join(" "))} | ${start}`;
+}
+
+function curlLine(path, value) {
+  const token = "withToken" in body.dataset ? ' -H "Authorization: Bearer $TOKEN"' : "";
+  const text = JSON.stringify(value).replace(/[\u007f-\uffff]/g, (letter) =>
+    "\\u" + letter.charCodeAt(0).toString(16).padStart(4, "0"),
+  );
+  return `curl${token} -H 'Content-Type: application/json' -d ${quoted(text)} ${quoted(body.dataset.base + path)}`;
+}
+
+// ---- forms
+
+function valueOf(input) {
+  if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? undefined : "";
+  const value = input.dataset.kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
+  return value;
+}
+
+const picked = () => all("#found input[name=pick]:checked").map((box) => box.value);
+
+/** What a form asks for: the JSON body, and the words of the command. */
+function asked(form) {
+  const action = JSON.parse(form.dataset.action);
+  const value = { ...action.fixed };
+  if (form.closest("#selected")) value.ids = picked();
+  for (const input of form.elements) {
+    const found = input.name ? valueOf(input) : undefined;
+    if (found !== undefined) value[input.name] = found;
+  }
+  const words = action.words.flatMap((word) => {
+    if (typeof word !== "object" || !("input" in word)) return [word];
+    if (word.input === "ids") return value.ids ?? [];
+    const input = form.elements[word.input];
+    if (input.value === "") return input.dataset.word ? [] : [""];
+    return input.dataset.word ? [input.dataset.word, input.value] : [input.value];
+  });
+  return { path: action.path, value, words };
+}
+
+function writeLines(form) {
+  const { path, value, words } = asked(form);
+  const redis = one("[data-line=redis]", form);
+  if (redis && words.length) redis.textContent = redisLine(words);
+  one("[data-line=curl]", form).textContent = curlLine(path, value);
+}
+
+async function post(path, value) {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Disqued": "1" },
+    body: JSON.stringify(value),
+  });
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.detail ?? `the answer is ${answer.status}`);
+  return found;
+}
+
+/** Ask within the form; resolves to whether the answer is yes. */
+function confirmed(form, question) {
+  one(".sure", form)?.remove();
+  const box = document.createElement("div");
+  box.className = "sure";
+  box.setAttribute("role", "group");
+  const text = document.createElement("p");
+  text.textContent = question;
+  text.id = `sure-${Math.random().toString(36).slice(2)}`;
+  box.setAttribute("aria-labelledby", text.id);
+  const yes = document.createElement("button");
+  yes.type = "button";
+  yes.className = "danger yes";
+  yes.textContent = "Yes, do it";
+  const no = document.createElement("button");
+  no.type = "button";
+  no.textContent = "No";
+  box.append(text, yes, no);
+  one(".does", form).after(box);
+  yes.focus();
+  return new Promise((resolve) => {
+    const end = (answer) => {
+      box.remove();
+      one(".does button", form).focus();
+      resolve(answer);
+    };
+    yes.addEventListener("click", () => end(true));
+    no.addEventListener("click", () => end(false));
+    box.addEventListener("keydown", (event) => event.key === "Escape" && end(false));
+  });
+}
+
+const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.pause ?? "";
+
+/** Do what a form does: ask first where that is due.  Resolves to what came back; null when the answer was no. */
+async function done(form) {
+  const { path, value } = asked(form);
+  if (form.closest("#selected") && !value.ids.length) throw new Error("no job is selected");
+  if ("filter" in value) {
+    const dry = await post(path, { ...value, dry_run: true });
+    if (!dry.matched) throw new Error("no job fits the filter");
+    const question = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}. ${one(".does button", form).textContent}?`;
+    return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
+  }
+  if (form.dataset.confirm && !(await confirmed(form, form.dataset.confirm))) return null;
+  return post(path, value);
+}
+
+async function act(form) {
+  const result = one(".result", form);
+  const button = one(".does button", form);
+  if (button.hasAttribute("aria-busy")) return;
+  result.textContent = "";
+  button.setAttribute("aria-busy", "true");
+  try {
+    const found = await done(form);
+    if (found === null) return;
+    tell(form.dataset.done.replace("{result}", outcome(found)));
+    if (found.failed?.length) result.textContent = `${found.failed.length} failed; the first: ${found.failed[0].detail}`;
+    await reread();
+  } catch (error) {
+    result.textContent = `Not done: ${error.message}.`;
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
+}
+
+async function reread() {
+  // What stands in the address is what the table shows: the page itself is asked again, and its table taken.
+  const answer = await fetch(location.href.split("#")[0]);
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const selector of ["#found tbody", "#looked", "#pauses", ".timeline", "#why", ".facts", "h1"]) {
+    const [old, now] = [one(selector), one(selector, fresh)];
+    if (old && now) swap(old, now.innerHTML);
+  }
+  all("form.action").forEach(writeLines);
+}
+
+// ---- parts that are sent again
+
+/** Put new content into an element, and leave the focus where it was. */
+function swap(element, html) {
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const key = active && (active.id ? `#${CSS.escape(active.id)}` : active.getAttribute("href") && `a[href="${CSS.escape(active.getAttribute("href"))}"]`);
+  const { scrollTop, scrollLeft } = element;
+  element.innerHTML = html;
+  Object.assign(element, { scrollTop, scrollLeft });
+  if (key) one(key, element)?.focus();
+}
+
+function listen(terms) {
+  const pulse = one("#pulse");
+  const source = new EventSource(`/api/events?${terms}`);
+  const say = (state, title) => {
+    if (pulse) [pulse.dataset.state, pulse.title] = [state, title];
+  };
+  source.addEventListener("open", () => say("live", "Live: what changes is shown at once"));
+  source.addEventListener("error", () => say("lost", "Not live: the connection is lost; trying again"));
+  source.addEventListener("message", (event) => {
+    const news = JSON.parse(event.data);
+    for (const [id, html] of Object.entries(news.html ?? {})) {
+      const element = document.getElementById(id);
+      if (element && element.innerHTML !== html) swap(element, html);
+    }
+    if (news.point) chart?.add(news.point);
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+// ---- charts
+
+const KINDS = {
+  node: [["Jobs held", "y", 2], ["Commands/s", "rate", 1]],
+  queue: [["Jobs waiting", "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
+};
+const HOUR = 3600;
+let chart = null;
+
+class Chart {
+  constructor(element) {
+    this.element = element;
+    this.columns = KINDS[element.dataset.chart];
+    this.span = "hour";
+    this.data = [[], ...this.columns.map(() => [])];
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.dark.addEventListener("change", () => this.draw());
+    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
+    this.load();
+  }
+
+  size() {
+    return { width: Math.max(280, this.element.clientWidth), height: 220 };
+  }
+
+  async load(span = this.span) {
+    this.span = span;
+    const answer = await fetch(`${this.element.dataset.history}?span=${span}`);
+    const found = answer.ok ? await answer.json() : { columns: [] };
+    if (span !== this.span) return;
+    const columns = found.columns ?? [];
+    this.data = [columns[0] ?? [], ...this.columns.map(([, , at]) => columns[at] ?? (columns[0] ?? []).map(() => null))];
+    this.draw();
+  }
+
+  add(point) {
+    if (this.span !== "hour" || !this.plot) return;
+    const times = this.data[0];
+    if (times.length && point[0] <= times.at(-1)) return;
+    this.data[0].push(point[0]);
+    this.columns.forEach(([, , at], index) => this.data[index + 1].push(point[at] ?? null));
+    while (times.length && times[0] < point[0] - HOUR) this.data.forEach((column) => column.shift());
+    this.plot.setData(this.data);
+  }
+
+  draw() {
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "12px system-ui" };
+    const whole = (_, values) => values.map((value) => Intl.NumberFormat("en", { notation: "compact" }).format(value));
+    const colors = ["--one", "--two", "--three"];
+    this.plot?.destroy();
+    this.plot = new uPlot(
+      {
+        ...this.size(),
+        legend: { live: true },
+        cursor: { drag: { x: true, y: false } },
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+        scales: { y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
+        axes: [axis, { ...axis, scale: "y", values: whole, size: 52 }, { ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }],
+        series: [
+          { label: "At", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+          ...this.columns.map(([label, scale], index) => ({
+            label, scale, stroke: color(colors[index]), width: scale === "y" ? 2 : 1.5,
+            fill: scale === "y" ? color("--one-wash") : undefined, points: { show: false },
+            value: (_, value) => (value == null ? "–" : Number(value.toFixed(1))),
+          })),
+        ],
+      },
+      this.data,
+      this.element,
+    );
+  }
+}
+
+// ---- the page comes to life
+
+for (const form of all("form.action")) {
+  writeLines(form);
+}
+// By delegation: parts of the page are replaced while it is open.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form.action")) return;
+  event.preventDefault();
+  act(event.target);
+});
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form.action");
+  if (form) writeLines(form);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.id === "all") all("#found input[name=pick]").forEach((box) => (box.checked = event.target.checked));
+  if (event.target.matches("#found input")) all("#selected form.action").forEach(writeLines);
+});
+document.addEventListener("click", async (event) => {
+  const copy = event.target.closest(".copy");
+  if (copy) {
+    const from = copy.dataset.of ? document.getElementById(copy.dataset.of) : one("code", copy.parentElement);
+    try {
+      await navigator.clipboard.writeText(from.textContent);
+      tell("Copied.");
+    } catch {
+      getSelection().selectAllChildren(from);
+      tell("Selected: copy it with the keyboard.");
+    }
+  }
+  const span = event.target.closest("[data-span]");
+  if (span) {
+    all("[data-span]").forEach((button) => button.setAttribute("aria-pressed", String(button === span)));
+    chart.load(span.dataset.span);
+  }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.closest("form.action")?.requestSubmit();
+});
+
+const place = one("#chart");
+if (place) chart = new Chart(place);
+const live = one("[data-events]");
+if (live) listen(live.dataset.events);
