@@ -1,0 +1,311 @@
+"""Actions on every job that fits a filter."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_twisted import ensureDeferred
+from twisted.internet.defer import Deferred
+
+from disqued.errors import CommandError, NotReplicated
+from disqued.web import bulk
+from disqued.web.gateway import SLICE_ROWS
+from disqued.web.turns import next_turn
+from tests.adapters.http import AdminClient
+from tests.adapters.test_http_api import blind
+
+Admin = Callable[..., AdminClient]
+
+
+async def add(client: AdminClient, queue: str, body: str = "hi", **options: Any) -> str:
+    """Add a job; returns its id."""
+    words = [word for name, value in options.items() for word in (name.encode(), b"%d" % value)]
+    given = [b"ADDJOB", queue.encode(), body.encode(), b"0", *words]
+    added: bytes = await client.running.daemon.call(given, address="test")
+    return added.decode()
+
+
+async def fill(client: AdminClient) -> dict[str, list[str]]:
+    """Two queues: in one jobs that wait, and jobs that are delayed; in the other one alone."""
+    return {
+        "waiting": [await add(client, "mail", f"to: {number}") for number in range(10)],
+        "delayed": [await add(client, "mail", f"to: {number}", DELAY=100) for number in range(6)],
+        "other": [await add(client, "other", "to: 3")],
+    }
+
+
+async def run(client: AdminClient, action: str, wanted: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Ask for an action that is allowed."""
+    status, _, answer = await client.post(f"/api/bulk/{action}", {"filter": wanted, **more})
+    assert status == 200, answer
+    return dict(answer)
+
+
+async def lengths(client: AdminClient) -> dict[str, int]:
+    """Jobs that wait, by queue."""
+    _, _, page = await client.get("/api/scan/queues?reply=all")
+    return {queue["name"]: queue["len"] for queue in page["items"]}
+
+
+def jobs_of(client: AdminClient, queue: bytes) -> list[Any]:
+    """Every job of a queue, whatever its state."""
+    return [job for job in client.running.daemon.node.state.jobs if job.queue == queue]
+
+
+# The dry run.
+
+
+@ensureDeferred
+async def test_unless_told_otherwise_nothing_is_changed(admin: Admin) -> None:
+    client = admin()
+    await fill(client)
+    for action, more in [("requeue", {}), ("delete", {}), ("ack", {}), ("move", {"to": "post"})]:
+        answer = await run(client, action, {"queue": "mail"}, **more)
+        assert (answer["dry_run"], answer["matched"], len(answer["sample"])) == (True, 16, 16)
+    assert await lengths(client) == {"mail": 10, "other": 1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "matched"),
+    [
+        ({"queue": "mail"}, 16), ({"state": ["active"]}, 6), ({"state": ["queued"]}, 11), ({"state": ["acked"]}, 0),
+        ({"state": ["active", "queued"], "queue": "other"}, 1), ({"older_than_s": 100}, 0), ({"newer_than_s": 100}, 17),
+        ({"body_contains": "3"}, 3), ({"body_contains": "3", "queue": "mail"}, 2), ({"body_contains": ""}, 17),
+        ({"queue": "mail", "limit": 5}, 5), ({"queue": "none"}, 0),
+    ],
+)  # fmt: skip
+@ensureDeferred
+async def test_every_condition_of_a_filter_holds(admin: Admin, wanted: dict[str, Any], matched: int) -> None:
+    client = admin()
+    await fill(client)
+    assert (await run(client, "ack", wanted))["matched"] == matched
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, '"all": true'), ({"filter": {"limit": 5}}, '"all": true'), ({"filter": {"colour": 1}}, "'colour'"),
+        ({"filter": {"state": "active"}}, "state: allowed"), ({"filter": {"state": []}}, "state: allowed"),
+        ({"filter": {"older_than_s": -1}}, "older_than_s"), ({"filter": {"limit": 0, "queue": "q"}}, "limit is 0"),
+        ({"filter": {"queue": "q"}, "dry_run": "no"}, "dry_run"), ({"filter": []}, "the filter is a list"),
+        ({"filter": {"queue": "q"}, "token": "?"}, "token"), ({"filter": {"queue": "q"}, "to": "x"}, "'to'"),
+    ],
+)  # fmt: skip
+@ensureDeferred
+async def test_a_wrong_request_is_refused_with_what_is_allowed(admin: Admin, body: Any, told: str) -> None:
+    status, _, problem = await admin().post("/api/bulk/delete", body)
+    assert status == 400
+    assert told in problem["detail"]
+
+
+@ensureDeferred
+async def test_every_job_is_meant_only_when_it_is_said(admin: Admin) -> None:
+    client = admin()
+    await fill(client)
+    answer = await run(client, "delete", {}, all=True, dry_run=False)
+    assert answer == {"dry_run": False, "matched": 17, "done": 17, "failed": []}
+    assert len(client.running.daemon.node.state.jobs) == 0
+
+
+@ensureDeferred
+async def test_who_may_not_see_bodies_may_not_search_them(admin: Admin) -> None:
+    client = blind(admin())
+    status, _, problem = await client.post("/api/bulk/ack", {"filter": {"body_contains": "a"}})
+    assert (status, problem["code"]) == (403, "HTTP")
+
+
+# The act.
+
+
+@ensureDeferred
+async def test_requeue_delete_and_ack_act_on_what_fits_alone(admin: Admin) -> None:
+    client = admin()
+    ids = await fill(client)
+    requeued = await run(client, "requeue", {"queue": "mail", "state": ["active"], "limit": 4}, dry_run=False)
+    assert requeued == {"dry_run": False, "matched": 4, "done": 4, "failed": []}
+    assert await lengths(client) == {"mail": 14, "other": 1}
+    deleted = await run(client, "delete", {"queue": "mail", "state": ["active"]}, dry_run=False)
+    assert deleted["done"] == 2
+    acked = await run(client, "ack", {"queue": "mail"}, dry_run=False)
+    assert acked["done"] == 14
+    assert {job.id.decode() for job in client.running.daemon.node.state.jobs} == set(ids["other"])
+
+
+@ensureDeferred
+async def test_a_token_ties_the_act_to_its_dry_run(admin: Admin) -> None:
+    client = admin()
+    await fill(client)
+    token = (await run(client, "ack", {"queue": "mail"}))["token"]
+    clock = client.running.daemon.node.clock
+    while clock.wall() * 1_000_000 <= int(token.partition("-")[0], 16):
+        await next_turn(client.running.daemon.reactor)
+    late = await add(client, "mail", "late")
+    for action, wanted in [("delete", {"queue": "mail"}), ("ack", {"queue": "other"})]:
+        other = await client.post(f"/api/bulk/{action}", {"filter": wanted, "token": token, "dry_run": False})
+        assert other.status == 409
+    assert (await run(client, "ack", {"queue": "mail"}, token=token, dry_run=False))["done"] == 16
+    assert [job.id.decode() for job in jobs_of(client, b"mail")] == [late]
+
+
+@ensureDeferred
+async def test_a_command_that_fails_is_told_for_each_of_its_jobs(admin: Admin) -> None:
+    client = admin()
+    ids = await fill(client)
+    client.running.daemon.paused = True
+    answer = await run(client, "ack", {"queue": "other"}, dry_run=False)
+    client.running.daemon.paused = False
+    assert (answer["matched"], answer["done"]) == (1, 0)
+    assert [(failure["id"], failure["code"]) for failure in answer["failed"]] == [(ids["other"][0], "TRYAGAIN")]
+
+
+# Bounded turns.
+
+
+@ensureDeferred
+async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    for number in range(3 * SLICE_ROWS):
+        await add(client, f"q{number % 2}")
+    rows, calls = [0], [0]
+    turns: list[tuple[int, int]] = []
+    fits, call = bulk.Filter.fits, client.running.daemon.call
+
+    def counted(self: bulk.Filter, *arguments: Any) -> bool:
+        rows[0] += 1
+        return fits(self, *arguments)
+
+    def called(words: Any, **more: Any) -> "Deferred[Any]":
+        calls[0] = max(calls[0], len(words) - 1)
+        return call(words, **more)
+
+    def turn(reactor: Any) -> "Deferred[None]":
+        turns.append((rows[0], calls[0]))
+        rows[0] = calls[0] = 0
+        return next_turn(reactor)
+
+    monkeypatch.setattr(bulk.Filter, "fits", counted)
+    monkeypatch.setattr(bulk, "next_turn", turn)
+    monkeypatch.setattr(client.running.daemon, "call", called)
+    assert (await run(client, "ack", {"queue": "q0"}, dry_run=False))["done"] == 3 * SLICE_ROWS // 2
+    assert sum(looked_at for looked_at, _ in turns) == 3 * SLICE_ROWS
+    assert max(looked_at for looked_at, _ in turns) == SLICE_ROWS
+    assert max(ids for _, ids in turns) == bulk.IDS_AT_ONCE
+
+
+@ensureDeferred
+async def test_a_turn_ends_when_enough_bodies_were_searched(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    for _ in range(8):
+        await add(client, "large", "x" * (bulk.SLICE_BYTES // 2))
+    turns = [0]
+
+    def turn(reactor: Any) -> "Deferred[None]":
+        turns[0] += 1
+        return next_turn(reactor)
+
+    monkeypatch.setattr(bulk, "next_turn", turn)
+    assert (await run(client, "ack", {"body_contains": "y"}))["matched"] == 0
+    assert turns[0] >= 4
+
+
+# Moving.
+
+
+@ensureDeferred
+async def test_a_move_keeps_what_a_job_was_given(admin: Admin) -> None:
+    client = admin()
+    await add(client, "mail", "now", RETRY=77, TTL=1_000)
+    await add(client, "mail", "later", RETRY=78, TTL=2_000, DELAY=500)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert answer == {"dry_run": False, "matched": 2, "done": 2, "failed": []}
+    assert not jobs_of(client, b"mail")
+    moved = {job.body: job for job in jobs_of(client, b"post")}
+    now = client.running.daemon.node.clock.now()
+    assert {body: job.options.retry_ms for body, job in moved.items()} == {b"now": 77_000, b"later": 78_000}
+    assert 990_000 < moved[b"now"].expires_at - now <= 1_001_000
+    assert 1_990_000 < moved[b"later"].expires_at - now <= 2_001_000
+    assert 490_000 < moved[b"later"].requeue_at - now <= 501_000
+    assert await lengths(client) == {"post": 1, "mail": 0}
+
+
+@ensureDeferred
+async def test_a_job_whose_copy_is_refused_stays(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    ids = [await add(client, "mail", f"to: {number}") for number in range(5)]
+    call = client.running.daemon.call
+    order: list[bytes] = []
+
+    def failing(words: Any, **more: Any) -> "Deferred[Any]":
+        order.append(words[0])
+        if words[0] == b"ADDJOB" and words[2] in (b"to: 1", b"to: 3"):
+            refused: Deferred[Any] = Deferred()
+            client.running.daemon.reactor.callLater(0.01, refused.errback, NotReplicated())
+            return refused
+        return call(words, **more)
+
+    monkeypatch.setattr(client.running.daemon, "call", failing)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert (answer["matched"], answer["done"]) == (5, 3)
+    assert {(failure["id"], failure["code"]) for failure in answer["failed"]} == {
+        (ids[1], "NOREPL"), (ids[3], "NOREPL"),
+    }  # fmt: skip
+    assert {job.id.decode() for job in jobs_of(client, b"mail")} == {ids[1], ids[3]}
+    assert order.index(b"ACKJOB") >= 3
+
+
+@ensureDeferred
+async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    job_id = await add(client, "mail")
+    call = client.running.daemon.call
+    copying: list[Deferred[Any]] = []
+
+    def slow(words: Any, **more: Any) -> "Deferred[Any]":
+        if words[0] == b"ADDJOB":
+            copying.append(Deferred())
+            return copying[-1]
+        return call(words, **more)
+
+    monkeypatch.setattr(client.running.daemon, "call", slow)
+    body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false}'
+    moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
+    for _ in range(20):
+        await next_turn(client.running.daemon.reactor)
+    assert (len(copying), moving.ended) == (1, False)
+    assert [job.id.decode() for job in jobs_of(client, b"mail")] == [job_id]
+    copying[0].errback(CommandError("no"))
+    assert (await moving.answer()).body["failed"] == [{"id": job_id, "code": "ERR", "detail": "no"}]
+    assert [job.id.decode() for job in jobs_of(client, b"mail")] == [job_id]
+
+
+@ensureDeferred
+async def test_a_job_that_is_done_while_it_is_moved_is_not_done_again(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = admin()
+    job_id = await add(client, "mail")
+    call = client.running.daemon.call
+
+    def overtaken(words: Any, **more: Any) -> "Deferred[Any]":
+        copied = call(words, **more)
+        if words[0] == b"ADDJOB":
+            call([b"ACKJOB", job_id.encode()], address="consumer")
+        return copied
+
+    monkeypatch.setattr(client.running.daemon, "call", overtaken)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert (answer["done"], answer["failed"]) == (0, [])
+    assert len(client.running.daemon.node.state.jobs) == 0
+
+
+@ensureDeferred
+async def test_what_must_not_come_twice_is_not_moved(admin: Admin) -> None:
+    client = admin()
+    once = await add(client, "mail", RETRY=0)
+    here = await add(client, "post")
+    answer = await run(client, "move", {}, all=True, to="post", dry_run=False)
+    assert answer["done"] == 0
+    told = {failure["id"]: failure["detail"] for failure in answer["failed"]}
+    assert "at most once" in told[once]
+    assert "already" in told[here]
+    assert await lengths(client) == {"mail": 1, "post": 1}
