@@ -23,6 +23,9 @@ the whole cluster.
 A node whose journal cannot be written neither confirms nor collects: it would come back from a crash without the ack,
 to nodes that have forgotten it.
 
+A copy that was under way when everybody forgot the job is not taken: the ids of jobs that ended are remembered for a
+while (`ended`).
+
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 
 SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s.  When a link opens, what a partition held back is asked in a
@@ -414,6 +417,8 @@ class Acks:
             self._state.finish(job)
         else:
             self._state.forget(job, GONE_DELETED)
+            if job.options.retry_ms:
+                self._state.ended.add(job.id)
 
 
 def ttl_of(job_id: bytes) -> int:

@@ -31,11 +31,11 @@ class Copies:
     def make(self, stored: StoredJob) -> Job | None:
         """Make a job that is not known here: active, not registered, to be queued by nobody but its timer.
 
-        None when its time is over, or when it is an at-most-once job that was here before.
+        None when its time is over, when it has ended here, or when it is an at-most-once job that was here before.
         """
         state = self._state
         left_ms = min(stored.expires, stored.ttl_ms)
-        if left_ms <= 0 or (not stored.retry_ms and self.came_before(stored)):
+        if left_ms <= 0 or (stored.id in state.ended if stored.retry_ms else self.came_before(stored)):
             return None
         if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
             state.last_ctime = stored.ctime

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from disqued.core.counters import Counters
+from disqued.core.ended import Ended
 from disqued.core.ids import JobIds
 from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
 from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
@@ -33,8 +34,8 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "counters", "evictable", "giving", "ids",
-        "jobs", "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending",
+        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "counters", "ended", "evictable", "giving",
+        "ids", "jobs", "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending",
         "queues", "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
     )  # fmt: skip
 
@@ -75,6 +76,8 @@ class State:
         self.evictable: dict[Job, None] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
+        #: Jobs that others held and that are done, and that a late message must not bring back.
+        self.ended: Ended = Ended()
         #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
         self.pending: dict[bytes, Any] = {}
 
@@ -204,6 +207,8 @@ class State:
     def finish(self, job: Job) -> None:
         """Drop a job that is acknowledged and that nobody else holds, or that is held elsewhere alone from now on."""
         self.drop(job)
+        if job.holders and job.options.retry_ms:
+            self.ended.add(job.id)
         # The journal does not know dummy acks.
         if self.journaling and (job.holders is None or job.holders):
             self.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))

@@ -343,6 +343,31 @@ def test_two_dummy_acks_do_not_take_each_other_for_the_job() -> None:
     assert all(map(is_clean, cluster))
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_copy_that_comes_when_everybody_has_forgotten_the_job_is_not_taken(fast: bool) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster)
+    copy = cluster.sent(REPLJOB, a, c)[0]
+    b("FASTACK" if fast else "ACKJOB", job_id)
+    assert known(cluster, job_id) == ""
+    cluster.repeat(copy)
+    assert known(cluster, job_id) == ""
+    assert all(map(is_clean, cluster))
+
+
+def test_ids_of_jobs_that_have_ended_are_kept_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disqued.core.ended.KEPT", 10)
+    cluster = Cluster(3)
+    a, _, c = cluster
+    ids = [replicated(cluster) for _ in range(35)]
+    a("ACKJOB", *ids)
+    remembered = [job_id in c.state.ended for job_id in ids]
+    assert remembered == [False] * 20 + [True] * 15
+    a.node.flush()
+    assert ids[-1] not in a.state.ended
+
+
 def test_a_job_that_comes_after_its_ack_is_not_delivered() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
