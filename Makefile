@@ -75,6 +75,7 @@ docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)
 	$(call write,disqued.config markdown,docs/reference/configuration.md)
 	$(call write,disqued.commands.reference,docs/reference/commands.md)
+	$(call write,disqued.web.reference,docs/reference/http.md)
 
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
@@ -104,7 +105,7 @@ clean:
 
 .venv/.programs-stamp: Makefile | .venv/bin/python
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
-		node=nodejs npm ip=iproute2 nft=nftables
+		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp
