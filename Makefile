@@ -41,12 +41,11 @@ run: .venv/.run-stamp
 	@echo '  redis-cli -p $(PORT) ACKJOB <the id that GETJOB gave>'
 	@exec $(BIN)/disqued --port '$(PORT)' --dir '$(DATA)'
 
-# Branch coverage of the core is part of the run, and so of its exit status.  Simulated hours are not: a tracer makes
-# them three times as long.
+# Branch coverage of the core by its unit tests is part of the run, and so of its exit status.  The rest runs without a
+# tracer, which makes simulated hours three times as long.
 test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json lint
-	$(PYTEST) --ignore=tests/simulation --durations=10 \
-		--cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
-	$(PYTEST) tests/simulation --durations=5
+	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(PYTEST) tests --ignore=tests/unit --durations=10
 
 # ---- its parts
 
