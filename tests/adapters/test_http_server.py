@@ -1,0 +1,387 @@
+"""Limits of HTTP: too much, too slow, too many, and clients that go away; on a clock that the test moves."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import pytest_twisted
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransportWithDisconnection
+
+from disqued.web import channel as module
+from disqued.web.answers import begin
+from disqued.web.channel import (
+    BODY_SLACK,
+    CONNECTIONS_MAX,
+    HEADER_BYTES,
+    HEADER_S,
+    HEADERS_MAX,
+    IDLE_S,
+    LINGER_S,
+    PROGRESS_BYTES,
+    PROGRESS_S,
+    READ_S,
+    STRANGERS_BODY_MAX,
+    AdminFactory,
+)
+from disqued.web.routes import ROUTES, Asked, Role, Route
+from disqued.web.server import AdminError, AdminServer
+from disqued.web.site import Site
+from tests.adapters.http import AdminClient, admin, read_answer
+from tests.adapters.inprocess import Running, wait_until
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+GET = b"GET /api/commands HTTP/1.1\r\nHost: localhost\r\n\r\n"
+INFO = b"GET /api/info?section=server HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@attrs.define
+class Line:
+    """One connection, and the clock of its time-outs."""
+
+    transport: Any
+    protocol: Any
+    clock: Clock
+
+    def send(self, data: bytes) -> None:
+        if self.transport.connected:
+            self.protocol.dataReceived(data)
+
+    @property
+    def answers(self) -> bytes:
+        return bytes(self.transport.value())
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.transport.connected) and not self.transport.disconnecting
+
+
+@attrs.define
+class Hall:
+    """An admin side whose connections come from memory."""
+
+    factory: AdminFactory
+    clock: Clock
+
+    def connect(self, sent: bytes = b"") -> Line:
+        transport = StringTransportWithDisconnection(peerAddress=IPv4Address("TCP", "127.0.0.1", 50_000))
+        protocol: Any = self.factory.buildProtocol(None)
+        transport.protocol = protocol
+        protocol.makeConnection(transport)
+        line = Line(transport, protocol, self.clock)
+        line.send(sent)
+        return line
+
+
+@pytest.fixture
+def hall(launch: Launch) -> Hall:
+    clock = Clock()
+    return Hall(AdminFactory(admin(launch()).site, clock), clock)
+
+
+@pytest.fixture
+def guarded(launch: Launch) -> Hall:
+    clock = Clock()
+    return Hall(AdminFactory(admin(launch("requirepass secret")).site, clock), clock)
+
+
+def problem_of(line: Line) -> tuple[int, str]:
+    """Status and detail of the problem that a connection was ended with."""
+    answer = read_answer(line.answers, "POST")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["connection"] == "close"
+    line.clock.advance(LINGER_S)
+    assert not line.transport.connected
+    return answer.status, answer.body["detail"]
+
+
+# Too much.
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /" + b"x" * HEADER_BYTES,
+        b"GET / HTTP/1.1\r\nX: " + b"x" * HEADER_BYTES,
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%03d: %b\r\n" % (n, b"x" * 300) for n in range(60)),
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * (HEADERS_MAX + 5) + b"\r\n",
+    ],
+)
+@async_test
+async def test_headers_have_a_limit(hall: Hall, sent: bytes) -> None:
+    assert problem_of(hall.connect(sent))[0] == 431
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n",
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    ],
+)
+@async_test
+async def test_what_is_no_http_ends_the_connection(hall: Hall, sent: bytes) -> None:
+    assert problem_of(hall.connect(sent)) == (400, "this is no request of HTTP/1.1")
+
+
+@async_test
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(hall: Hall) -> None:
+    limit = hall.factory.body_limit
+    assert problem_of(hall.connect(POST + b"Content-Length: %d\r\n\r\n" % (limit + 1))) == (
+        413, f"the body is longer than {limit} bytes",
+    )  # fmt: skip
+
+
+@async_test
+async def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BODY_MAX", 3)
+    line = hall.connect(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+    chunk = b"%x\r\n%b\r\n" % (BODY_SLACK, b"x" * BODY_SLACK)
+    line.send(chunk)
+    assert line.is_open
+    assert hall.factory.bodies == BODY_SLACK
+    line.send(chunk)
+    assert problem_of(line)[0] == 413
+    assert hall.factory.bodies == 0
+
+
+@async_test
+async def test_the_limit_follows_the_largest_job(launch: Launch) -> None:
+    factory = AdminFactory(admin(launch("proto-max-bulk-len 1mb")).site, Clock())
+    assert 4 * 2**20 // 3 <= factory.body_limit <= 4 * 2**20 // 3 + 2 * BODY_SLACK
+
+
+@async_test
+async def test_strangers_send_little(guarded: Hall) -> None:
+    length = b"Content-Length: %d\r\n\r\n" % (STRANGERS_BODY_MAX + 1)
+    assert problem_of(guarded.connect(POST + length))[0] == 413
+    line = guarded.connect(POST + b"Authorization: Bearer secret\r\n" + length)
+    assert line.answers == b""
+    assert line.is_open
+
+
+@async_test
+async def test_all_bodies_together_have_a_limit(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BODIES_MAX", 100)
+    first = hall.connect(POST + b"Content-Length: 100\r\n\r\n" + b"x" * 60)
+    second = hall.connect(POST + b"Content-Length: 100\r\n\r\n" + b"x" * 60)
+    assert problem_of(second)[0] == 503
+    first.transport.loseConnection()
+    assert hall.factory.bodies == 0
+
+
+@async_test
+async def test_a_body_is_let_go_with_its_request(hall: Hall) -> None:
+    line = hall.connect(POST + b"Content-Length: 4\r\n\r\nnull")
+    await wait_until(lambda: b"204" in line.answers)
+    assert hall.factory.bodies == 0
+
+
+@async_test
+async def test_connections_have_a_limit(hall: Hall) -> None:
+    lines = [hall.connect() for _ in range(CONNECTIONS_MAX)]
+    assert problem_of(hall.connect())[0] == 503
+    assert all(line.is_open for line in lines)
+    lines[0].transport.loseConnection()
+    assert hall.connect().answers == b""
+
+
+# Too slow.
+
+
+@async_test
+async def test_headers_that_trickle_in_are_cut(hall: Hall) -> None:
+    line = hall.connect(b"GET / HTTP/1.1\r\n")
+    for _ in range(int(HEADER_S)):
+        assert line.is_open
+        hall.clock.advance(1)
+        line.send(b"X: y\r\n")
+    assert problem_of(line) == (408, f"the headers did not come within {HEADER_S:.0f} s")
+
+
+@async_test
+async def test_a_body_that_trickles_in_is_cut_and_one_that_comes_is_not(hall: Hall) -> None:
+    line = hall.connect(POST + b"Content-Length: 1000000\r\n\r\n")
+    for _ in range(5):
+        line.send(b"x" * PROGRESS_BYTES)
+        hall.clock.advance(PROGRESS_S)
+        assert line.is_open
+    line.send(b"x" * (PROGRESS_BYTES - 1))
+    hall.clock.advance(PROGRESS_S)
+    assert problem_of(line)[0] == 408
+
+
+@async_test
+async def test_an_idle_connection_is_closed(hall: Hall) -> None:
+    fresh, used = hall.connect(), hall.connect(INFO)
+    await wait_until(lambda: b"200 OK" in used.answers)
+    hall.clock.advance(IDLE_S - 1)
+    assert fresh.is_open
+    assert used.is_open
+    hall.clock.advance(2)
+    assert not fresh.is_open
+    assert not used.is_open
+
+
+@async_test
+async def test_a_client_that_does_not_read_is_cut_and_one_that_reads_slowly_is_not(hall: Hall) -> None:
+    line = hall.connect(INFO)
+    await wait_until(lambda: b"200 OK" in line.answers)
+    for _ in range(3):
+        line.protocol.pauseProducing()
+        hall.clock.advance(READ_S - 1)
+        line.protocol.resumeProducing()
+        line.send(b"")
+    assert line.transport.connected
+    line.protocol.pauseProducing()
+    hall.clock.advance(READ_S + 1)
+    assert not line.transport.connected
+    assert not hall.clock.getDelayedCalls()
+
+
+# Pipelines, streams, and clients that go away.
+
+
+@async_test
+async def test_requests_in_one_packet_are_answered_in_turn(hall: Hall) -> None:
+    line = hall.connect(INFO + POST + b"Content-Length: 4\r\n\r\nnull" + INFO)
+    await wait_until(lambda: line.answers.count(b"HTTP/1.1 ") == 3)
+    assert [status[:3] for status in line.answers.split(b"HTTP/1.1 ")[1:]] == [b"200", b"204", b"200"]
+    assert line.is_open
+
+
+@async_test
+async def test_a_request_byte_by_byte_is_the_same_request(hall: Hall) -> None:
+    line = hall.connect()
+    for byte in POST + b"Content-Length: 4\r\n\r\nnull" + INFO:
+        line.send(bytes([byte]))
+    await wait_until(lambda: line.answers.count(b"HTTP/1.1 ") == 2)
+
+
+@async_test
+async def test_a_client_that_goes_away_waits_for_no_job(launch: Launch) -> None:
+    client = admin(launch())
+    state = client.running.daemon.node.state
+    body = json.dumps({"queues": ["q"]}).encode()
+    exchange = client.begin("POST", "/api/commands/GETJOB", body=body, headers={"Content-Type": "application/json"})
+    await wait_until(lambda: bool(state.blocked))
+    exchange.hang_up()
+    assert not state.blocked
+    assert client.site.audit.recent[-1]["status"] == 499
+    added = await client.post("/api/commands/ADDJOB", {"queue": "q", "body": "b", "timeout": 0})
+    assert added.status == 200
+    assert (await client.post("/api/commands/QLEN", {"queue": "q"})).body == 1
+
+
+@async_test
+async def test_a_stream_that_fails_is_cut_and_never_looks_complete(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(site: Site, asked: Asked) -> Any:
+        begin(asked.request, "text/plain")
+        asked.request.write(b"begun")
+        raise ValueError("in the middle")
+
+    monkeypatch.setattr("disqued.web.routes.ROUTES", ROUTES)
+    ROUTES.append(Route("GET", "/test/fails", Role.VIEWER, "", fail, media="text/plain", listed=False))
+    try:
+        client = admin(launch())
+    finally:
+        ROUTES.pop()
+    exchange = client.begin("GET", "/test/fails")
+    await wait_until(lambda: exchange.ended)
+    assert b"begun" in exchange.received
+    assert not exchange.received.endswith(b"0\r\n\r\n")
+    assert b"problem" not in exchange.received
+
+
+# Ports.
+
+
+@async_test
+async def test_stopping_ends_every_connection(launch: Launch, tmp_path: Path) -> None:
+    client = admin(launch())
+    exchange = client.begin("POST", "/api/commands/GETJOB", body=b'{"queues": ["q"]}',
+                            headers={"Content-Type": "application/json"})  # fmt: skip
+    await wait_until(lambda: bool(client.running.daemon.node.state.blocked))
+    await client.stop()
+    assert exchange.ended
+    assert not client.factory.channels  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "says"),
+    [
+        ("nonsense:1", "Unknown endpoint type"),
+        ("ssl:0:interface=127.0.0.1:privateKey=/nowhere/key.pem", "No such file"),
+        ("tcp:x", "invalid literal"),
+        ("unix:/nowhere/at/all.sock", "No such file"),
+    ],
+)
+@async_test
+async def test_an_endpoint_that_cannot_be_opened_says_why(
+    launch: Launch, tmp_path: Path, endpoint: str, says: str
+) -> None:
+    (tmp_path / "tokens").write_text("ann viewer 0123456789abcdef")
+    (tmp_path / "tokens").chmod(0o600)
+    running = launch(f"http-endpoint {endpoint}\nhttp-token-file {tmp_path}/tokens")
+    server = AdminServer(running.daemon)
+    with pytest.raises(AdminError) as error:
+        server.listen()
+    assert str(error.value).startswith(f"http-endpoint {endpoint}: ")
+    assert says in str(error.value)
+    assert "allowed are endpoint strings such as ssl:7780" in str(error.value)
+    await server.stop()
+
+
+@pytest.mark.parametrize("goes", [True, False])
+@async_test
+async def test_an_endpoint_may_take_its_time(launch: Launch, monkeypatch: pytest.MonkeyPatch, goes: bool) -> None:
+    opening: Deferred[Any] = Deferred()
+
+    class Slow:
+        def listen(self, factory: Any) -> "Deferred[Any]":
+            return opening
+
+    monkeypatch.setattr("disqued.web.server.serverFromString", lambda *_: Slow())
+    server = AdminServer(launch().daemon)
+    heard: list[str] = []
+    monkeypatch.setattr(server._config, "_values", {**server._config._values, "http-endpoint": "slow:1"})
+    server.listen(heard.append)
+    assert not heard
+    if goes:
+        opening.callback(_Port())
+        assert not heard
+        assert server.port == 7
+    else:
+        opening.errback(OSError("no such device"))
+        assert heard[0].startswith("http-endpoint slow:1: OSError: no such device")
+    await server.stop()
+
+
+class _Port:
+    def getHost(self) -> IPv4Address:
+        return IPv4Address("TCP", "127.0.0.1", 7)
+
+    def stopListening(self) -> None:
+        pass
+
+
+def test_the_clients_of_tests_have_the_same_limits(launch: Launch) -> None:
+    client: AdminClient = admin(launch())
+    assert isinstance(client.factory, AdminFactory)
