@@ -27,7 +27,16 @@ from werkzeug.exceptions import HTTPException
 from zope.interface import implementer
 
 from disqued.errors import CommandError
-from disqued.web import access_api, answers, api, assets, events, pages  # noqa: F401 - they declare routes
+from disqued.web import (  # noqa: F401 - they declare routes
+    access_api,
+    answers,
+    api,
+    assets,
+    events,
+    health,
+    monitoring,
+    pages,
+)
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Asked, Reply, Role, Route, Visitor

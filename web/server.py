@@ -55,6 +55,7 @@ class AdminServer:
 
         A port that is in use stops the start, unless nobody has asked for it.  Raises AdminError.
         """
+        self.site.start()
         if self._config.http_endpoint:
             self._open_endpoint(self._config.http_endpoint, failed)
         elif self._config.http_port:

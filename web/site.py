@@ -7,7 +7,9 @@ import attrs
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
 from disqued.web.gateway import Gateway
+from disqued.web.history import History
 from disqued.web.live import Live
+from disqued.web.metrics import Metrics
 from disqued.web.values import as_bytes
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ class Site:
     access: Access
     audit: AuditLog
     live: Live = attrs.field(init=False, default=attrs.Factory(lambda self: Live(self.gateway), takes_self=True))
+    history: History = attrs.field(
+        init=False, default=attrs.Factory(lambda self: History(self.gateway), takes_self=True)
+    )
+    metrics: Metrics = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Metrics(self.gateway, self.history.pulse), takes_self=True)
+    )
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
         """Run a command for a visitor; returns its value.  Raises CommandError."""
@@ -30,7 +38,12 @@ class Site:
             address=f"{visitor.address}/{visitor.name}",
         )
 
+    def start(self) -> None:
+        """Begin to remember."""
+        self.history.start()
+
     def stop(self) -> None:
         """Let go of files and timers."""
+        self.history.stop()
         self.live.stop()
         self.audit.close()

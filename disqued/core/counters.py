@@ -35,7 +35,7 @@ class Counters:
     """Counts of one node."""
 
     __slots__ = (
-        "acked", "acks_heard", "added", "copies", "evicted_acked", "evicted_once", "exported", "fast_acked",
+        "acked", "acks_heard", "added", "copies", "dequeued", "evicted_acked", "evicted_once", "exported", "fast_acked",
         "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued", "redelivered", "refused",
         "requeued", "returned", "waiting_buckets", "waiting_ms", "working",
     )  # fmt: skip
@@ -51,6 +51,7 @@ class Counters:
         self.fast_acked: int = 0  #: of these: by FASTACK
         self.acks_heard: int = 0  #: of these: because another node said so
         self.nacked: int = 0  #: jobs that were given back by NACK
+        self.dequeued: int = 0  #: jobs that left their queue and were not delivered (DEQUEUE, WORKING, QUEUED)
         self.working: int = 0  #: times that WORKING put a delivery off
         self.copies: int = 0  #: copies that were taken for other nodes
         self.imported: int = 0  #: jobs that another node brought and that came into a queue

@@ -147,6 +147,7 @@ class Delivery:
             return False
         state = self._state
         state.queues.by_name[job.queue].units.remove(job)
+        state.counters.dequeued += 1
         if job.requeue_at:
             job.requeue_at = state.now + requeue_within(job, state.now)
             self.reschedule(job)

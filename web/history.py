@@ -1,0 +1,189 @@
+"""What the queues and the node were like: a second for the last hour, a minute for the last week.
+
+    Pulse, each second --> has any counter of the node changed? --no--> nothing is to be done
+                                   | yes
+                            a walk over the queues, SLICE_ROWS a turn of the loop --> tracks of those that changed
+
+A walk looks at `WALKED_MAX` queues in a second at most; where there are more, the next second goes on, and what
+happened to a queue meanwhile is spread evenly over the seconds since the look before.  The same is done with what
+happened while the pulse was resting.
+
+`QUEUES_KEPT` queues are remembered, those in which something happened last; `rings` says what each takes: 273 600
+bytes at most, so that all take 55 MB at most, and that only when all were in use for a week.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final, Literal
+
+import attrs
+
+from disqued.core.node import Node
+from disqued.core.queues import Queue
+from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.pulse import Pulse
+from disqued.web.rings import Ring, Track
+from disqued.web.turns import next_turn
+
+QUEUES_KEPT: Final = 200
+WALKED_MAX: Final = 10_000
+
+Span = Literal["hour", "week"]  #: a point each second, or each minute
+
+
+@attrs.frozen
+class Series:
+    """Points over time, oldest first, no second or minute left out."""
+
+    step_s: int  #: between two points: 1 or 60
+    times: list[int]  #: unix seconds
+    length: Any  #: jobs in the queue, as the other columns an `array` of numbers
+    in_rate: Any  #: jobs queued a second
+    out_rate: Any  #: jobs handed out a second, to consumers and to other nodes
+    acked_rate: Any  #: jobs acknowledged a second
+    oldest_s: Any  #: age of the job that waits first, seconds; 0 = none waits
+
+    @property
+    def columns(self) -> list[Any]:
+        """Times, length, in, out, acked, oldest: as a chart takes them."""
+        return [self.times, self.length, self.in_rate, self.out_rate, self.acked_rate, self.oldest_s]
+
+
+@attrs.define
+class _Walk:
+    """A walk over all queues, and what it has met."""
+
+    began: int  #: slot
+    began_at: int  #: monotonic milliseconds
+    serial: int = 0  #: of the next queue
+    length: int = 0
+    oldest: int | None = None  #: ctime of the oldest job in any queue
+
+
+class History:
+    """Everything that is remembered of one node; the site's pulse fills it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.pulse = Pulse(gateway.reactor, self.sample)
+        self._tracks: OrderedDict[bytes, Track] = OrderedDict()  #: those that changed last are last
+        self._node = Track(0)
+        self._seen: tuple[int, ...] = ()
+        self._walk: _Walk | None = None
+        self._walked = 0  #: the slot up to which all is known
+        self._walked_at = gateway.node.clock.now()
+
+    # Filling.
+
+    async def sample(self, slot: int) -> bool:
+        """Take the sample of a second; say whether anything had happened."""
+        if self._gateway.loading:
+            return False
+        state = self._gateway.node.state
+        counters = state.counters
+        left = counters.delivered + counters.exported
+        seen = (
+            counters.queued, left, counters.acked, len(state.jobs), counters.expired, counters.deleted,
+            counters.dequeued, len(state.queues),
+        )  # fmt: skip
+        if seen == self._seen and self._walk is None:
+            self._walked, self._walked_at = slot, self._gateway.node.clock.now()
+            return False
+        before, self._seen = self._seen or seen, seen
+        span = max(1, slot - self._walked)
+        await self._walk_on(slot, span)
+        length, oldest_s = self._node.seen or (0, 0)
+        self._node.note(slot, span, (seen[0] - before[0], seen[1] - before[1], seen[2] - before[2]), length, oldest_s)
+        return True
+
+    async def _walk_on(self, slot: int, span: int) -> None:
+        """Look at the next queues, until all were met or it is enough for this second."""
+        node = self._gateway.node
+        walk = self._walk
+        if walk is None:
+            walk = self._walk = _Walk(slot, node.clock.now())
+        for _ in range(WALKED_MAX // SLICE_ROWS):
+            queues = node.state.queues.from_serial(walk.serial, SLICE_ROWS)
+            for queue in queues:
+                self._look_at(queue, slot, span, walk, node)
+            if len(queues) < SLICE_ROWS:
+                self._end_walk(walk, node)
+                return
+            walk.serial = queues[-1].serial + 1
+            await next_turn(self._gateway.reactor)
+
+    def _end_walk(self, walk: _Walk, node: Node) -> None:
+        self._walk = None
+        self._walked, self._walked_at = walk.began, walk.began_at
+        oldest_s = 0 if walk.oldest is None else max(0, node.clock.wall() - walk.oldest // 1_000_000) // 1_000
+        self._node.seen = (walk.length, oldest_s)
+
+    def _look_at(self, queue: Queue, slot: int, span: int, walk: _Walk, node: Node) -> None:
+        length = len(queue.units)
+        oldest_s = 0.0
+        if length:
+            ctime = queue.units.first.job.ctime
+            walk.length += length
+            walk.oldest = ctime if walk.oldest is None else min(walk.oldest, ctime)
+        seen = (queue.jobs_in, queue.jobs_out, queue.acked, length)
+        track = self._tracks.get(queue.name)
+        if track is None or track.serial != queue.serial:
+            if queue.accessed_at < self._walked_at and not length:
+                return  # it has been like this for longer than anybody has looked
+            known = (0, 0, 0) if queue.created_at >= self._walked_at else seen
+            track = self._begin(queue, slot - span, track, known)
+        elif track.seen == seen:
+            return
+        if length:
+            oldest_s = max(0, node.clock.wall() - ctime // 1_000_000) / 1_000
+        before = track.seen
+        track.seen = seen
+        counts = (max(0, seen[0] - before[0]), max(0, seen[1] - before[1]), max(0, seen[2] - before[2]))
+        track.note(slot, span, counts, length, oldest_s)
+        self._tracks.move_to_end(queue.name)
+
+    def _begin(self, queue: Queue, slot: int, track: Track | None, seen: tuple[int, ...]) -> Track:
+        """Begin to remember a queue; the one in which nothing happened for the longest time makes room."""
+        if track is None:
+            track = self._tracks[queue.name] = Track(slot)
+            if len(self._tracks) > QUEUES_KEPT:
+                self._tracks.popitem(last=False)
+        track.serial, track.seen = queue.serial, seen
+        return track
+
+    # Reading.
+
+    def queue(self, name: bytes, span: Span) -> Series | None:
+        """What a queue was like in the last hour or week; None when nothing is remembered of it."""
+        self.pulse.look()
+        track = self._tracks.get(name)
+        if track is None:
+            return None
+        if name not in self._gateway.node.state.queues.by_name and track.last.length:
+            track.note(self._walked, 1, (0, 0, 0), 0, 0.0)  # it is gone, and with it what was in it
+        return self._series(track, span)
+
+    def node(self, span: Span) -> Series:
+        """What the node was like: its queues together."""
+        self.pulse.look()
+        return self._series(self._node, span)
+
+    def _series(self, track: Track, span: Span) -> Series:
+        track.rest(self._walked)
+        ring, step_s = (track.hour, 1) if span == "hour" else (track.week, 60)
+        return Series(step_s, self._times(ring, step_s), *ring.columns())
+
+    def _times(self, ring: Ring, step_s: int) -> list[int]:
+        """When the slots of a ring were, by the wall clock as it is now."""
+        now_s = self._gateway.node.clock.wall() // 1_000
+        newest = now_s - (self.pulse.seconds - ring.newest * step_s)
+        return list(range(newest - (len(ring) - 1) * step_s, newest + 1, step_s)) if len(ring) else []
+
+    # Start and stop.
+
+    def start(self) -> None:
+        """Take samples from now on."""
+        self.pulse.start()
+
+    def stop(self) -> None:
+        """Take none any more."""
+        self.pulse.stop()

@@ -1,0 +1,86 @@
+"""Routes that programs watch the node by: metrics for Prometheus, and the history that charts are drawn from."""
+
+from typing import Final
+
+from disqued.web.history import Series
+from disqued.web.metrics import QUEUES_MAX, QUEUES_SHOWN
+from disqued.web.problems import Problem
+from disqued.web.routes import Asked, Param, Reply, Role, route
+from disqued.web.site import Site
+from disqued.web.turns import next_turn
+
+_WHOLE: Final = 2  #: the first columns of a history are whole numbers
+
+
+@route(
+    "GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus",
+    reply={"type": "string"}, media="text/plain", tag="metrics",
+)  # fmt: skip
+async def metrics(site: Site, asked: Asked) -> Reply:
+    """Text, or OpenMetrics where the header Accept asks for it; all queues of the node together."""
+    body, media = await site.metrics.of_node(asked.headers.get("accept", ""))
+    return Reply(body, media)
+
+
+@route(
+    "GET", "/metrics/per-queue", role=Role.VIEWER, summary="Metrics of each queue, for Prometheus",
+    query=(
+        Param(
+            "limit", f"Queues to tell of at most ({QUEUES_SHOWN}); how many more there are is a metric.",
+            {"type": "integer", "minimum": 1, "maximum": QUEUES_MAX},
+        ),
+        Param("match", "Glob pattern of names, as `mail-*`.", {"type": "string", "format": "bytes"}),
+    ),
+    reply={"type": "string"}, media="text/plain", tag="metrics", example="?match=mail-*&limit=100",
+)  # fmt: skip
+async def per_queue(site: Site, asked: Asked) -> Reply:
+    """Queues in the order in which they came into being; names that are no UTF-8 have backslashes in them."""
+    body, media = await site.metrics.of_queues(
+        asked.headers.get("accept", ""), limit=asked.query.get("limit", QUEUES_SHOWN), match=asked.query.get("match")
+    )
+    return Reply(body, media)
+
+
+_SPAN = Param(
+    "span", "hour: a point each second; week: a point each minute.", {"type": "string", "enum": ["hour", "week"]}
+)
+_COLUMNS: Final = {
+    "type": "array",
+    "description": "Six arrays of the same length: unix seconds, jobs waiting, jobs queued a second, jobs handed out a "
+    "second, jobs acknowledged a second, age of the oldest job in seconds.",
+    "items": {"type": "array", "items": {"type": "number"}},
+    "minItems": 6,
+    "maxItems": 6,
+}
+
+
+@route(
+    "GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time",
+    query=(_SPAN,), reply=_COLUMNS, tag="history", example="?span=hour",
+)  # fmt: skip
+async def node_history(site: Site, asked: Asked) -> Reply:
+    """Columns for a chart, all queues of the node together."""
+    return await _written(site, site.history.node(asked.query.get("span", "hour")))
+
+
+@route(
+    "GET", "/api/history/queue/<queue>", role=Role.VIEWER, summary="What a queue was like, over time",
+    query=(_SPAN,), reply=_COLUMNS, tag="history", example="?span=week",
+)  # fmt: skip
+async def queue_history(site: Site, asked: Asked) -> Reply:
+    """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
+    name = asked.path["queue"]
+    series = site.history.queue(name, asked.query.get("span", "hour"))
+    if series is None and name not in site.gateway.node.state.queues.by_name:
+        raise Problem(404, "there is no such queue on this node, and nothing is remembered of one")
+    return await _written(site, series or Series(1, [], [], [], [], [], []))
+
+
+async def _written(site: Site, series: Series) -> Reply:
+    """The columns as JSON, one in each turn of the loop."""
+    texts: list[str] = []
+    for number, column in enumerate(series.columns):
+        shown = map(str, column) if number < _WHOLE else (f"{value:.6g}" for value in column)
+        texts.append(f"[{','.join(shown)}]")
+        await next_turn(site.gateway.reactor)
+    return Reply(f"[{','.join(texts)}]".encode("ascii"), "application/json")
