@@ -136,7 +136,7 @@ class Access:
             raise Problem(
                 403, f"{visitor.name} may not see bodies of jobs; allowed with the word bodies in its token's line"
             )
-        if route.writes:
+        if route.writes or route.method != "GET":
             has_session = not self.is_open and not request.requestHeaders.hasHeader(b"Authorization")
             has_session = has_session and _session_name(request) is not None
             check_write(request, has_session=has_session, takes_form=route.takes_form)

@@ -285,7 +285,7 @@ async def test_a_client_that_goes_away_waits_for_no_job(launch: Launch) -> None:
     assert client.site.audit.recent[-1]["status"] == 499
     added = await client.post("/api/commands/ADDJOB", {"queue": "q", "body": "b", "timeout": 0})
     assert added.status == 200
-    assert (await client.post("/api/commands/QLEN", {"queue": "q"})).body == 1
+    assert (await client.post("/api/commands/QLEN", {"queue": "q"})).body == {"reply": 1}
 
 
 @async_test
