@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import cluster, resources, throughput
+from benchmarks import admin, cluster, resources, throughput
 from benchmarks.blast import Refused
 from benchmarks.figures import Row, as_json, conclude, describe
 from benchmarks.load import LoadFailed
@@ -27,7 +27,7 @@ from benchmarks.raw import ServerError
 from benchmarks.servers import ServerMissing, redis_version
 from benchmarks.throughput import WrongResult
 
-MEASURES = (*throughput.MEASURES, *resources.MEASURES, *cluster.MEASURES)
+MEASURES = (*throughput.MEASURES, *resources.MEASURES, *cluster.MEASURES, *admin.MEASURES)
 NAMES = [measure.name for measure in MEASURES]
 OPTIONAL = {measure.name for measure in MEASURES if measure.optional}
 

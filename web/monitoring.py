@@ -31,7 +31,7 @@ async def metrics(site: Site, asked: Asked) -> Reply:
         ),
         Param("match", "Glob pattern of names, as `mail-*`.", {"type": "string", "format": "bytes"}),
     ),
-    reply={"type": "string"}, media="text/plain", tag="metrics", example="?match=mail-*&limit=100",
+    reply={"type": "string"}, media="text/plain", tag="metrics", at="/metrics/per-queue?match=mail*&limit=100",
 )  # fmt: skip
 async def per_queue(site: Site, asked: Asked) -> Reply:
     """Queues in the order in which they came into being; names that are no UTF-8 have backslashes in them."""
@@ -56,7 +56,7 @@ _COLUMNS: Final = {
 
 @route(
     "GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time",
-    query=(_SPAN,), reply=_COLUMNS, tag="history", example="?span=hour",
+    query=(_SPAN,), reply=_COLUMNS, tag="history", at="/api/history/node?span=hour",
 )  # fmt: skip
 async def node_history(site: Site, asked: Asked) -> Reply:
     """Columns for a chart, all queues of the node together."""
@@ -65,7 +65,7 @@ async def node_history(site: Site, asked: Asked) -> Reply:
 
 @route(
     "GET", "/api/history/queue/<queue>", role=Role.VIEWER, summary="What a queue was like, over time",
-    query=(_SPAN,), reply=_COLUMNS, tag="history", example="?span=week",
+    query=(_SPAN,), reply=_COLUMNS, tag="history", at="/api/history/queue/mail?span=week",
 )  # fmt: skip
 async def queue_history(site: Site, asked: Asked) -> Reply:
     """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""

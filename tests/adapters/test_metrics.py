@@ -1,0 +1,171 @@
+"""Metrics: what is exported is true, well formed in both formats, and made in pieces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import pytest_twisted
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from disqued.web import metrics
+from disqued.web.gateway import SLICE_ROWS
+from tests.adapters.http import AdminClient, admin
+from tests.adapters.inprocess import Running, wait_until
+
+Launch = Callable[..., Running]
+OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+
+
+async def _begin(launch: Launch) -> tuple[Running, AdminClient]:
+    running = launch()
+    await wait_until(lambda: not running.daemon.loading)
+    return running, admin(running)
+
+
+async def _scrape(client: AdminClient, path: str = "/metrics") -> dict[tuple[str, str], float]:
+    """Samples by name and the value of their label."""
+    answer = await client.get(path)
+    assert answer.status == 200, answer.body
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in read_text(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def _add(running: Running, *names: bytes, count: int = 1) -> None:
+    """Make queues with jobs in the node itself, many at once."""
+    node = running.daemon.node
+    node.begin()
+    options = node.state.options(60_000, 10_000, 0, 1)
+    for name in names:
+        for _ in range(count):
+            node.replication.add("test", name, b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
+    running.daemon.driver.finish_step(None)
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_clients_did_is_counted(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    resp = await running.connect()
+    before = await _scrape(client)
+    for queue in ("a", "a", "b"):
+        await resp.call("ADDJOB", queue, "body", 0)
+    rows = await resp.call("GETJOB", "COUNT", 2, "FROM", "a")
+    await resp.call("NACK", rows[0][1])
+    await resp.call("ACKJOB", rows[1][1])
+    found = await _scrape(client)
+    told = {
+        ("disqued_jobs_added_total", ""): 3, ("disque_queue_jobs_in_total", ""): 4,
+        ("disque_queue_jobs_out_total", ""): 2, ("disque_queue_len_jobs", ""): 2, ("disqued_queues", ""): 2,
+        ("disqued_deliveries_total", ""): 2, ("disqued_nacks_total", ""): 1, ("disqued_acks_total", "ackjob"): 1,
+        ("disqued_jobs", "queued"): 2, ("disqued_jobs", "active"): 0, ("disqued_clients", ""): 1,
+        ("disqued_job_wait_seconds_count", ""): 2, ("disqued_job_in_flight_seconds_count", ""): 1,
+    }  # fmt: skip
+    assert {key: found[key] for key in told} == told
+    # The table of commands is that of the process, whoever else used it.
+    assert found["disqued_commands_total", "addjob"] - before.get(("disqued_commands_total", "addjob"), 0) == 3
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_both_formats_are_read_by_their_parsers_and_say_the_same(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    _add(running, *(b"q%d" % number for number in range(250)))
+    for path in ("/metrics", "/metrics/per-queue"):
+        text = (await client.get(path)).body.decode()
+        answer = await client.get(path, headers=OPENMETRICS)
+        assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert answer.body.endswith(b"# EOF\n")
+        assert answer.body.count(b"# EOF") == 1
+        opened = {sample.name for family in read_openmetrics(answer.body.decode()) for sample in family.samples}
+        plain = {sample.name for family in read_text(text) for sample in family.samples}
+        assert opened == plain
+        headers = [line for line in text.splitlines() if line.startswith("# TYPE")]
+        assert len(headers) == len(set(headers)), "a family begins once"
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_buckets_grow_and_end_with_all(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    running.daemon.node.state.counters.waiting_buckets[3] = 5
+    running.daemon.node.state.counters.waiting_buckets[60] = 2
+    text = (await client.get("/metrics")).body.decode()
+    (family,) = (family for family in read_text(text) if family.name == "disqued_job_wait_seconds")
+    buckets = {sample.labels["le"]: sample.value for sample in family.samples if sample.name.endswith("_bucket")}
+    assert [buckets["0.004"], buckets["0.008"], buckets["+Inf"]] == [0, 5, 7]
+    assert list(buckets.values()) == sorted(buckets.values())
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_each_queue_has_its_figures(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    _add(running, b"mail", count=3)
+    _add(running, b'a\n"b\\', b"\xff")
+    found = await _scrape(client, "/metrics/per-queue")
+    assert found["disque_queue_len_jobs", "mail"] == 3
+    assert found["disque_queue_jobs_in_total", "mail"] == 3
+    assert found["disque_queue_len_jobs", 'a\n"b\\'] == 1
+    assert found["disque_queue_len_jobs", "\\xff"] == 1
+    assert found["disqued_queues_left_out", ""] == 0
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_names_that_look_the_same_are_told_once(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    _add(running, b"\xff", b"\\xff")
+    found = await _scrape(client, "/metrics/per-queue")
+    assert (found["disqued_queues_exported", ""], found["disqued_queues_left_out", ""]) == (1, 1)
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_queues_beyond_the_limit_are_counted(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    _add(running, *(b"mail-%d" % number for number in range(7)), b"other")
+    found = await _scrape(client, "/metrics/per-queue?limit=5&match=mail-*")
+    assert sum(name == "disque_queue_len_jobs" for name, _ in found) == 5
+    assert (found["disqued_queues_exported", ""], found["disqued_queues_left_out", ""]) == (5, 2)
+    await client.stop()
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=10001", "limit=x", "unknown=1"])
+@pytest_twisted.ensureDeferred
+async def test_a_wrong_question_is_told_what_is_allowed(launch: Launch, query: str) -> None:
+    _, client = await _begin(launch)
+    answer = await client.get(f"/metrics/per-queue?{query}")
+    assert answer.status == 400
+    assert "allowed" in answer.body["detail"]
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_no_turn_of_the_loop_does_much(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, client = await _begin(launch)
+    _add(running, *(b"q%d" % number for number in range(3 * SLICE_ROWS)))
+    work: list[list[int]] = [[0, 0]]  # queues looked at and samples written, by turn
+
+    def end_turn(reactor: Any, before: Any = metrics.next_turn) -> Any:
+        work.append([0, 0])
+        return before(reactor)
+
+    def row(*arguments: Any, before: Any = metrics._row) -> Any:
+        work[-1][0] += 1
+        return before(*arguments)
+
+    def text(encode: Any, found: Any, *, headless: bool, before: Any = metrics._text) -> Any:
+        work[-1][1] += sum(len(family.samples) for family in found)
+        return before(encode, found, headless=headless)
+
+    for name, double in (("next_turn", end_turn), ("_row", row), ("_text", text)):
+        monkeypatch.setattr(metrics, name, double)
+    await client.get("/metrics/per-queue?limit=10000")
+    assert max(queues for queues, _ in work) <= SLICE_ROWS
+    assert max(samples for _, samples in work) <= metrics.PIECE
+    assert sum(samples for _, samples in work) == 3 * SLICE_ROWS * len(metrics.PER_QUEUE) + 2
+    await client.stop()
