@@ -6,9 +6,11 @@ It is Debian's Chromium with its driver.  What a page must not do is looked for 
 violation of the Content-Security-Policy, is there.
 """
 
+import itertools
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +24,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.integration.daemon import ROOT, wait_until
+from tests.integration.daemon import HOST, ROOT, Daemon, free_port, launch, wait_until
 
 AXE = ROOT / "tests/integration/node/node_modules/axe-core/axe.min.js"
 WIDTH, HEIGHT = 1280, 900
@@ -131,7 +133,8 @@ class Browser:
 def browser(profile: Path) -> Iterator[Browser]:
     """Start Chromium with an empty profile, and end it."""
     chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
-    assert chromium and driver, "Chromium and its driver are missing: apt-get install chromium chromium-driver"
+    missing = "Chromium and its driver are missing: apt-get install chromium chromium-driver"
+    assert None not in (chromium, driver), missing
     options = Options()
     options.binary_location = chromium
     for argument in (*OPTIONS, f"--user-data-dir={profile}"):
@@ -142,3 +145,79 @@ def browser(profile: Path) -> Iterator[Browser]:
         yield Browser(started)
     finally:
         started.quit()
+
+
+# Pictures.
+
+PICTURES = (("overview", "/"), ("queues", "/queues?sort=length"), ("queue", "/queues/mail"), ("job", "/jobs/{job}"))
+WORK = (
+    ("mail", '{{"to": "{name}@example.org", "template": "welcome", "locale": "en"}}', 46),
+    ("invoices", '{{"customer": {number}, "month": "2026-10", "send": true}}', 31),
+    ("thumbnails", '{{"path": "/uploads/{number}.jpg", "sizes": [64, 256, 1024]}}', 120),
+    ("search/index", '{{"document": "{name}-{number}", "op": "upsert"}}', 212),
+    ("webhooks", '{{"url": "https://hooks.example.org/{number}", "event": "order.paid"}}', 17),
+    ("reports", '{{"kind": "weekly", "team": "{name}"}}', 4),
+)
+WORKED_S = 100  #: that the charts show something
+NAMES = ("ann", "bob", "carol", "dan", "erin")
+
+
+def give_work(daemon: Daemon, round_: int) -> None:
+    """Let producers and consumers do something for a moment."""
+    with daemon.redis() as client:
+        for queue, body, jobs in WORK:
+            for number in range(jobs // 8 + round_ % 3):
+                text = body.format(name=NAMES[number % len(NAMES)], number=4_000 + 97 * number + round_)
+                client.execute_command("ADDJOB", queue, text, 0, "RETRY", 120)
+        for queue, _, jobs in WORK:
+            taken = client.execute_command("GETJOB", "NOHANG", "COUNT", jobs // 9 + 1, "FROM", queue) or []
+            for row in taken[: -1 - round_ % 2]:
+                client.execute_command("ACKJOB", row[1])
+
+
+def take_pictures(opened: Browser, job_id: str, folder: Path) -> None:
+    """Every page of PICTURES, light and dark."""
+    for name, path in PICTURES:
+        for scheme in ("light", "dark"):
+            opened.use_scheme(scheme)
+            opened.open(path.format(job=job_id))
+            opened.wait_text("h1", "")
+            if "chart" in opened.driver.page_source:
+                opened.find("#chart canvas, #why, #queue-rows")
+            height = opened.run("return Math.min(1400, document.documentElement.scrollHeight)")
+            opened.cdp(
+                "Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False
+            )
+            opened.run("return document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
+            opened.picture(folder / f"{name}-{scheme}.png")
+            opened.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def main(folder: Path) -> None:
+    """Start two nodes, let them work for a while, and take the pictures."""
+    with tempfile.TemporaryDirectory() as place:
+        port = free_port()
+        nodes = [launch(Path(place) / name, ["--http-port", str(http)]) for name, http in (("a", port), ("b", 0))]
+        try:
+            nodes[0].call("CLUSTER", "MEET", HOST, nodes[1].port)
+            with browser(Path(place) / "profile") as opened:
+                opened.base = f"http://{HOST}:{port}"
+                opened.open("/")  # somebody looks, so that the history is kept by the second
+                end = time.monotonic() + WORKED_S
+                for round_ in itertools.count():
+                    give_work(nodes[0], round_)
+                    if time.monotonic() > end:
+                        break
+                    time.sleep(0.4)
+                nodes[0].call("PAUSE", "reports", "out")
+                job_id = nodes[0].call("GETJOB", "FROM", "mail")[0][1]  # type: ignore[index]
+                nodes[0].call("NACK", job_id)
+                nodes[0].call("GETJOB", "FROM", "mail")
+                take_pictures(opened, job_id, folder)
+        finally:
+            for node in nodes:
+                node.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -54,7 +54,7 @@ def on_job(job_id: bytes) -> list[Action]:
         ("delete", "Delete here", b"DELJOB", "Deleted: {result}.", "It is dropped from this node, whatever its state."),
     )
     return [
-        Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm)
+        Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm, ends=bool(confirm))
         for key, label, word, done, confirm in ways
     ]
 

@@ -54,7 +54,8 @@ def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
         parts = {"queue-facts": "_queue_facts.html", "peeked": "_peeked.html"}
     else:
         values = pages.overview_values(site)
-        point = [at, values["rates"]["commands"], values["counts"]["jobs"]]
+        rates = values["rates"]
+        point = [at, None, rates["in"], rates["out"], rates["acked"]]
         parts = {"facts": "_facts.html", "nodes": "_nodes.html"}
     html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
     return {"html": html, "point": point}

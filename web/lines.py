@@ -55,6 +55,7 @@ class Action:
     done: str  #: what is said when it has worked
     confirm: str = ""  #: the question before it; empty = none is asked
     role: Role = Role.OPERATOR
+    ends: bool = False  #: the job may be gone afterwards
     redis: str | None = None  #: the line of redis-cli, where it is no single command; empty = there is none
 
     @property

@@ -47,9 +47,10 @@ def overview_values(site: Site) -> Values:
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
         "counts": {"jobs": len(state.jobs), "queues": len(state.queues.by_name), "blocked": len(state.blocked),
                    "acked": len(state.acked), "clients": facts.get("Clients", {}).get("connected_clients", 0)},
-        "rates": {"commands": stats.get("instantaneous_ops_per_sec", 0),
-                  "in": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
-                  "out": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
+        "rates": {**site.live.rates.of_node(node),
+                  "commands": stats.get("instantaneous_ops_per_sec", 0),
+                  "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
+                  "sent": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
         "uptime_ms": int(server.get("uptime_in_seconds", 0)) * 1_000,
         "store": gateway.config.persistence, "trouble": _trouble(gateway),
     }  # fmt: skip

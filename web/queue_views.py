@@ -39,13 +39,30 @@ class QueueRow:
 
 
 class Rates:
-    """Counters of queues as they were, and what follows for jobs a second."""
+    """Counters of queues and of the node as they were, and what follows for jobs a second."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_node")
 
     def __init__(self) -> None:
         #: Serial of a queue: (when, in, out, rate in, rate out).
         self._last: dict[int, tuple[int, int, int, float | None, float | None]] = {}
+        #: When, counters, rates.
+        self._node: tuple[int, tuple[int, ...], dict[str, float | None]] | None = None
+
+    def of_node(self, node: Node) -> dict[str, float | None]:
+        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`."""
+        now, counters = node.clock.now(), node.state.counters
+        seen = (counters.queued, counters.delivered + counters.exported, counters.acked)
+        last = self._node
+        if last is not None and now - last[0] < LEAST_MS:
+            return last[2]
+        rates: dict[str, float | None] = dict.fromkeys(("in", "out", "acked"))
+        if last is not None and now - last[0] < STALE_MS:
+            seconds = (now - last[0]) / 1_000
+            changes = zip(rates, last[1], seen, strict=True)
+            rates = {name: (after - before) / seconds for name, before, after in changes}
+        self._node = (now, seen, rates)
+        return rates
 
     def of(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
         """Jobs in and out a second since the look before; None at the first."""

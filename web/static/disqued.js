@@ -173,12 +173,19 @@ async function act(form) {
     if (found === null) return;
     tell(form.dataset.done.replace("{result}", outcome(found)));
     if (found.failed?.length) result.textContent = `${found.failed.length} failed; the first: ${found.failed[0].detail}`;
-    await reread();
+    if ("ends" in form.dataset) ended(one("#told").textContent);
+    else await reread();
   } catch (error) {
     result.textContent = `Not done: ${error.message}.`;
   } finally {
     button.removeAttribute("aria-busy");
   }
+}
+
+/** The job of this page is done or gone: there is nothing more to do with it. */
+function ended(text) {
+  one("#why").textContent = `${text} Reload the page to see what is left of it on this node.`;
+  all("form.action button").forEach((button) => (button.disabled = true));
 }
 
 async function reread() {
@@ -227,10 +234,17 @@ function listen(terms) {
 // ---- charts
 
 const KINDS = {
-  node: [["Jobs held", "y", 2], ["Commands/s", "rate", 1]],
+  node: [["In/s", "y", 2], ["Out/s", "y", 3], ["Acknowledged/s", "y", 4]],
   queue: [["Jobs waiting", "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
 };
 const HOUR = 3600;
+const LEAST = 300; // seconds that a chart shows at least
+
+/** Times below a chart, in UTC, as fine as its grid. */
+function clockTimes(_, splits, __, ___, step) {
+  const [from, to] = step >= 86400 ? [5, 10] : step >= 60 ? [11, 16] : [11, 19];
+  return splits.map((at) => new Date(at * 1000).toISOString().slice(from, to));
+}
 let chart = null;
 
 class Chart {
@@ -251,10 +265,10 @@ class Chart {
 
   async load(span = this.span) {
     this.span = span;
-    const answer = await fetch(`${this.element.dataset.history}?span=${span}`);
-    const found = answer.ok ? await answer.json() : { columns: [] };
+    // Columns: times, length, in, out, acknowledged, age of the oldest.
+    const answer = this.element.dataset.history ? await fetch(`${this.element.dataset.history}?span=${span}`) : null;
+    const columns = answer?.ok ? await answer.json() : [];
     if (span !== this.span) return;
-    const columns = found.columns ?? [];
     this.data = [columns[0] ?? [], ...this.columns.map(([, , at]) => columns[at] ?? (columns[0] ?? []).map(() => null))];
     this.draw();
   }
@@ -280,15 +294,15 @@ class Chart {
       {
         ...this.size(),
         legend: { live: true },
-        cursor: { drag: { x: true, y: false } },
+        cursor: { drag: { x: false, y: false } },
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-        scales: { y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
-        axes: [axis, { ...axis, scale: "y", values: whole, size: 52 }, { ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }],
+        scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST), high ?? 1] }, y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
+        axes: [{ ...axis, values: clockTimes }, { ...axis, scale: "y", values: whole, size: 52 }, ...(this.columns.some(([, scale]) => scale === "rate") ? [{ ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }] : [])],
         series: [
           { label: "At", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
           ...this.columns.map(([label, scale], index) => ({
             label, scale, stroke: color(colors[index]), width: scale === "y" ? 2 : 1.5,
-            fill: scale === "y" ? color("--one-wash") : undefined, points: { show: false },
+            fill: index ? undefined : color("--one-wash"), points: { show: false },
             value: (_, value) => (value == null ? "–" : Number(value.toFixed(1))),
           })),
         ],

@@ -1,0 +1,461 @@
+"""The pages as HTML, in memory: what they say, to whom, and that nothing of it is taken for markup."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.defer import ensureDeferred
+from twisted.internet.task import Clock
+
+from disqued.core.node import Node
+from disqued.web import assets, lines, live, queue_views, shown
+from disqued.web.live import Listener, Live, Watched
+from disqued.web.problems import Problem
+from disqued.web.queue_views import PAGE_ROWS, View
+from disqued.web.routes import Role
+from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import Running, wait_until
+
+Admin = Callable[..., AdminClient]
+async_test = pytest_twisted.ensureDeferred
+
+VIEWER, OPERATOR, ADMIN = "viewer-token-0123456789", "operator-token-0123456789", "admin-token-0123456789"
+TOKENS = f"vic viewer {VIEWER}\nolga operator bodies {OPERATOR}\nada admin bodies {ADMIN}\n"
+
+
+async def page(client: AdminClient, path: str, token: str = "", status: int = 200) -> str:
+    """The HTML of a page."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = await client.get(path, headers=headers)
+    assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), answer
+    return str(answer.body.decode("utf-8"))
+
+
+def words(html: str) -> str:
+    """What a page says, without its markup."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def with_tokens(admin: Admin, folder: Path) -> AdminClient:
+    path = folder / "tokens"
+    path.write_text(TOKENS)
+    path.chmod(0o600)
+    return admin(f"http-token-file {path}")
+
+
+async def run(running: Running, *command: bytes | str | int) -> Any:
+    client = running.clients[0] if running.clients else await running.connect()
+    return await client.call(*command)
+
+
+async def add(client: AdminClient, queue: bytes | str, body: bytes | str, *more: str | int) -> str:
+    job_id: bytes = await run(client.running, "ADDJOB", queue, body, 0, *more)
+    return job_id.decode()
+
+
+# What pages say.
+
+
+@async_test
+async def test_the_overview_shows_this_node(admin: Admin) -> None:
+    client = admin()
+    await add(client, "q", "x")
+    text = await page(client, "/")
+    assert client.site.gateway.node.id.decode()[:8] in text
+    assert "this node" in text
+    assert "1 Jobs held" in words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", text))
+
+
+@async_test
+async def test_names_and_bodies_are_never_markup(admin: Admin) -> None:
+    client = admin()
+    queue, body = b"\"><script>alert(1)</script>'", b"</pre><script>alert(2)</script>"
+    job_id = await add(client, queue, body)
+    for path in ("/", "/queues", f"/queues/{shown.segment(queue)}", f"/jobs/{job_id}", "/queues?q=%3Cscript%3E"):
+        html = await page(client, path)
+        assert re.findall(r"<script(?! type=\"module\" src=\"/static/)", html) == [], path
+    assert "&lt;script&gt;alert(2)" in await page(client, f"/jobs/{job_id}")
+
+
+@async_test
+async def test_any_bytes_name_a_queue(admin: Admin) -> None:
+    client = admin()
+    for queue in (b"a/b%2F c?d#e", b"\xff\x00\n", "köln \u202e".encode(), b"x" * 300):
+        await add(client, queue, "x")
+        path = f"/queues/{shown.segment(queue)}"
+        assert f'href="{path}"' in await page(client, "/queues")
+        assert "<dt>Jobs waiting</dt><dd>1</dd>" in await page(client, path)
+
+
+@async_test
+async def test_a_queue_that_does_not_exist_is_a_page(admin: Admin) -> None:
+    assert "does not exist on this node" in await page(admin(), "/queues/none")
+
+
+@async_test
+async def test_a_job_that_is_not_there_is_a_page_that_says_so(admin: Admin) -> None:
+    assert "there is no job DIx&lt;y on this node" in await page(admin(), "/jobs/DIx%3Cy", status=404)
+
+
+@async_test
+async def test_a_binary_body_is_shown_in_hexadecimal(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "q", b"\x00\x01abc")
+    assert "00000000  00 01 61 62 63" in await page(client, f"/jobs/{job_id}")
+
+
+@async_test
+async def test_a_large_body_is_cut(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "q", b"x" * (1 << 20))
+    html = await page(client, f"/jobs/{job_id}")
+    assert "This is its beginning" in html
+    assert len(html) < 300_000
+    assert len(await page(client, "/queues/q")) < 60_000
+
+
+# Why a job is not running.
+
+
+@async_test
+async def test_why_a_job_is_not_running(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+
+    async def why(job_id: str) -> str:
+        return words(await page(client, f"/jobs/{job_id}"))
+
+    delayed = await add(client, "later", "x", "DELAY", 100)
+    assert "It is delayed until" in await why(delayed)
+    first, second = await add(client, "q", "1"), await add(client, "q", "2")
+    assert "at about place 2; no consumer is waiting" in await why(second)
+    await run(running, "PAUSE", "q", "out")
+    assert "the queue is paused: it hands out no jobs" in await why(first)
+    await run(running, "PAUSE", "q", "none")
+    await run(running, "GETJOB", "FROM", "q")
+    assert "It is in flight: a consumer has it until" in await why(first)
+    await run(running, "DEQUEUE", second)
+    assert "it was taken out, or another node has it" in await why(second)
+    once = await add(client, "once", "x", "RETRY", 0, "REPLICATE", 1)
+    await run(running, "GETJOB", "FROM", "once")
+    found = await client.get(f"/jobs/{once}")
+    assert found.status == 404 or "at most once" in words(found.body.decode())
+
+
+@async_test
+async def test_the_timeline_tells_what_a_node_knows(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "q", "x", "RETRY", 60)
+    for _ in range(2):
+        await run(client.running, "GETJOB", "FROM", "q")
+        await run(client.running, "NACK", job_id)
+    await run(client.running, "GETJOB", "FROM", "q")
+    said = words(await page(client, f"/jobs/{job_id}"))
+    order = [
+        said.index(text)
+        for text in ("Added 2", "(NACK) 2 times", "Delivered to a consumer", "Queued again unless", "Time to live ends")
+    ]
+    assert order == sorted(order)
+
+
+# Tables.
+
+
+@async_test
+async def test_queues_are_cut_into_pages_of_a_hundred(admin: Admin) -> None:
+    client = admin()
+    for number in range(PAGE_ROWS + 5):
+        await add(client, f"q{number:03}", "x")
+    first, second = await page(client, "/queues"), await page(client, "/queues?page=2")
+    assert (first.count('<th scope="row">'), second.count('<th scope="row">')) == (PAGE_ROWS, 5)
+    assert "q104" in second
+    assert "Page 2 of 2" in await page(client, "/queues?page=99")
+    assert (await page(client, "/queues?q=q00&sort=length")).count('<th scope="row">') == 10
+
+
+@async_test
+async def test_a_wrong_column_is_refused_with_those_that_are_allowed(admin: Admin) -> None:
+    answer = await admin().get("/queues?sort=colour")
+    assert answer.status == 400
+    assert "length" in str(answer.body)
+
+
+@async_test
+async def test_a_walk_over_queues_gives_others_their_turn(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_views, "SLICE_ROWS", 3)
+    client = admin()
+    for number in range(10):
+        await add(client, f"q{number}", "x")
+    turns = 0
+    original = queue_views.turn
+
+    def counted(gateway: Any) -> Any:
+        nonlocal turns
+        turns += 1
+        return original(gateway)
+
+    monkeypatch.setattr(queue_views, "turn", counted)
+    rows = await queue_views.walk(client.site.gateway, client.site.live.rates)
+    assert (len(rows), turns) == (10, 3)
+
+
+@async_test
+async def test_jobs_are_found_by_state_text_and_age(admin: Admin) -> None:
+    client = admin()
+    await add(client, "q", "apple")
+    pear = await add(client, "q", "pear", "DELAY", 100)
+    await add(client, "other", "pear")
+    assert "found 1" in words(await page(client, "/queues/q?text=app"))
+    assert "found 0" in words(await page(client, "/queues/q?text=pear"))
+    html = await page(client, "/queues/q?text=pear&state=active")
+    assert "found 1" in words(html)
+    assert f"/jobs/{pear}" in html
+    assert "found 2" in words(await page(client, "/queues/q?state=any"))
+    assert "found 0" in words(await page(client, "/queues/q?state=any&older=1000"))
+    assert "older=x" in await page(client, "/queues/q?older=x", status=400)
+
+
+@async_test
+async def test_a_search_ends_and_says_where_to_go_on(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disqued.web.job_views.LOOKED_AT_MAX", 10)
+    monkeypatch.setattr("disqued.web.job_views.SLICE_ROWS", 5)
+    client = admin()
+    for number in range(25):
+        await add(client, "q", f"job {number:02}")
+    html, seen = await page(client, "/queues/q?text=job+24"), 0
+    while (further := re.search(r'href="(\?[^"]*)#jobs">look further', html)) is not None:
+        assert "Looked at 10 jobs, found 0" in words(html)
+        html, seen = await page(client, "/queues/q" + unescape(further[1])), seen + 1
+    assert (seen, "found 1" in words(html)) == (2, True)
+
+
+# Who sees what.
+
+
+@async_test
+async def test_who_asks_for_a_page_without_a_token_is_sent_to_the_form(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    answer = await client.get("/queues/a%2Fb", headers={"Accept": "text/html", "Sec-Fetch-Mode": "navigate"})
+    assert answer.status == 303
+    assert answer.headers["location"].startswith("/login")
+    assert 'name="token"' in await page(client, "/login?next=%2Fqueues")
+
+
+@async_test
+async def test_a_viewer_sees_no_buttons_and_no_bodies(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    job_id = await add(client, "q", "the-secret-body")
+    for path in ("/", "/queues", "/queues/q", f"/jobs/{job_id}"):
+        html = await page(client, path, VIEWER)
+        assert "data-action" not in html, path
+        assert "the-secret-body" not in html, path
+        assert ">Settings<" not in html
+    assert "withheld" in await page(client, f"/jobs/{job_id}", VIEWER)
+    assert "may not see the bodies" in await page(client, "/queues/q?text=the", VIEWER, status=403)
+    assert "the-secret-body" in await page(client, f"/jobs/{job_id}", OPERATOR)
+    assert "data-action" in await page(client, f"/jobs/{job_id}", OPERATOR)
+
+
+@async_test
+async def test_secrets_are_masked_in_the_settings(admin: Admin) -> None:
+    client = admin("requirepass hush-hush-hush-hush")
+    html = await page(client, "/settings", "hush-hush-hush-hush")
+    assert "hush-hush" not in html
+    assert 'id="requirepass"' in html
+
+
+@async_test
+async def test_actions_are_on_their_page(admin: Admin) -> None:
+    client = admin()
+    await client.post("/api/pause", {"queue": "<q>", "words": ["in"]})
+    html = await page(client, "/actions")
+    assert "POST /api/pause" in html
+    assert "\\u003cq\\u003e" in html
+
+
+# Files.
+
+
+@async_test
+async def test_files_are_kept_for_ever_under_their_version(admin: Admin) -> None:
+    client = admin()
+    for name, media in (
+        ("disqued.css", "text/css"),
+        ("disqued.js", "text/javascript"),
+        ("uPlot.esm.js", "text/javascript"),
+    ):
+        answer = await client.get(assets.url(name))
+        assert (answer.status, answer.headers["content-type"]) == (200, f"{media}; charset=utf-8")
+        assert "immutable" in answer.headers["cache-control"]
+        assert assets.url(name) in await page(client, "/") or name == "uPlot.esm.js"
+
+
+@async_test
+async def test_no_other_file_is_served(admin: Admin) -> None:
+    client = admin()
+    version = assets.version()
+    for path in (
+        "/static/0000/disqued.css", f"/static/{version}/..%2Fpages.py", f"/static/{version}/%2E%2E%2Fpages.py",
+        f"/static/{version}/vendor", f"/static/{version}/", f"/static/{version}/%00",
+    ):  # fmt: skip
+        assert (await client.get(path)).status == 404, path
+
+
+# Lines.
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([b"PAUSE", b"mail", b"in"], "redis-cli -p 7711 PAUSE mail in"),
+        ([b"PAUSE", b"a b'c", b"in"], "redis-cli -p 7711 PAUSE 'a b'\\''c' in"),
+        ([b"PAUSE", b"", b"in"], "redis-cli -p 7711 PAUSE '' in"),
+        ([b"PAUSE", b'\x00\xff"', b"in"], "printf '%s\\n' 'PAUSE \"\\x00\\xff\\x22\" in' | redis-cli -p 7711"),
+    ],
+)
+def test_a_line_of_redis_cli_is_quoted(words: list[bytes], line: str) -> None:
+    assert lines.redis_line(words, 7711) == line
+
+
+def test_a_line_of_curl_is_quoted() -> None:
+    line = lines.curl_line("/api/add", {"body": "it's é"}, "http://h:1", with_token=True)
+    assert line == (
+        "curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' "
+        "-d '{\"body\":\"it'\\''s \\u00e9\"}' http://h:1/api/add"
+    )
+
+
+# Values.
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (61_000, "1 min 1 s"),
+        (3_600_000, "1 h"),
+        (90_000_000, "1 d 1 h"),
+        (None, "\u2013"),
+    ],
+)
+def test_spans_are_shown_in_two_units(value: int | None, text: str) -> None:
+    assert shown.span(value) == text
+
+
+def test_marks_that_turn_text_are_seen() -> None:
+    assert shown.name("a\u202eb".encode()) == "a\\u202eb"
+    assert shown.name(b"a\xffb\n") == "a\\xffb\\x0a"
+    assert shown.name(b"x" * 300, 10) == "x" * 10 + "…"
+
+
+# Live.
+
+
+class _Request:
+    """What a listener writes to."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.transport = self
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def registerProducer(self, producer: Listener, streaming: bool) -> None:
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:
+        self.producer = None  # type: ignore[assignment]
+
+    def abortConnection(self) -> None:
+        self.aborted = True
+
+
+class _Gateway:
+    """A node without queues, on a clock of the test's."""
+
+    def __init__(self) -> None:
+        self.reactor = Clock()
+        self.node: Node
+
+
+WATCHED = Watched("overview", b"", View(), True, Role.ADMIN)
+
+
+def listening(watched: Watched = WATCHED) -> tuple[Live, _Request, Clock, Any]:
+    """Somebody who listens: what they look at is a number that grows each time that it is drawn."""
+    gateway, request, drawn = _Gateway(), _Request(), []
+
+    def draw(_: Watched, __: Any) -> dict[str, Any]:
+        drawn.append(1)
+        return {"html": {"same": "x", "number": str(len(drawn))}, "point": [len(drawn)]}
+
+    table: Any = Live(gateway)  # type: ignore[arg-type]
+    return table, request, gateway.reactor, ensureDeferred(table.listen(request, watched, draw))
+
+
+def test_a_listener_hears_only_what_is_new() -> None:
+    table, request, clock, waiting = listening()
+    clock.advance(1)
+    assert request.written[-2:] == [
+        b'data: {"html": {"same": "x", "number": "1"}, "point": [1]}\n\n',
+        b'data: {"html": {"number": "2"}, "point": [2]}\n\n',
+    ]
+    table.stop()
+    assert waiting.called
+    assert clock.getDelayedCalls() == []
+
+
+def test_who_does_not_read_is_passed_over_then_dropped() -> None:
+    table, request, clock, waiting = listening()
+    request.producer.pauseProducing()
+    heard = len(request.written)
+    clock.pump([1] * 5)
+    assert len(request.written) == heard
+    request.producer.resumeProducing()
+    clock.advance(1)
+    assert len(request.written) == heard + 1
+    request.producer.pauseProducing()
+    clock.pump([1] * (int(live.PATIENCE_S) + 2))
+    assert request.aborted
+    assert waiting.called
+    assert table.listeners == []
+    assert clock.getDelayedCalls() == [], "the timer rests while nobody listens"
+
+
+def test_too_many_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LISTENERS_MAX", 1)
+    table, _, _, _ = listening()
+    refused = ensureDeferred(table.listen(_Request(), WATCHED, lambda *_: {"html": {}}))  # type: ignore[arg-type]
+    refused.addErrback(lambda failure: failure.trap(Problem))
+    assert refused.called
+    table.stop()
+
+
+@async_test
+async def test_events_bring_the_parts_of_the_page(admin: Admin) -> None:
+    client = admin()
+    await add(client, "a/b", "x")
+    for terms, part in (
+        ("page=queue&queue=a%2Fb", b"queue-facts"), ("page=queues&q=a", b"queue-rows"), ("page=overview", b"nodes"),
+    ):  # fmt: skip
+        exchange = client.begin("GET", f"/api/events?{terms}")
+        await wait_until(lambda: part in exchange.received)  # noqa: B023
+        assert b"text/event-stream" in exchange.received
+        exchange.hang_up()
+    await wait_until(lambda: client.site.live.listeners == [])
+
+
+@async_test
+async def test_events_end_with_the_admin_side(admin: Admin) -> None:
+    client = admin()
+    exchange = client.begin("GET", "/api/events")
+    await wait_until(lambda: b"nodes" in exchange.received)
+    client.site.live.stop()
+    await wait_until(lambda: exchange.ended)

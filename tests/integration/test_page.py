@@ -1,0 +1,318 @@
+"""The admin page in a real browser, on a real daemon, as a new operator uses it.
+
+What the page says is held against what Redis commands answer; and no test may leave an error in the console.
+"""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from tests.browser import Browser, browser
+from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
+
+HOSTILE = b"<b onclick=\"x()\">'quoted' & /slashed %2F\xe2\x80\xae;rm -rf"
+BINARY = b"\x00\xff\xfe<i>binary"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One daemon for all the tests here; its admin page listens on `http`."""
+    started = launch(tmp_path_factory.mktemp("page") / "data", ["--http-port", str(free_port())])
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def window(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all the tests here."""
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        port = daemon.call("CONFIG", "GET", "http-port")[1]  # type: ignore[index]
+        opened.base = f"http://{HOST}:{port}"
+        yield opened
+
+
+@pytest.fixture
+def page(window: Browser, daemon: Daemon) -> Iterator[Browser]:
+    """The browser, and no complaint at the end; the queues of the test before are gone."""
+    daemon.call("DEBUG", "FLUSHALL")
+    window.use_scheme("light")
+    yield window
+    assert window.complaints() == []
+    window.open("/login")  # nothing listens any more
+
+
+def show(job_id: str, daemon: Daemon) -> dict[str, Any]:
+    """A job as SHOW tells it."""
+    values: Any = daemon.call("SHOW", job_id)
+    return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def length(daemon: Daemon, queue: str) -> Any:
+    """QLEN."""
+    return daemon.call("QLEN", queue)
+
+
+def waiting(page: Browser) -> str:
+    """The first figure on the page of a queue: jobs that wait."""
+    return page.text("#queue-facts .figure:first-child dd")
+
+
+def test_a_new_operator_adds_a_job_and_sees_the_queue_grow(page: Browser, daemon: Daemon) -> None:
+    page.open("/")
+    assert page.text("#nodes tr:first-child .badge") == "this node"
+    page.type("[data-action*='/api/add'] [name=queue]", "mail")
+    page.type("[data-action*='/api/add'] [name=body]", "to: ann")
+    page.click("#do-add")
+    page.wait_text("#told", "Added as DI")
+    assert length(daemon, "mail") == 1
+    page.click("nav a[href='/queues']")
+    page.wait_text("#queue-rows", "mail")
+    page.click("#queue-rows a")
+    page.wait_text("h1", "mail")
+    page.run("window.sameAsBefore = true")
+    assert waiting(page) == "1"
+    daemon.call("ADDJOB", "mail", "to: bob", 0)
+    wait_until(lambda: waiting(page) == "2", "the new length, without a reload")
+    page.wait_text("#peeked", "to: bob")
+    assert page.run("return window.sameAsBefore") is True
+
+
+def test_the_chart_is_drawn_and_moves(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "drawn", "x", 0)
+    page.open("/queues/drawn")
+    page.find("#chart canvas")
+    page.click("[data-span=week]")
+    assert page.find("[data-span=week]").get_attribute("aria-pressed") == "true"
+    page.find("#chart canvas")
+
+
+def test_the_table_of_queues_is_live_sorted_and_filtered(page: Browser, daemon: Daemon) -> None:
+    for queue, jobs in (("one", 1), ("three", 3), ("two", 2)):
+        for number in range(jobs):
+            daemon.call("ADDJOB", queue, number, 0)
+    page.open("/queues")
+    page.click("thead a[href*='sort=length']")
+    assert [row.text for row in page.driver.find_elements("css selector", "#queue-rows th")] == ["three", "two", "one"]
+    daemon.call("ADDJOB", "four", "x", 0)
+    page.wait_text("#queue-rows", "four")
+    page.type("[name=q]", "THR")
+    page.find("[name=q]").send_keys(Keys.ENTER)
+    wait_until(lambda: "q=THR" in page.driver.current_url, "the filter")
+    assert [row.text for row in page.driver.find_elements("css selector", "#queue-rows th")] == ["three"]
+
+
+def test_pausing_and_resuming(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "halted", "x", 0)
+    page.open("/queues/halted")
+    page.click("#do-pause-in")
+    wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "in", "the pause")
+    page.wait_text("#queue-facts", "paused in")
+    page.wait_text("#do-pause-in", "Resume adding")
+    page.click("#do-pause-out")
+    wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "all", "the other pause")
+    page.wait_text("#do-pause-out", "Resume handing out")
+    page.click("#do-pause-in")
+    wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "out", "the first one to end")
+    page.wait_text("#do-pause-in", "Pause adding")
+    page.click("#do-pause-out")
+    wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "none", "both to end")
+
+
+def test_a_job_tells_why_it_is_not_running_and_is_requeued_and_deleted(page: Browser, daemon: Daemon) -> None:
+    job_id = str(daemon.call("ADDJOB", "slow", "later", 0, "DELAY", 3_000, "TTL", 9_000))
+    page.open(f"/jobs/{job_id}")
+    assert "delayed until" in page.text("#why")
+    page.click("#do-enqueue")
+    page.wait_text("#why", "at about place 1")
+    assert show(job_id, daemon)["state"] == "queued"
+    daemon.call("GETJOB", "FROM", "slow")
+    page.open(f"/jobs/{job_id}")
+    assert "in flight" in page.text("#why")
+    page.click("#do-nack")
+    page.wait_text("#why", "at about place 1")
+    assert show(job_id, daemon)["nacks"] == 1
+    page.click("#do-delete")
+    page.wait_text(".sure p", "dropped from this node")
+    assert show(job_id, daemon)["state"] == "queued", "nothing happens before the answer"
+    page.click(".sure .yes")
+    wait_until(lambda: daemon.call("SHOW", job_id) is None, "the job to be gone")
+
+
+def test_selected_jobs_are_deleted_and_others_stay(page: Browser, daemon: Daemon) -> None:
+    kept, chosen = (str(daemon.call("ADDJOB", "some", body, 0)) for body in ("kept", "chosen"))
+    page.open("/queues/some")
+    page.click(f"input[value='{chosen}']")
+    page.wait_text("#looked", "found 2")
+    page.click("#do-selected-delete")
+    page.click(".sure .yes")
+    page.wait_text("#looked", "found 1")
+    assert daemon.call("SHOW", chosen) is None
+    assert show(kept, daemon)["state"] == "queued"
+
+
+def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
+    for number in range(7):
+        daemon.call("ADDJOB", "bulk", f"bad {number}" if number < 5 else "good", 0)
+    page.open("/queues/bulk")
+    page.type(".find [name=text]", "bad")
+    page.click(".find button")
+    page.wait_text("#looked", "found 5")
+    page.click("#do-bulk-delete")
+    page.wait_text(".sure p", "5 jobs fit")
+    assert length(daemon, "bulk") == 7, "nothing happens before the answer"
+    page.click(".sure button:not(.yes)")
+    page.click("#do-bulk-delete")
+    page.click(".sure .yes")
+    wait_until(lambda: length(daemon, "bulk") == 2, "the five to be gone")
+    page.wait_text("#told", "Jobs deleted: 5")
+    page.wait_text("#looked", "found 0")
+
+
+def test_an_error_is_told_in_place(page: Browser, daemon: Daemon) -> None:
+    daemon.call("PAUSE", "shut", "in")
+    page.open("/queues/shut")
+    page.type("[data-action*='/api/add'] [name=body]", "x")
+    page.click("#do-add")
+    page.wait_text("#acts", "Not done: Queue paused")
+    assert any("409" in text for text in page.complaints()), "the browser notes the status by itself"
+
+
+def test_hostile_names_and_bodies_do_nothing(page: Browser, daemon: Daemon) -> None:
+    with daemon.redis(decode_responses=False) as client:
+        job_id = client.execute_command("ADDJOB", HOSTILE, b"<img src=x onerror=x()>\xe2\x80\xae", 0).decode()
+        binary_id = client.execute_command("ADDJOB", HOSTILE, BINARY, 0).decode()
+        large_id = client.execute_command("ADDJOB", HOSTILE, b"<script>x()</script>" * 52_500, 0).decode()
+    page.open("/queues")
+    page.click("#queue-rows a")
+    page.wait_text("h1", r"<b onclick=\"x()\">".replace("\\", ""))
+    assert "\\u202e" in page.text("h1"), "a mark that turns the direction of text is seen"
+    page.wait_text("#peeked", "<img src=x")
+    assert page.driver.find_elements("css selector", "main img, main b, main script") == []
+    page.click("#do-pause-out")
+    wait_until(lambda: daemon.call("PAUSE", HOSTILE, "state") == "out", "the pause of that very queue")
+    page.open(f"/jobs/{binary_id}")
+    page.wait_text(".whole", "00 ff fe 3c")
+    page.open(f"/jobs/{large_id}")
+    page.wait_text(".whole", "<script>x()</script>")
+    page.open(f"/jobs/{job_id}")
+    page.wait_text(".whole", "<img src=x onerror=x()>")
+    page.click(".crumbs a:last-child")
+    page.wait_text("h1", "<b onclick")
+
+
+def test_every_line_does_what_it_says(page: Browser, daemon: Daemon) -> None:
+    """Lines are run by a shell: what is typed into the form arrives."""
+    body = 'it\'s "quoted" $HOME `x` \\ é'
+    page.open(f"/queues/{quote(HOSTILE, safe='')}")
+    page.type("[data-action*='/api/add'] [name=body]", body)
+    lines = [
+        page.run(f"return document.querySelector(\"[data-action*='/api/add'] [data-line={kind}]\").textContent")
+        for kind in ("redis", "curl")
+    ]
+    for line in lines:
+        done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=True)
+        assert b"DI" in done.stdout, (line, done)
+    with daemon.redis(decode_responses=False) as client:
+        peeked = client.execute_command("QPEEK", HOSTILE, 5)
+    assert [row[2] for row in peeked] == [body.encode()] * 2
+    assert shlex.split(lines[1])[0] == "curl"
+
+
+def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> None:
+    page.open("/queues/typed")
+    page.find("#chart canvas")
+
+    def press(*keys: str) -> None:
+        ActionChains(page.driver).send_keys(*keys).perform()
+
+    def focused() -> str:
+        return str(page.run("const e = document.activeElement; return e.name || e.id || e.className"))
+
+    press(Keys.TAB)
+    assert focused() == "skip", "the first stop is the way past the menu"
+    press(Keys.ENTER)
+    wait_until(lambda: focused() == "main", "the content to have the focus")
+    for _ in range(40):
+        press(Keys.TAB)
+        if focused() == "body":
+            break
+    press("from the keyboard")
+    for _ in range(10):
+        press(Keys.TAB)
+        if focused() == "do-add":
+            break
+    press(Keys.ENTER)
+    wait_until(lambda: length(daemon, "typed") == 1, "the job")
+    page.wait_text("#told", "Added as")
+
+
+def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> None:
+    job_id = str(daemon.call("ADDJOB", "plain", "the body", 0))
+    expected = {
+        "/": ["Jobs held", "this node"], "/queues": ["plain"], "/queues/plain": ["Jobs waiting", "the body", "ADDJOB"],
+        f"/jobs/{job_id}": ["at about place 1", "the body", "Added"],
+        "/settings": ["maxmemory"], "/actions": ["Actions"],
+    }  # fmt: skip
+    with page.without_scripts():
+        for path, texts in expected.items():
+            page.open(path)
+            spoken = page.spoken()
+            said = " ".join(name for _, name in spoken)
+            assert all(text in said for text in texts if text != "ADDJOB"), (path, said)
+            # What does nothing without a script is not there.
+            assert [name for role, name in spoken if role == "button" and name not in ("Find", "Log out")] == [], path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> None:
+    job_id = str(daemon.call("ADDJOB", "checked", json.dumps({"to": "ann"}), 0))
+    daemon.call("PAUSE", "checked", "in")
+    daemon.call("ADDJOB", "delayed", "x", 0, "DELAY", 100)
+    page.use_scheme(scheme)
+    paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
+    paths += ["/settings", "/login"]
+    for path in paths:
+        page.open(path)
+        page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert (path, page.violations()) == (path, [])
+    page.complaints()  # a page that is not found is noted by the browser itself
+
+
+def test_dark_and_light_differ(page: Browser) -> None:
+    grounds = []
+    for scheme in ("light", "dark"):
+        page.use_scheme(scheme)
+        page.open("/")
+        grounds.append(page.run("return getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] != grounds[1]
+
+
+def test_a_form_logs_in_where_a_token_is_needed(window: Browser, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("eve viewer eve-may-look-at-this-node\n")
+    tokens.chmod(0o600)
+    port = free_port()
+    guarded = launch(tmp_path / "data", ["--http-port", str(port), "--http-token-file", str(tokens)])
+    base, window.base = window.base, f"http://{HOST}:{port}"
+    try:
+        guarded.call("ADDJOB", "secret", "the body", 0)
+        window.open("/queues/secret")
+        window.wait_text("h1", "Log in")
+        window.type("[name=token]", "eve-may-look-at-this-node")
+        window.click("main button")
+        window.wait_text("h1", "secret")
+        window.wait_text("#peeked", "withheld")
+        assert window.driver.find_elements("css selector", "#do-add, #do-pause-in, [name=pick]") == []
+        assert window.complaints() == []
+    finally:
+        window.base = base
+        window.open("/login")
+        guarded.stop()
