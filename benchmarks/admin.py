@@ -27,8 +27,8 @@ COMMAND = ("ADDJOB", "other", "hello", "0")
 TARGETS = (
     "/metrics",
     "/metrics/per-queue?limit=10000",
-    "/api/scan/jobs?count=1000000",
-    "/api/scan/queues?count=10000",
+    "/api/scan/jobs?count=1000",
+    "/api/scan/queues?count=1000",
     "/api/history/node?span=hour",
 )
 
@@ -66,7 +66,7 @@ class Watcher:
             try:
                 self._fetch(target)
             except (OSError, http.client.HTTPException, ValueError) as error:
-                self.problem = f"GET {target}: {error or type(error).__name__}"
+                self.problem = f"GET {target}: {type(error).__name__} {error}"
                 return
             self.slowest_s = max(self.slowest_s, time.perf_counter() - started)
             self.fetched += 1

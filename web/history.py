@@ -2,13 +2,14 @@
 
     Pulse, each second --> has any counter of the node changed? --no--> nothing is to be done
                                    | yes
-                            a walk over the queues, SLICE_ROWS a turn of the loop --> tracks of those that changed
+                            a walk over the queues, LOOKED_AT a turn of the loop --> tracks of those that changed
 
 A walk looks at `WALKED_MAX` queues in a second at most; where there are more, the next second goes on, and what
 happened to a queue meanwhile is spread evenly over the seconds since the look before.  The same is done with what
 happened while the pulse was resting.
 
-`QUEUES_KEPT` queues are remembered, those in which something happened last; `rings` says what each takes: 273 600
+`QUEUES_KEPT` queues are remembered.  A new one takes the place of that in which nothing happened for the longest time,
+if that is a minute at least; `rings` says what each takes: 273 600
 bytes at most, so that all take 55 MB at most, and that only when all were in use for a week.
 """
 
@@ -19,12 +20,14 @@ import attrs
 
 from disqued.core.node import Node
 from disqued.core.queues import Queue
-from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.gateway import Gateway
 from disqued.web.pulse import Pulse
 from disqued.web.rings import Ring, Track
 from disqued.web.turns import next_turn
 
 QUEUES_KEPT: Final = 200
+MAKES_ROOM_S: Final = 60
+LOOKED_AT: Final = 100  #: queues in a turn of the loop: each may take ten microseconds
 WALKED_MAX: Final = 10_000
 
 Span = Literal["hour", "week"]  #: a point each second, or each minute
@@ -101,11 +104,11 @@ class History:
         walk = self._walk
         if walk is None:
             walk = self._walk = _Walk(slot, node.clock.now())
-        for _ in range(WALKED_MAX // SLICE_ROWS):
-            queues = node.state.queues.from_serial(walk.serial, SLICE_ROWS)
+        for _ in range(WALKED_MAX // LOOKED_AT):
+            queues = node.state.queues.from_serial(walk.serial, LOOKED_AT)
             for queue in queues:
                 self._look_at(queue, slot, span, walk, node)
-            if len(queues) < SLICE_ROWS:
+            if len(queues) < LOOKED_AT:
                 self._end_walk(walk, node)
                 return
             walk.serial = queues[-1].serial + 1
@@ -131,6 +134,8 @@ class History:
                 return  # it has been like this for longer than anybody has looked
             known = (0, 0, 0) if queue.created_at >= self._walked_at else seen
             track = self._begin(queue, slot - span, track, known)
+            if track is None:
+                return
         elif track.seen == seen:
             return
         if length:
@@ -141,12 +146,18 @@ class History:
         track.note(slot, span, counts, length, oldest_s)
         self._tracks.move_to_end(queue.name)
 
-    def _begin(self, queue: Queue, slot: int, track: Track | None, seen: tuple[int, ...]) -> Track:
-        """Begin to remember a queue; the one in which nothing happened for the longest time makes room."""
+    def _begin(self, queue: Queue, slot: int, track: Track | None, seen: tuple[int, ...]) -> Track | None:
+        """Begin to remember a queue; the one in which nothing happened for the longest time makes room, if need be.
+
+        None when something happened in all of them just now: none of them is worth less.
+        """
         if track is None:
+            if len(self._tracks) >= QUEUES_KEPT:
+                first = next(iter(self._tracks))
+                if slot - self._tracks[first].changed_at < MAKES_ROOM_S:
+                    return None
+                del self._tracks[first]
             track = self._tracks[queue.name] = Track(slot)
-            if len(self._tracks) > QUEUES_KEPT:
-                self._tracks.popitem(last=False)
         track.serial, track.seen = queue.serial, seen
         return track
 

@@ -1,16 +1,15 @@
 """Metrics for Prometheus: of the whole node, and of each queue; written in pieces, so that nobody waits for them.
 
-    GET /metrics            walk over the queues, SLICE_ROWS a turn --> sums --> families --+
-    GET /metrics/per-queue  walk over the queues --> rows, `limit` at most --> families ----+
-                                                                                            |
-                     text, or OpenMetrics where the reader takes it <-- PIECE samples a turn +
+    GET /metrics            walk over the queues, LOOKED_AT a turn --> sums --> families --PIECE samples a turn--+
+    GET /metrics/per-queue  walk over the queues --> rows, `limit` at most --> families --LINES samples a turn---+
+                                                                                                                 |
+                                           text, or OpenMetrics where the reader takes it <----------------------+
 
-A piece is a family with some of its samples, written by prometheus-client; the lines about the family are left out of
-all its pieces but the first.
+prometheus-client writes everything but the samples of queues: these are very many, and are the same in both formats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 from prometheus_client import CollectorRegistry
@@ -21,22 +20,23 @@ from disqued.core.glob import matches
 from disqued.core.queues import Queue
 from disqued.web import families
 from disqued.web.families import Sums
-from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.gateway import Gateway
 from disqued.web.pulse import Pulse
 from disqued.web.turns import next_turn
 
-PIECE: Final = 100  #: samples written in one turn of the loop, less than a millisecond's work
+PIECE: Final = 100  #: samples written by prometheus-client in one turn of the loop, a millisecond's work
+LINES: Final = 500  #: samples of queues written in one turn, less than that: they are all alike
+LOOKED_AT: Final = 200  #: queues looked at in one turn
 QUEUES_SHOWN: Final = 1_000  #: queues of /metrics/per-queue, unless told otherwise
 QUEUES_MAX: Final = 10_000
 
 _END = b"# EOF\n"
 
 
-@attrs.frozen
-class _Row:
+class _Row(NamedTuple):
     """A queue at one moment."""
 
-    label: str
+    label: str  #: escaped
     jobs_in: int
     jobs_out: int
     length: int
@@ -46,19 +46,16 @@ class _Row:
     oldest_s: float
 
 
-#: Families of /metrics/per-queue: name, meaning, kind, value.
-PER_QUEUE: Final[tuple[tuple[str, str, type[Any], Callable[[_Row], float]], ...]] = (
-    ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily, lambda row: row.jobs_in),
-    ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily, lambda row: row.jobs_out),
-    ("disque_queue_len_jobs", "Jobs that wait.", GaugeMetricFamily, lambda row: row.length),
-    ("disque_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily, lambda row: row.age_s),
-    ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily, lambda row: row.idle_s),
-    ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily, lambda row: row.blocked),
-    (
-        "disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.",
-        GaugeMetricFamily, lambda row: row.oldest_s,
-    ),
-)  # fmt: skip
+#: Families of /metrics/per-queue: name, meaning, kind; each has the field of a row that stands at its place.
+PER_QUEUE: Final[tuple[tuple[str, str, type[Any]], ...]] = (
+    ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
+    ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
+    ("disque_queue_len_jobs", "Jobs that wait.", GaugeMetricFamily),
+    ("disque_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
+    ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
+    ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
+    ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
+)
 
 
 @attrs.frozen
@@ -101,7 +98,16 @@ class Metrics:
         """Every queue whose name fits the pattern, `limit` at most: text and its media type."""
         self._pulse.look()
         rows, left_out = await self._rows(limit, match)
-        return await self._write(_of_rows(rows, left_out), accept)
+        encode, media = choose_encoder(accept)
+        texts = [_text(encode, _about_rows(len(rows), left_out))]
+        for place, (name, doc, kind) in enumerate(PER_QUEUE, 1):
+            texts.append(_text(encode, [kind(name, doc, labels=["queue"])]))
+            sample = f"{name}_total" if kind is CounterMetricFamily else name
+            for at in range(0, len(rows), LINES):
+                lines = [f'{sample}{{queue="{row[0]}"}} {row[place]}\n' for row in rows[at : at + LINES]]
+                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
+                await next_turn(self._gateway.reactor)
+        return _ended(texts, media), media
 
     # Looking.
 
@@ -122,7 +128,7 @@ class Metrics:
             for queue in queues:
                 if match is not None and not matches(match, queue.name):
                     continue
-                label = queue.name.decode("utf-8", "backslashreplace")
+                label = _label(queue.name)
                 if len(rows) < limit and label not in rows:
                     rows[label] = _row(queue, label, now, wall)
                 else:
@@ -132,7 +138,7 @@ class Metrics:
     async def _slices(self) -> Any:
         """All queues, some in each turn of the loop."""
         serial = 0
-        while queues := self._gateway.node.state.queues.from_serial(serial, SLICE_ROWS):
+        while queues := self._gateway.node.state.queues.from_serial(serial, LOOKED_AT):
             yield queues
             serial = queues[-1].serial + 1
             await next_turn(self._gateway.reactor)
@@ -142,39 +148,35 @@ class Metrics:
     async def _write(self, found: Iterable[Metric], accept: str) -> tuple[bytes, str]:
         encode, media = choose_encoder(accept)
         texts: list[bytes] = []
-        for piece, headless in _pieces(found):
-            texts.append(_text(encode, piece, headless=headless))
+        for piece in _pieces(found):
+            texts.append(_text(encode, piece))
             await next_turn(self._gateway.reactor)
-        if "openmetrics" in media:
-            texts.append(_END)
-        return b"".join(texts), media
+        return _ended(texts, media), media
 
 
-def _pieces(found: Iterable[Metric]) -> Iterator[tuple[list[Metric], bool]]:
-    """Small families together, large ones in pieces; with each whether it goes on with the family before."""
+def _pieces(found: Iterable[Metric]) -> Iterator[list[Metric]]:
+    """Families, several small ones together."""
     piece: list[Metric] = []
     size = 0
-    name = ""
     for family in found:
         if piece and size + len(family.samples) > PIECE:
-            yield piece, False
+            yield piece
             piece, size = [], 0
-        if family.name == name:
-            yield [family], True
-        else:
-            piece.append(family)
-            size += len(family.samples)
-        name = family.name
-    if piece:
-        yield piece, False
+        piece.append(family)
+        size += len(family.samples)
+    yield piece
 
 
-def _text(encode: Callable[[Any], bytes], found: Sequence[Metric], *, headless: bool) -> bytes:
-    """Families as text; without the lines that begin one."""
-    text = encode(_Families(found)).removesuffix(_END)
-    if headless:
-        return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
-    return text
+def _text(encode: Callable[[Any], bytes], found: Sequence[Metric]) -> bytes:
+    """Families as text."""
+    return encode(_Families(found)).removesuffix(_END)
+
+
+def _ended(texts: list[bytes], media: str) -> bytes:
+    """The whole answer."""
+    if "openmetrics" in media:
+        texts.append(_END)
+    return b"".join(texts)
 
 
 def _add(sums: Sums, queue: Queue) -> None:
@@ -199,15 +201,16 @@ def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     )  # fmt: skip
 
 
-def _of_rows(rows: Sequence[_Row], left_out: int) -> Iterator[Metric]:
-    """Families of queues, large ones in pieces of the same name."""
-    yield GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=len(rows))
-    yield GaugeMetricFamily(
-        "disqued_queues_left_out", "Queues that fit and are not in this answer: more than `limit`.", value=left_out
-    )
-    for name, doc, kind, value in PER_QUEUE:
-        for at in range(0, len(rows), PIECE):
-            family = kind(name, doc, labels=["queue"])
-            for row in rows[at : at + PIECE]:
-                family.add_metric([row.label], value(row))
-            yield family
+def _about_rows(count: int, left_out: int) -> list[Metric]:
+    return [
+        GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=count),
+        GaugeMetricFamily(
+            "disqued_queues_left_out", "Queues that fit and are not in this answer: more than `limit`.", value=left_out
+        ),
+    ]
+
+
+def _label(name: bytes) -> str:
+    """The name of a queue as the value of a label."""
+    text = name.decode("utf-8", "backslashreplace")
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

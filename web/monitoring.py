@@ -9,6 +9,7 @@ from disqued.web.routes import Asked, Param, Reply, Role, route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
 
+NUMBERS: Final = 2_000  #: written in one turn of the loop, a millisecond's work
 _WHOLE: Final = 2  #: the first columns of a history are whole numbers
 
 
@@ -77,10 +78,13 @@ async def queue_history(site: Site, asked: Asked) -> Reply:
 
 
 async def _written(site: Site, series: Series) -> Reply:
-    """The columns as JSON, one in each turn of the loop."""
-    texts: list[str] = []
+    """The columns as JSON, some numbers in each turn of the loop."""
+    columns: list[bytes] = []
     for number, column in enumerate(series.columns):
-        shown = map(str, column) if number < _WHOLE else (f"{value:.6g}" for value in column)
-        texts.append(f"[{','.join(shown)}]")
-        await next_turn(site.gateway.reactor)
-    return Reply(f"[{','.join(texts)}]".encode("ascii"), "application/json")
+        texts: list[str] = []
+        for at in range(0, len(column), NUMBERS):
+            part = column[at : at + NUMBERS]
+            texts.append(",".join(map(str, part) if number < _WHOLE else [f"{value:.6g}" for value in part]))
+            await next_turn(site.gateway.reactor)
+        columns.append(f"[{','.join(texts)}]".encode("ascii"))
+    return Reply(b"[" + b",".join(columns) + b"]", "application/json")

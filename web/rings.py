@@ -93,7 +93,7 @@ def _write_round(column: "array[Any]", at: int, new: "array[Any]") -> None:
 class Track:
     """What there is to remember of one queue, or of the node."""
 
-    __slots__ = ("_counts", "_minute", "hour", "last", "seen", "serial", "week")
+    __slots__ = ("_counts", "_minute", "changed_at", "hour", "last", "seen", "serial", "week")
 
     def __init__(self, slot: int, serial: int = 0, seen: tuple[int, ...] = ()) -> None:
         """Begin at a second, with what counters say so far."""
@@ -102,12 +102,14 @@ class Track:
         self.last = Sample(0, 0.0, 0.0, 0.0, 0.0)
         self.serial: int = serial  #: of the queue; a name may come again
         self.seen: tuple[int, ...] = seen  #: counters in, out and acked, and the length, as they were last
+        self.changed_at: int = slot  #: when something happened last
         self._minute = slot // 60
         self._counts = [0, 0, 0]
 
     def note(self, slot: int, span: int, counts: tuple[int, int, int], length: int, oldest_s: float) -> None:
         """Write down what came, left and was acked within the `span` seconds that end with this slot."""
         self.rest(slot - span)
+        self.changed_at = slot
         span = max(1, slot - self.hour.newest)
         in_rate, out_rate, acked_rate = (count / span for count in counts)
         self.last = Sample(length, in_rate, out_rate, acked_rate, oldest_s)

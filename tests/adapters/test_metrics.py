@@ -158,14 +158,18 @@ async def test_no_turn_of_the_loop_does_much(launch: Launch, monkeypatch: pytest
         work[-1][0] += 1
         return before(*arguments)
 
-    def text(encode: Any, found: Any, *, headless: bool, before: Any = metrics._text) -> Any:
+    def text(encode: Any, found: Any, before: Any = metrics._text) -> Any:
         work[-1][1] += sum(len(family.samples) for family in found)
-        return before(encode, found, headless=headless)
+        return before(encode, found)
 
     for name, double in (("next_turn", end_turn), ("_row", row), ("_text", text)):
         monkeypatch.setattr(metrics, name, double)
-    await client.get("/metrics/per-queue?limit=10000")
-    assert max(queues for queues, _ in work) <= SLICE_ROWS
+    answer = await client.get("/metrics/per-queue?limit=10000")
+    assert max(queues for queues, _ in work) <= metrics.LOOKED_AT <= SLICE_ROWS
+    assert answer.body.count(b"disque_queue_len_jobs{") == 3 * SLICE_ROWS
+    lines = 3 * SLICE_ROWS * len(metrics.PER_QUEUE)
+    assert len(work) >= 3 * SLICE_ROWS // metrics.LOOKED_AT + lines // metrics.LINES
+    work[:] = [[0, 0]]
+    await client.get("/metrics")
     assert max(samples for _, samples in work) <= metrics.PIECE
-    assert sum(samples for _, samples in work) == 3 * SLICE_ROWS * len(metrics.PER_QUEUE) + 2
     await client.stop()
