@@ -48,7 +48,10 @@ async def healthz(site: Site, asked: Asked) -> Reply:
     return _reply([])
 
 
-@route("GET", "/readyz", role=Role.NOBODY, summary="Can jobs be added?", reply=_STATUS, tag="health")
+@route(
+    "GET", "/readyz", role=Role.NOBODY, summary="Can jobs be added?", reply=_STATUS, also={503: _STATUS},
+    tag="health",
+)  # fmt: skip
 async def readyz(site: Site, asked: Asked) -> Reply:
     """503 with the reasons while producers had better go elsewhere.
 
@@ -57,7 +60,10 @@ async def readyz(site: Site, asked: Asked) -> Reply:
     return _reply(obstacles(site.gateway))
 
 
-@route("GET", "/startupz", role=Role.NOBODY, summary="Are the jobs loaded?", reply=_STATUS, tag="health")
+@route(
+    "GET", "/startupz", role=Role.NOBODY, summary="Are the jobs loaded?", reply=_STATUS, also={503: _STATUS},
+    tag="health",
+)  # fmt: skip
 async def startupz(site: Site, asked: Asked) -> Reply:
     """503 while the jobs are loaded from the store."""
     return _reply(["loading"] if site.gateway.loading else [])

@@ -21,6 +21,10 @@ TAGS: Final = {
     "bulk": "Actions on every job that fits a filter: a dry run first, then the act.",
     "cluster": "The nodes of the cluster.",
     "node": "This node.",
+    "history": "What the charts of the pages show.",
+    "access": "Who did what.",
+    "health": "For what starts, stops and watches daemons.",
+    "metrics": "For Prometheus.",
     "commands": "Any command by its name, with the names of its fields.",
 }
 PROBLEM: Final[Schema] = {
@@ -149,6 +153,11 @@ def statuses(entry: Route) -> list[int]:
 def _responses(entry: Route) -> dict[str, Any]:
     schema = {"schema": entry.reply} if entry.reply else {}
     responses: dict[str, Any] = {"200": {"description": entry.summary, "content": {entry.media: schema}}}
+    for status, also in entry.also.items():
+        responses[str(status)] = {
+            "description": TITLES.get(status, "Error"),
+            "content": {entry.media: {"schema": also}},
+        }
     for status in statuses(entry):
         words = [word for word in entry.errors if STATUS.get(word, 400) == status]
         title = TITLES.get(status, "Error")

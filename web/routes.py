@@ -96,6 +96,7 @@ class Route:
     media: str = "application/json"
     writes: bool = False  #: it changes something: it is audited, and protected against other sites
     needs_bodies: bool = False  #: nothing is left without the right to see bodies
+    also: Mapping[int, Schema] = attrs.field(factory=dict)  #: JSON replies with other statuses that are no problems
     errors: tuple[str, ...] = ()  #: error words of commands that it may answer
     tag: str = "node"
     takes_form: bool = False  #: the body may be a form of a browser, too: a mapping of strings
