@@ -115,7 +115,7 @@ def _declare(entry: Command) -> None:
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
-        needs_bodies=entry.name in WITH_BODIES, errors=error_words(entry), example=EXAMPLES.get(entry.name, {}),
+        needs_bodies=entry.name in WITH_BODIES, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
         example_status=_STATUSES.get(entry.name, 200),
     )(act)  # fmt: skip
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from disqued.commands import catalogue
+from disqued.commands.queues import CURSOR
 from disqued.commands.table import Arg, Command, Field, Flag, every_command
 from disqued.commands.values import JOB_ID, YES_NO
 from disqued.web.problems import Problem
@@ -94,11 +95,15 @@ def value_schema(arg: Arg) -> dict[str, Any]:
         return {"type": "boolean"}
     if kind.schema == {"type": "string"}:
         return VALUE
+    if kind is CURSOR:
+        return {"type": "integer", **_INTEGERS}  # a negative one wraps round
     return {**_INTEGERS, **kind.schema} if kind.schema.get("type") == "integer" else dict(kind.schema)
 
 
-def error_words(entry: Command) -> tuple[str, ...]:
-    """The words of the errors that a command may answer, each once."""
+def error_words(entry: Command, only: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The words of the errors that a command may answer, each once; those of some fields alone are the usual ones."""
+    if only is not None:
+        return _ALWAYS
     lines = [line for field in entry.fields for line in field.arg.kind.errors]
     found = [*_ALWAYS, *(line.split(" ", 1)[0] for line in (*lines, *entry.errors))]
     if Flag.DENY_OOM in entry.flags:

@@ -12,13 +12,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+_BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 #: Schema of bytes.
 BYTES: Final[dict[str, Any]] = {
     "oneOf": [
         {"type": "string"},
         {
             "type": "object",
-            "properties": {"base64": {"type": "string", "contentEncoding": "base64"}},
+            "properties": {"base64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}},
             "required": ["base64"],
             "additionalProperties": False,
         },

@@ -13,3 +13,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_settings_are_written_down_as_they_are(form: str, page: str) -> None:
     written = subprocess.run([sys.executable, "-m", "disqued.config", form], cwd=ROOT, capture_output=True, check=True)
     assert (ROOT / page).read_bytes() == written.stdout
+
+
+def test_the_reference_of_the_http_api_is_what_the_routes_say() -> None:
+    written = subprocess.run([sys.executable, "-m", "disqued.web.reference"], cwd=ROOT, capture_output=True, check=True)
+    assert (ROOT / "docs/reference/http.md").read_bytes() == written.stdout

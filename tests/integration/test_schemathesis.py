@@ -1,0 +1,89 @@
+"""Requests that schemathesis makes of the OpenAPI document, sent to a real daemon: answers are what it promises.
+
+For each operation a handful of requests that fit its schemas and a handful that do not, the same in every run.  Left
+out is what would end or stop the daemon that is asked, or make it another node: SHUTDOWN ends it; DEBUG SLEEP and
+CLIENT PAUSE stop it for up to an hour, or a week; CLUSTER RESET gives it another id.  Requests that would wait for
+ever are changed: GETJOB never waits, and no copies on other nodes are asked for.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from disqued.web import app  # noqa: F401 - declares every route
+from disqued.web.openapi import shown_path
+from disqued.web.routes import ROUTES
+from tests.integration.daemon import HOST, free_port, launch
+
+EXAMPLES = 5  #: requests of either kind for each operation
+LIMIT_S = 30.0
+LEFT_OUT = {
+    "/api/commands/SHUTDOWN", "/api/commands/DEBUG%20SLEEP", "/api/commands/CLIENT%20PAUSE",
+    "/api/commands/CLUSTER%20RESET",
+}  # fmt: skip
+OPERATIONS = [
+    (entry.method, shown_path(entry))
+    for entry in ROUTES
+    if entry.listed and entry.path not in LEFT_OUT and entry.media != "text/event-stream"
+]
+CHECKS = [
+    status_code_conformance, content_type_conformance, response_headers_conformance, response_schema_conformance,
+]  # fmt: skip
+#: Of what the server cannot do now: no copies, memory, journal.  They are told, and no fault of its.
+TOLD = (503, 507)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The document as a daemon serves it."""
+    port = free_port()
+    running = launch(tmp_path_factory.mktemp("api") / "data", ["--http-port", str(port)])
+    yield schemathesis.openapi.from_url(f"http://{HOST}:{port}/api/openapi.json")
+    running.stop()
+
+
+def tame(case: Any) -> None:
+    """Change a request that could wait for ever."""
+    if isinstance(case.body, dict):
+        if case.path.endswith("/GETJOB"):
+            case.body["nohang"] = True
+        case.body.pop("replicate", None)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "unfit"])
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
+def test_answers_are_what_the_document_promises(api: Any, method: str, path: str, mode: GenerationMode) -> None:
+    operation = api[path][method]
+    if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
+        pytest.skip("it takes nothing that could be wrong")
+
+    @settings(
+        max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],
+        verbosity=Verbosity.quiet, suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        tame(case)
+        response = case.call(timeout=LIMIT_S)
+        checks = CHECKS if response.status_code in TOLD else [*CHECKS, not_a_server_error]
+        if mode is GenerationMode.NEGATIVE:
+            checks = [*checks, negative_data_rejection]
+        case.validate_response(response, checks=checks)
+
+    ask()
+
+
+def test_what_is_left_out_is_there() -> None:
+    assert {entry.path for entry in ROUTES} >= LEFT_OUT
