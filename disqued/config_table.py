@@ -518,9 +518,10 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 FilePath(),
                 "",
                 "File of the tokens that HTTP clients have to give. A line is a name, its role (viewer, operator or "
-                "admin), the word bodies if it may see the bodies of jobs, and the token. Other users of the machine "
-                "must not be able to read it. Empty for none: whoever reaches the port on this machine is then an "
-                "admin, unless there is a requirepass, which is then asked for.",
+                "admin), the word bodies if it may see the bodies of jobs, and the token, of 16 to 512 visible "
+                "characters. Other users of the machine must not be able to read it; it is read again when it has "
+                "changed. Empty for none: whoever reaches the port on this machine is then an admin, unless there is "
+                "a requirepass, which is then asked for.",
             ),
             Setting(
                 "http-hosts",
