@@ -70,7 +70,8 @@ class History:
         self.pulse = Pulse(gateway.reactor, self.sample)
         self._tracks: OrderedDict[bytes, Track] = OrderedDict()  #: those that changed last are last
         self._node = Track(0)
-        self._seen: tuple[int, ...] = ()
+        self._seen = self._counters()
+        self._has_walked = False
         self._walk: _Walk | None = None
         self._walked = 0  #: the slot up to which all is known
         self._walked_at = gateway.node.clock.now()
@@ -81,22 +82,25 @@ class History:
         """Take the sample of a second; say whether anything had happened."""
         if self._gateway.loading:
             return False
-        state = self._gateway.node.state
-        counters = state.counters
-        left = counters.delivered + counters.exported
-        seen = (
-            counters.queued, left, counters.acked, len(state.jobs), counters.expired, counters.deleted,
-            counters.dequeued, len(state.queues),
-        )  # fmt: skip
-        if seen == self._seen and self._walk is None:
+        seen = self._counters()
+        if seen == self._seen and self._walk is None and self._has_walked:
             self._walked, self._walked_at = slot, self._gateway.node.clock.now()
             return False
-        before, self._seen = self._seen or seen, seen
+        before, self._seen = self._seen, seen
         span = max(1, slot - self._walked)
         await self._walk_on(slot, span)
         length, oldest_s = self._node.seen or (0, 0)
         self._node.note(slot, span, (seen[0] - before[0], seen[1] - before[1], seen[2] - before[2]), length, oldest_s)
         return True
+
+    def _counters(self) -> tuple[int, ...]:
+        """What has changed if anything has: in, out, acked, and whatever else makes queues longer or shorter."""
+        state = self._gateway.node.state
+        counters = state.counters
+        return (
+            counters.queued, counters.delivered + counters.exported, counters.acked, len(state.jobs),
+            counters.expired, counters.deleted, counters.dequeued, len(state.queues),
+        )  # fmt: skip
 
     async def _walk_on(self, slot: int, span: int) -> None:
         """Look at the next queues, until all were met or it is enough for this second."""
@@ -115,7 +119,7 @@ class History:
             await next_turn(self._gateway.reactor)
 
     def _end_walk(self, walk: _Walk, node: Node) -> None:
-        self._walk = None
+        self._walk, self._has_walked = None, True
         self._walked, self._walked_at = walk.began, walk.began_at
         oldest_s = 0 if walk.oldest is None else max(0, node.clock.wall() - walk.oldest // 1_000_000) // 1_000
         self._node.seen = (walk.length, oldest_s)
@@ -129,8 +133,9 @@ class History:
             walk.oldest = ctime if walk.oldest is None else min(walk.oldest, ctime)
         seen = (queue.jobs_in, queue.jobs_out, queue.acked, length)
         track = self._tracks.get(queue.name)
-        if track is None or track.serial != queue.serial:
-            if queue.accessed_at < self._walked_at and not length:
+        if track is None or track.identity != (queue.serial, queue.created_at):
+            is_quiet = queue.accessed_at < self._walked_at
+            if is_quiet and (not length or len(self._tracks) >= QUEUES_KEPT):
                 return  # it has been like this for longer than anybody has looked
             known = (0, 0, 0) if queue.created_at >= self._walked_at else seen
             track = self._begin(queue, slot - span, track, known)
@@ -158,7 +163,7 @@ class History:
                     return None
                 del self._tracks[first]
             track = self._tracks[queue.name] = Track(slot)
-        track.serial, track.seen = queue.serial, seen
+        track.identity, track.seen = (queue.serial, queue.created_at), seen
         return track
 
     # Reading.

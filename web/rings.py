@@ -93,15 +93,15 @@ def _write_round(column: "array[Any]", at: int, new: "array[Any]") -> None:
 class Track:
     """What there is to remember of one queue, or of the node."""
 
-    __slots__ = ("_counts", "_minute", "changed_at", "hour", "last", "seen", "serial", "week")
+    __slots__ = ("_counts", "_minute", "changed_at", "hour", "identity", "last", "seen", "week")
 
-    def __init__(self, slot: int, serial: int = 0, seen: tuple[int, ...] = ()) -> None:
-        """Begin at a second, with what counters say so far."""
+    def __init__(self, slot: int) -> None:
+        """Begin after a second."""
         self.hour = Ring(SECONDS, 1, slot)
         self.week = Ring(MINUTES, 60, slot // 60 - 1)
         self.last = Sample(0, 0.0, 0.0, 0.0, 0.0)
-        self.serial: int = serial  #: of the queue; a name may come again
-        self.seen: tuple[int, ...] = seen  #: counters in, out and acked, and the length, as they were last
+        self.identity: tuple[int, int] = (0, 0)  #: of the queue: a name may come again
+        self.seen: tuple[int, ...] = ()  #: counters in, out and acked, and the length, as they were last
         self.changed_at: int = slot  #: when something happened last
         self._minute = slot // 60
         self._counts = [0, 0, 0]
