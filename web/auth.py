@@ -119,19 +119,14 @@ class Access:
         """Refuse what was sent to another host.  Raises Problem 400, 421."""
         self._hosts.check(request)
 
-    def may_be_known(self, request: Any) -> bool:
-        """False when a request says nothing of who asks, so that it will be refused most of what there is."""
-        return self.is_open or request.requestHeaders.hasHeader(b"Authorization") or _session_name(request) is not None
-
     def admit(self, visitor: Visitor, route: Route, request: Any) -> None:
         """Let a visitor in to a route, or not.  Raises Problem 400, 401, 403, 415."""
         if visitor.role < route.role:
             if visitor.role is Role.NOBODY:
                 text = "a token is needed: Authorization: Bearer <token>, or a session from /login"
                 raise Problem(401, text, headers=CHALLENGE)
-            raise Problem(
-                403, f"{visitor.name} is a {visitor.role.name.lower()}; allowed from {route.role.name.lower()} on"
-            )
+            least = route.role.name.lower()
+            raise Problem(403, f"{visitor.name} has the role {visitor.role.name.lower()}; allowed from {least} on")
         if route.needs_bodies and not visitor.sees_bodies:
             raise Problem(
                 403, f"{visitor.name} may not see bodies of jobs; allowed with the word bodies in its token's line"

@@ -23,6 +23,7 @@ from twisted.web.server import Site as HttpSite
 
 from disqued.web.app import Root
 from disqued.web.problems import MEDIA, Problem
+from disqued.web.routes import Role
 from disqued.web.site import Site
 
 CONNECTIONS_MAX: Final = 500
@@ -48,6 +49,7 @@ class AdminRequest(Request):
     channel: "AdminChannel"
     content: Any
     received = 0
+    is_known = False  #: its sender has been asked who it is, and may send a large body
 
     def gotLength(self, length: int | None) -> None:
         """Make room for the body."""
@@ -192,14 +194,26 @@ class AdminChannel(HTTPChannel):
         if self._refused:
             return
         self._stop_watch()
-        limit = self._limit(self.requests[-1])
-        if self.length is not None and self.length > limit:
-            self.requests[-1].gotLength(0)
-            self._refuse_body(limit)
+        request = self.requests[-1]
+        objection = self._objection(request)
+        if objection is not None:
+            request.gotLength(0)
+            self.refuse(objection)
             return
         super().allHeadersReceived()
         if self.length != 0:
             self._watch_body()
+
+    def _objection(self, request: AdminRequest) -> Problem | None:
+        """What is wrong with the body that is announced: its sender, when it may be large, or its length."""
+        if self.length is None or self.length > STRANGERS_BODY_MAX:
+            request.parseCookies()
+            try:
+                request.is_known = self.site.admin.access.visitor(request).role > Role.NOBODY
+            except Problem as problem:
+                return problem
+        limit = self._limit(request)
+        return _too_long(limit) if self.length is not None and self.length > limit else None
 
     def rawDataReceived(self, data: bytes) -> None:
         """Take a part of a body, or what comes while a request is answered."""
@@ -218,7 +232,7 @@ class AdminChannel(HTTPChannel):
             return False
         limit = self._limit(request)
         if request.received + size > limit:
-            self._refuse_body(limit)
+            self.refuse(_too_long(limit))
             return False
         if self.site.bodies + size > BODIES_MAX:
             self.refuse(Problem(503, "too many large bodies come at once", headers={"Retry-After": "5"}))
@@ -227,10 +241,7 @@ class AdminChannel(HTTPChannel):
         return True
 
     def _limit(self, request: AdminRequest) -> int:
-        return self.site.body_limit if self.site.admin.access.may_be_known(request) else STRANGERS_BODY_MAX
-
-    def _refuse_body(self, limit: int) -> None:
-        self.refuse(Problem(413, f"the body is longer than {limit} bytes"))
+        return self.site.body_limit if request.is_known else STRANGERS_BODY_MAX
 
     # What leaves.
 
@@ -367,6 +378,10 @@ class AdminFactory(HttpSite):
     def _abort(self) -> None:
         for channel in list(self.channels):
             channel.transport.abortConnection()
+
+
+def _too_long(limit: int) -> Problem:
+    return Problem(413, f"the body is longer than {limit} bytes")
 
 
 def _document(problem: Problem) -> bytes:

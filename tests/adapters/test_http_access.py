@@ -121,7 +121,7 @@ async def test_a_token_decides_what_its_bearer_may_do(guarded: AdminClient) -> N
     assert (await guarded.get("/api/info", headers=bearer(VIEWER))).status == 200
     refused = await guarded.get("/api/audit", headers=bearer(OPERATOR))
     assert refused.status == 403
-    assert refused.body["detail"] == "olga is a operator; allowed from admin on"
+    assert refused.body["detail"] == "olga has the role operator; allowed from admin on"
     assert (await guarded.get("/api/audit", headers=bearer(ADMIN))).status == 200
 
 

@@ -173,6 +173,8 @@ async def test_strangers_send_little(guarded: Hall) -> None:
     line = guarded.connect(POST + b"Authorization: Bearer secret\r\n" + length)
     assert line.answers == b""
     assert line.is_open
+    for framing in (length, b"Transfer-Encoding: chunked\r\n\r\n"):
+        assert problem_of(guarded.connect(POST + b"Authorization: Bearer nonsense\r\n" + framing))[0] == 401
 
 
 @async_test
