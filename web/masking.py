@@ -21,7 +21,7 @@ DEPTH_MAX = 8  #: levels that are shown
 LOOKED_AT = 1_000  #: fields of an object that are searched for the name of a secret
 
 #: Fields that hold bodies of jobs, or text to look for in them.
-BODIES: Final = frozenset({"body", "bodies", "text", "contains", "record"})
+BODIES: Final = frozenset({"body", "bodies", "body_contains", "contains", "record", "text"})
 #: Fields that hold what proves who somebody is.
 PROOFS: Final = frozenset({"token", "password", "password_or_user", "password-or-user", "auth", "secret"})
 #: Settings whose value is a secret; redis-url may hold a password.
