@@ -10,7 +10,7 @@ import itertools
 import shutil
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,7 +158,14 @@ WORK = (
     ("webhooks", '{{"url": "https://hooks.example.org/{number}", "event": "order.paid"}}', 17),
     ("reports", '{{"kind": "weekly", "team": "{name}"}}', 4),
 )
-WORKED_S = 100  #: that the charts show something
+#: Whether rates are known and the chart is drawn, where a page has these.
+SETTLED = """
+    const has = (selector) => document.querySelector(selector) !== null;
+    const rate = document.querySelector("#queue-rows td:nth-child(3), #queue-facts .figure:nth-child(2) dd, "
+        + "#facts .figure:nth-child(5) dd");
+    return (!rate || rate.textContent !== "\\u2013") && (!has("#chart") || has("#chart canvas"));
+"""
+WORKED_S = 150  #: that the charts show something
 NAMES = ("ann", "bob", "carol", "dan", "erin")
 
 
@@ -181,10 +188,8 @@ def take_pictures(opened: Browser, job_id: str, folder: Path) -> None:
         for scheme in ("light", "dark"):
             opened.use_scheme(scheme)
             opened.open(path.format(job=job_id))
-            opened.wait_text("h1", "")
-            if "chart" in opened.driver.page_source:
-                opened.find("#chart canvas, #why, #queue-rows")
-            height = opened.run("return Math.min(1400, document.documentElement.scrollHeight)")
+            wait_until(lambda: opened.run(SETTLED), f"numbers on {path}")
+            height = opened.run("return Math.min(1120, document.documentElement.scrollHeight)")
             opened.cdp(
                 "Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False
             )
@@ -193,28 +198,37 @@ def take_pictures(opened: Browser, job_id: str, folder: Path) -> None:
             opened.cdp("Emulation.clearDeviceMetricsOverride")
 
 
+def work_until(over: threading.Event, daemon: Daemon) -> None:
+    """Go on giving work."""
+    for round_ in itertools.count():
+        give_work(daemon, round_)
+        if over.wait(0.4):
+            return
+
+
 def main(folder: Path) -> None:
     """Start two nodes, let them work for a while, and take the pictures."""
+    over = threading.Event()
     with tempfile.TemporaryDirectory() as place:
         port = free_port()
         nodes = [launch(Path(place) / name, ["--http-port", str(http)]) for name, http in (("a", port), ("b", 0))]
+        worker = threading.Thread(target=work_until, args=(over, nodes[0]))
         try:
             nodes[0].call("CLUSTER", "MEET", HOST, nodes[1].port)
+            worker.start()
             with browser(Path(place) / "profile") as opened:
                 opened.base = f"http://{HOST}:{port}"
-                opened.open("/")  # somebody looks, so that the history is kept by the second
-                end = time.monotonic() + WORKED_S
-                for round_ in itertools.count():
-                    give_work(nodes[0], round_)
-                    if time.monotonic() > end:
-                        break
-                    time.sleep(0.4)
+                opened.open("/")
+                over.wait(WORKED_S)
                 nodes[0].call("PAUSE", "reports", "out")
-                job_id = nodes[0].call("GETJOB", "FROM", "mail")[0][1]  # type: ignore[index]
-                nodes[0].call("NACK", job_id)
-                nodes[0].call("GETJOB", "FROM", "mail")
+                job_id = str(nodes[0].call("ADDJOB", "orders", '{"order": 4711, "total": "99.90"}', 0, "RETRY", 300))
+                for last in ("NACK", "WORKING"):
+                    nodes[0].call("GETJOB", "FROM", "orders")
+                    nodes[0].call(last, job_id)
                 take_pictures(opened, job_id, folder)
         finally:
+            over.set()
+            worker.join()
             for node in nodes:
                 node.stop()
 

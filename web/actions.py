@@ -7,7 +7,7 @@ from disqued.web.job_views import Search
 from disqued.web.lines import PICKED, Action, Input, quoted
 from disqued.web.routes import Role
 
-_SPAN: Final = "seconds; empty: as the node sees fit"
+_DEFAULT: Final = "as the node sees fit"
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -18,10 +18,10 @@ def add_job(queue: bytes | None) -> Action:
         (
             b"ADDJOB", to, Input("body", "Body", "area"),
             Input("timeout", "Wait for copies, ms", "number", "1000"),
-            Input("delay", f"Delay, {_SPAN}", "number", word="DELAY"),
-            Input("retry", f"Retry, {_SPAN}", "number", word="RETRY"),
-            Input("ttl", f"Time to live, {_SPAN}", "number", word="TTL"),
-            Input("replicate", "Copies; empty: as the node sees fit", "number", word="REPLICATE"),
+            Input("delay", "Delay, s", "number", hint="none", word="DELAY"),
+            Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
+            Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
+            Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
         ),
         {} if queue is None else {"queue": queue}, "Added as {result}.",
     )  # fmt: skip

@@ -30,6 +30,7 @@ class Input:
     label: str
     kind: str = "text"  #: text, area or number; picked: the jobs that are selected in a table
     value: str = ""  #: what stands in it first
+    hint: str = ""  #: what stands in it while it is empty
     word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
 
     def of(self, text: str) -> Any:

@@ -212,11 +212,49 @@ function swap(element, html) {
   if (key) one(key, element)?.focus();
 }
 
+/** Bring the content of an element up to date and keep what is the same: focus, selection and clicks live on. */
+function renew(element, html) {
+  const fresh = element.cloneNode(false);
+  fresh.innerHTML = html;
+  const active = document.activeElement;
+  morph(element, fresh);
+  // What was moved to another place has lost the focus.
+  if (active !== document.activeElement && active.isConnected) active.focus();
+}
+
+function morph(old, fresh) {
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const keyed = new Map([...old.children].filter((child) => child.dataset.key).map((child) => [child.dataset.key, child]));
+  let at = old.firstChild;
+  for (const now of [...fresh.childNodes]) {
+    const known = now.dataset?.key ? keyed.get(now.dataset.key) : at;
+    if (!known || known.nodeName !== now.nodeName || (known.dataset?.key ?? "") !== (now.dataset?.key ?? "")) {
+      old.insertBefore(now, at);
+      continue;
+    }
+    if (known === at) at = at.nextSibling;
+    else old.insertBefore(known, at);
+    if (known.isEqualNode(now)) continue;
+    if (known.nodeType === Node.ELEMENT_NODE) morph(known, now);
+    else known.nodeValue = now.nodeValue;
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
 function listen(terms) {
   const pulse = one("#pulse");
   const source = new EventSource(`/api/events?${terms}`);
   const say = (state, title) => {
-    if (pulse) [pulse.dataset.state, pulse.title] = [state, title];
+    if (!pulse) return;
+    pulse.hidden = false;
+    pulse.dataset.state = state;
+    pulse.title = title;
+    pulse.setAttribute("aria-label", title);
   };
   source.addEventListener("open", () => say("live", "Live: what changes is shown at once"));
   source.addEventListener("error", () => say("lost", "Not live: the connection is lost; trying again"));
@@ -224,7 +262,7 @@ function listen(terms) {
     const news = JSON.parse(event.data);
     for (const [id, html] of Object.entries(news.html ?? {})) {
       const element = document.getElementById(id);
-      if (element && element.innerHTML !== html) swap(element, html);
+      if (element) renew(element, html);
     }
     if (news.point) chart?.add(news.point);
   });
@@ -297,7 +335,7 @@ class Chart {
         cursor: { drag: { x: false, y: false } },
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST), high ?? 1] }, y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
-        axes: [{ ...axis, values: clockTimes }, { ...axis, scale: "y", values: whole, size: 52 }, ...(this.columns.some(([, scale]) => scale === "rate") ? [{ ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }] : [])],
+        axes: [{ ...axis, values: clockTimes, space: 80 }, { ...axis, scale: "y", values: whole, size: 52 }, ...(this.columns.some(([, scale]) => scale === "rate") ? [{ ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }] : [])],
         series: [
           { label: "At", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
           ...this.columns.map(([label, scale], index) => ({
