@@ -14,15 +14,15 @@ from disqued.core.job import STATE_NAMES
 from disqued.web import api_acts, bulk, commands_api, openapi  # noqa: F401 - they declare their routes
 from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, masked, peeked, shown_to
 from disqued.web.problems import Problem
-from disqued.web.routes import Act, Asked, Param, Role, Schema, route
+from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, route
 from disqued.web.site import Site
-from disqued.web.turns import next_turn
+from disqued.web.turns import json_reply, next_turn
 from disqued.web.values import BYTES
 
 PAGE_MAX: Final = 2_000  #: elements of a page of a scan
 FULL_MAX: Final = 250  #: of one with descriptions
-PER_TURN: Final = 100  #: queues described before others have their turn
-PEEK_MAX: Final = 2_000
+PER_TURN: Final = 50  #: queues described before others have their turn
+PEEK_MAX: Final = 250
 
 _JOB_SORTS: Final = ("id", "queue", "state", "ctime", "ttl", "nacks", "additional-deliveries")
 _QUEUE_SORTS: Final = ("name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime")
@@ -106,11 +106,12 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
         "required": ["queue", "jobs"], "additionalProperties": False,
     },
 )  # fmt: skip
-async def qpeek(site: Site, asked: Asked) -> dict[str, Any]:
+async def qpeek(site: Site, asked: Asked) -> Reply:
     """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""
     queue = _queue_of(asked)
     rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
-    return {"queue": queue, "jobs": [peeked(asked.visitor, row) for row in rows]}
+    jobs = [peeked(asked.visitor, row) for row in rows]
+    return await json_reply(site.gateway.reactor, {"queue": queue, "jobs": jobs})
 
 
 @route(
@@ -139,7 +140,7 @@ async def show(site: Site, asked: Asked) -> dict[str, Any]:
     ),
     at="/api/scan/jobs?state=queued&state=active&reply=all&sort=-ctime", reply=_page_of({"type": "string"}, JOB),
 )  # fmt: skip
-async def scan_jobs(site: Site, asked: Asked) -> dict[str, Any]:
+async def scan_jobs(site: Site, asked: Asked) -> Reply:
     """A job that is there throughout the walk is met at least once.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
     words = _scan_words("JSCAN", asked, ("maxidle", "queue"), FULL_MAX if full else PAGE_MAX)
@@ -147,7 +148,8 @@ async def scan_jobs(site: Site, asked: Asked) -> dict[str, Any]:
         words += ["STATE", state]
     cursor, found = await site.call(asked.visitor, *words, "REPLY", "ALL" if full else "ID")
     items = [shown_to(asked.visitor, by_name(job)) for job in found] if full else found
-    return {"cursor": int(cursor), "items": _sorted(items, asked.query.get("sort"), full=full, alone="id")}
+    items = _sorted(items, asked.query.get("sort"), full=full, alone="id")
+    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
 
 
 @route(
@@ -162,13 +164,14 @@ async def scan_jobs(site: Site, asked: Asked) -> dict[str, Any]:
     ),
     at="/api/scan/queues?minlen=1&reply=all&sort=-len", reply=_page_of(BYTES, QUEUE),
 )  # fmt: skip
-async def scan_queues(site: Site, asked: Asked) -> dict[str, Any]:
+async def scan_queues(site: Site, asked: Asked) -> Reply:
     """Queues in the order of their creation.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
     words = _scan_words("QSCAN", asked, ("minlen", "maxlen", "importrate", "maxidle"), FULL_MAX if full else PAGE_MAX)
     cursor, found = await site.call(asked.visitor, *words)
     items = await _described(site, asked, found) if full else found
-    return {"cursor": int(cursor), "items": _sorted(items, asked.query.get("sort"), full=full, alone="name")}
+    items = _sorted(items, asked.query.get("sort"), full=full, alone="name")
+    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
 
 
 def _scan_words(name: str, asked: Asked, options: tuple[str, ...], most: int) -> list[bytes | str | int]:

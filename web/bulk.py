@@ -35,7 +35,7 @@ from disqued.web.turns import next_turn
 
 SLICE_BYTES: Final = 1 << 20  #: of bodies searched in one turn, and one body more
 IDS_AT_ONCE: Final = 250  #: jobs of one command
-MOVED_AT_ONCE: Final = 100  #: jobs that are copied at the same time
+MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
 SAMPLE: Final = 20  #: ids that a dry run shows
 FAILED_MAX: Final = 1_000  #: jobs that fail before the rest is left alone
 LIMIT_MAX: Final = 100_000_000
@@ -121,7 +121,9 @@ class Run:
     site: Site
     visitor: Visitor
     wanted: Filter
-    until: int  #: ctime of the newest job that is meant: what is added meanwhile is left alone
+    until: int | None = None  #: ctime of the newest job that is meant, where there was a dry run
+    leaves_out: bytes | None = None  #: a queue whose jobs are not meant: that to which the others are moved
+    newest: int = 0  #: ctime of the newest job that was found
     matched: int = 0
     done: int = 0
     failed: list[dict[str, Any]] = attrs.field(factory=list)
@@ -154,14 +156,22 @@ class Run:
         searched = 0
         for looked_at, job in enumerate(jobs, 1):
             # The table was copied in an earlier turn, perhaps: the job may be gone.
-            if job.ctime <= self.until and self.wanted.fits(job, wall) and known(job.id) is job:
+            if self._is_meant(job, wall) and known(job.id) is job:
                 if self.wanted.body_contains is not None:
                     searched += len(job.body)
                 if self.wanted.body_contains is None or self.wanted.body_contains in job.body:
                     found.append(job)
+                    self.newest = max(self.newest, job.ctime)
             if looked_at >= SLICE_ROWS or len(found) >= most or searched >= SLICE_BYTES:
                 return found, True
         return found, False
+
+    def _is_meant(self, job: Job, wall: int) -> bool:
+        return (
+            (self.until is None or job.ctime <= self.until)
+            and job.queue != self.leaves_out
+            and self.wanted.fits(job, wall)
+        )
 
     def fail(self, jobs: Sequence[Job], error: CommandError, detail: str = "") -> None:
         """Note that nothing came of some jobs, and why."""
@@ -206,7 +216,7 @@ def _move_to(queue: bytes) -> Act:
 
 async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
     """Add a job like this one to another queue; returns the id of the new one, None where that failed."""
-    problem = _unmovable(job, queue)
+    problem = _unmovable(job)
     if problem:
         run.fail([job], CommandError(problem))
         return None
@@ -223,10 +233,8 @@ async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
     return new_id
 
 
-def _unmovable(job: Job, queue: bytes) -> str:
+def _unmovable(job: Job) -> str:
     """Why a job cannot be moved; empty when it can."""
-    if job.queue == queue:
-        return "it is in that queue already"
     if not job.options.retry_ms:
         return "RETRY 0: it is delivered at most once, and a move could deliver it twice"
     return "" if job.state in _USUAL else "only active and queued jobs can be moved"
@@ -236,16 +244,16 @@ def _unmovable(job: Job, queue: bytes) -> str:
 
 
 def _token(action: str, body: Any, until: int) -> str:
-    """What ties an act to its dry run: the filter, and the moment."""
+    """What ties an act to its dry run: the filter, and the newest job that was found."""
     meant = json.dumps([action, body.get("filter"), body.get("to"), body.get("all", False)], sort_keys=True)
     return f"{until:x}-{hashlib.sha256(meant.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def _until(site: Site, action: str, body: Any) -> int:
-    """The ctime of the newest job that is meant: now, or when the dry run was.  Raises Problem 400, 409."""
-    token = body.get("token")
-    if token is None:
-        return site.gateway.node.clock.wall() * 1_000_000
+def _until(action: str, body: Any) -> int | None:
+    """The ctime of the newest job that the dry run found; None where there was none.  Raises Problem 400, 409."""
+    if "token" not in body:
+        return None
+    token = body["token"]
     text = token if isinstance(token, str) else ""
     try:
         until = int(text.partition("-")[0], 16)
@@ -263,14 +271,16 @@ def _flag(body: Any, name: str, *, default: bool) -> bool:
     return value
 
 
-async def _run(site: Site, asked: Asked, action: str, act: Act, most: int) -> dict[str, Any]:
+async def _run(
+    site: Site, asked: Asked, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
+) -> dict[str, Any]:
     """Do what a request for an action asks for: the dry run, or the act."""
     body = asked.body
     wanted = read_filter(body.get("filter", {}), asked.visitor)
     dry = _flag(body, "dry_run", default=True)
     if wanted.is_open and not _flag(body, "all", default=False):
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
-    run = Run(site, asked.visitor, wanted, _until(site, action, body))
+    run = Run(site, asked.visitor, wanted, _until(action, body), leaves_out)
     if not dry:
         await run.walk(act, most)
         return {"dry_run": False, "matched": run.matched, "done": run.done, "failed": run.failed}
@@ -280,7 +290,7 @@ async def _run(site: Site, asked: Asked, action: str, act: Act, most: int) -> di
         sample.extend(job.id for job in jobs[: SAMPLE - len(sample)])
 
     await run.walk(note, SLICE_ROWS)
-    return {"dry_run": True, "matched": run.matched, "sample": sample, "token": _token(action, body, run.until)}
+    return {"dry_run": True, "matched": run.matched, "sample": sample, "token": _token(action, body, run.newest)}
 
 
 _CONDITIONS: Final = ", ".join(_FIELDS[:-1])
@@ -340,7 +350,7 @@ def _declare(action: str, summary: str, doc: str, act: Act) -> None:
 
     async def bulk(site: Site, asked: Asked) -> dict[str, Any]:
         read_object(asked.body, _BODY)
-        return await _run(site, asked, action, act, IDS_AT_ONCE)
+        return await _run(site, asked, action, act, most=IDS_AT_ONCE)
 
     route(
         "POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
@@ -383,9 +393,10 @@ async def move(site: Site, asked: Asked) -> dict[str, Any]:
 
     RETRY, REPLICATE, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the place in
     the queue are new.  Nothing is lost; a job that a consumer has, or takes meanwhile, may come twice.  Jobs with
-    RETRY 0, which must not, are not moved but told in `failed`.
+    RETRY 0, which must not, are not moved but told in `failed`.  Jobs that are in that queue already are left out.
     """
     body = read_object(asked.body, [*_BODY, "to"])
     if "to" not in body:
         raise Problem(400, "the field to is needed: the queue to move to")
-    return await _run(site, asked, "move", _move_to(read_bytes("to", body["to"])), MOVED_AT_ONCE)
+    queue = read_bytes("to", body["to"])
+    return await _run(site, asked, "move", _move_to(queue), most=MOVED_AT_ONCE, leaves_out=queue)

@@ -18,8 +18,9 @@ from disqued.web.api_acts import ID
 from disqued.web.fields import COMMANDS, error_words, reply_schema, schema, words
 from disqued.web.jobs_shown import masked
 from disqued.web.problems import Problem
-from disqued.web.routes import Asked, Role, Schema, route
+from disqued.web.routes import Asked, Reply, Role, Schema, route
 from disqued.web.site import Site
+from disqued.web.turns import json_reply
 
 #: They concern the connection that they come on, which ends with its answer here.
 OF_A_CONNECTION: Final = frozenset({
@@ -103,12 +104,13 @@ def _reply(entry: Command) -> Schema:
 def _declare(entry: Command) -> None:
     only = _ONLY.get(entry.name)
 
-    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+    async def act(site: Site, asked: Asked) -> Reply:
         call = words(entry, asked.body, only)
         if entry.name in WITH_BODIES_IN_FULL and not asked.visitor.sees_bodies and asked.body.get("full", "id") != "id":
             raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field full out")
         value = await site.call(asked.visitor, *call)
-        return {"reply": masked(value) if entry.name == "CONFIG GET" else value}
+        reply = {"reply": masked(value) if entry.name == "CONFIG GET" else value}
+        return await json_reply(site.gateway.reactor, reply)
 
     role = role_of(entry)
     route(

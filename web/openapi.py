@@ -8,12 +8,14 @@ may answer to anything.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Final
 
 from disqued import __version__
 from disqued.web.problems import MEDIA, STATUS, TITLES
-from disqued.web.routes import ROUTES, Asked, Param, Role, Route, Schema, route
+from disqued.web.routes import ROUTES, Asked, Param, Reply, Role, Route, Schema, route
 from disqued.web.site import Site
+from disqued.web.values import dump
 
 TAGS: Final = {
     "jobs": "Jobs, one by one.",
@@ -48,9 +50,15 @@ _BODY: Final = (413, 415)  #: and every route that takes a body
     "GET", "/api/openapi.json", role=Role.VIEWER, summary="This API as an OpenAPI 3.1 document",
     reply={"type": "object"}, tag="node",
 )  # fmt: skip
-async def openapi(site: Site, asked: Asked) -> dict[str, Any]:
+async def openapi(site: Site, asked: Asked) -> Reply:
     """Every route with its parameters, bodies, replies and errors."""
-    return document()
+    return _reply()
+
+
+@cache
+def _reply() -> Reply:
+    """The document does not change while the daemon runs, and takes some milliseconds to write."""
+    return Reply(dump(document()), "application/json")
 
 
 def document(routes: Iterable[Route] | None = None) -> dict[str, Any]:

@@ -35,14 +35,17 @@ def as_json(value: Any) -> Any:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode("ascii")}
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, list | tuple):
         return [as_json(element) for element in value]
     if isinstance(value, Mapping):
-        return {_key(key): as_json(element) for key, element in value.items()}
+        return {key_text(key): as_json(element) for key, element in value.items()}
     return value
 
 
-def _key(key: Any) -> str:
+def key_text(key: Any) -> str:
+    """The key of an object: bytes that are no UTF-8 are shown as ``\\xff``."""
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
 
 

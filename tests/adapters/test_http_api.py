@@ -7,6 +7,7 @@ from urllib.parse import quote_from_bytes
 import attrs
 import pytest
 from pytest_twisted import ensureDeferred
+from twisted.internet import reactor
 
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
@@ -15,6 +16,8 @@ from disqued.web.fields import COMMANDS, schema, words
 from disqued.web.jobs_shown import MASK
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Role, Visitor
+from disqued.web.turns import SLICE_BYTES, json_reply, next_turn
+from disqued.web.values import dump
 from tests.adapters.http import AdminClient
 
 Admin = Callable[..., AdminClient]
@@ -219,6 +222,35 @@ async def test_secrets_among_the_settings_are_masked_for_everybody(admin: Admin)
     assert one == {"slowlog-max-len": "128"}
     _, _, by_command = await client.post("/api/commands/CONFIG%20GET", {"pattern": "*secret*"})
     assert by_command["reply"]["cluster-secret"] == MASK
+
+
+# Large answers.
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"cursor": 0, "items": []}, {"a": [b"x"] * 17, "b": {"c": [{"d": number} for number in range(50)]}}, [[1] * 20],
+        [None, [b"\xff", "\u00fc"] * 40], {b"\xff": ["x" * 5_000] * 100, "y": {}}, b"alone", [list(range(3))] * 40,
+    ],
+)  # fmt: skip
+@ensureDeferred
+async def test_what_is_written_in_slices_is_the_same_json(value: Any) -> None:
+    written = await json_reply(reactor, value)
+    assert written.body == dump(value)
+
+
+@ensureDeferred
+async def test_no_turn_writes_much_more_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [0]
+
+    def turn(loop: Any) -> Any:
+        turns[0] += 1
+        return next_turn(loop)
+
+    monkeypatch.setattr("disqued.web.turns.next_turn", turn)
+    written = await json_reply(reactor, {"jobs": [{"body": "x" * 1_000}] * 500})
+    assert turns[0] == pytest.approx(len(written.body) / SLICE_BYTES, abs=1)
 
 
 # Acting.
