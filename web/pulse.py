@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -86,6 +86,8 @@ class Pulse:
         try:
             if await self._beat(self.seconds):
                 self._stirred_at = self._reactor.seconds()
+        except CancelledError:
+            pass  # the daemon ends
         except Exception:  # a bug of ours: the next beat may do better
             log.failure("Internal error while taking a sample")
         finally:

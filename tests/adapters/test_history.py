@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 import pytest_twisted
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 
 from disqued.config import Config
@@ -258,6 +259,17 @@ def test_nothing_is_sampled_while_the_jobs_are_loaded(bed: Bed) -> None:
 
 def test_the_history_stops(bed: Bed) -> None:
     bed.history.stop()
+    assert bed.reactor.getDelayedCalls() == []
+
+
+def test_the_history_stops_within_a_walk(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    forever: Deferred[None] = Deferred()
+    monkeypatch.setattr(history, "next_turn", lambda reactor: forever)
+    for number in range(2 * history.LOOKED_AT):
+        bed.add(b"q%d" % number)
+    bed.pass_s(1)
+    bed.history.stop()
+    assert forever.called
     assert bed.reactor.getDelayedCalls() == []
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from disqued.web import metrics
 from disqued.web.gateway import SLICE_ROWS
 from tests.adapters.http import AdminClient, admin
-from tests.adapters.inprocess import Running, wait_until
+from tests.adapters.inprocess import RecordingStore, Running, wait_until
 
 Launch = Callable[..., Running]
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -67,6 +67,38 @@ async def test_what_clients_did_is_counted(launch: Launch) -> None:
     assert {key: found[key] for key in told} == told
     # The table of commands is that of the process, whoever else used it.
     assert found["disqued_commands_total", "addjob"] - before.get(("disqued_commands_total", "addjob"), 0) == 3
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_commits_are_counted_and_so_are_those_that_fail(launch: Launch) -> None:
+    store = RecordingStore()
+    running, client = await _begin(lambda: launch(store=store))
+    resp = await running.connect()
+    await resp.call("ADDJOB", "q", "body", 0)
+    found = await _scrape(client)
+    assert found["disqued_commits_total", ""] == store.commits == 1
+    assert found["disqued_commit_seconds_total", ""] > 0
+    store.fails = True
+    await resp.call("ADDJOB", "q", "body", 0)
+    found = await _scrape(client)
+    assert (found["disqued_commits_total", ""], found["disqued_commit_failures_total", ""]) == (1, 1)
+    assert found["disqued_read_only", ""] == 1
+    assert found["disqued_jobs_refused_total", "journal"] == 1
+    store.fails = False
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_commit_that_takes_its_time_is_counted_when_it_is_done(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running, client = await _begin(lambda: launch(store=store))
+    resp = await running.connect()
+    resp.send("ADDJOB", "q", "body", 0)
+    await wait_until(lambda: store.under_way is not None)
+    assert (await _scrape(client))["disqued_commits_total", ""] == 0
+    store.answer()
+    assert (await _scrape(client))["disqued_commits_total", ""] == 1
     await client.stop()
 
 
