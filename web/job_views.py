@@ -28,7 +28,7 @@ from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
 from disqued.web import shown
 from disqued.web.gateway import SLICE_ROWS, Gateway
-from disqued.web.queue_views import turn
+from disqued.web.turns import next_turn
 
 ROWS_MAX: Final = 100  #: jobs on a page
 LOOKED_AT_MAX: Final = 20_000  #: jobs that one request looks at
@@ -186,7 +186,7 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
                     return Found(list(found.values()), at - wanted.cursor, at)
         if len(units) < SLICE_ROWS:
             return Found(list(found.values()), at - wanted.cursor, 0)
-        await turn(gateway)
+        await next_turn(gateway.reactor)
     return Found(list(found.values()), at - wanted.cursor, at)
 
 
@@ -204,5 +204,5 @@ async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
             return Found(found, looked_at, number + 1)
         if since >= SLICE_ROWS:
             since = 0
-            await turn(gateway)
+            await next_turn(gateway.reactor)
     return Found(found, looked_at, 0)

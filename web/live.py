@@ -24,6 +24,7 @@ from disqued.web.gateway import Gateway
 from disqued.web.problems import Problem
 from disqued.web.queue_views import QueueRow, Rates, View, walk
 from disqued.web.routes import Role
+from disqued.web.turns import next_turn
 
 log = Logger()
 
@@ -154,6 +155,8 @@ class Live:
         for listener in reading:
             try:
                 if listener.watched not in drawn:
+                    if drawn or rows:
+                        await next_turn(self._gateway.reactor)
                     drawn[listener.watched] = listener.draw(listener.watched, rows)
             except Exception:  # a bug of ours: others go on
                 log.failure("Cannot draw {page}", page=listener.watched.page)

@@ -11,12 +11,11 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final
 
 import attrs
-from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_NAMES, Queue
 from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.turns import next_turn
 
 PAGE_ROWS: Final = 100  #: queues on a page
 LEAST_MS: Final = 500  #: counters that are closer together make no rate
@@ -154,12 +153,7 @@ async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
             rates.keep(serials)
             return rows
         serial = queues[-1].serial + 1
-        await turn(gateway)
-
-
-def turn(gateway: Gateway) -> "Deferred[None]":
-    """Let others have their turn."""
-    return deferLater(gateway.reactor, 0, lambda: None)
+        await next_turn(gateway.reactor)
 
 
 def first_of(node: Node, name: bytes, count: int) -> Iterator[Any]:

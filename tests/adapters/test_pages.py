@@ -191,14 +191,14 @@ async def test_a_walk_over_queues_gives_others_their_turn(admin: Admin, monkeypa
     for number in range(10):
         await add(client, f"q{number}", "x")
     turns = 0
-    original = queue_views.turn
+    original = queue_views.next_turn
 
-    def counted(gateway: Any) -> Any:
+    def counted(reactor: Any) -> Any:
         nonlocal turns
         turns += 1
-        return original(gateway)
+        return original(reactor)
 
-    monkeypatch.setattr(queue_views, "turn", counted)
+    monkeypatch.setattr(queue_views, "next_turn", counted)
     rows = await queue_views.walk(client.site.gateway, client.site.live.rates)
     assert (len(rows), turns) == (10, 3)
 
