@@ -1,7 +1,7 @@
 """What moves on the pages: parts of them, sent again while somebody looks (server-sent events).
 
     listeners --which view--> Live: one timer, once a second, while anybody listens
-                                |  one walk over the queues, if anybody looks at their table
+                                |  every other second one walk over the queues, if anybody looks at their table
                                 |  each view is drawn once, however many look at it
                                 v
     event: {"html": {id of an element: its new content}, "point": [unix seconds, ...] for the chart}
@@ -19,6 +19,7 @@ import attrs
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from disqued.web.gateway import Gateway
 from disqued.web.problems import Problem
@@ -30,6 +31,7 @@ log = Logger()
 
 LISTENERS_MAX: Final = 100
 PERIOD_S: Final = 1.0
+WALK_EVERY: Final = 2  #: periods from one walk over all queues to the next
 PATIENCE_S: Final = 30.0
 RETRY: Final = {"Retry-After": "30"}
 
@@ -105,8 +107,8 @@ class Live:
         self.rates = Rates()
         self.listeners: list[Listener] = []
         self._gateway = gateway
-        self._timer = LoopingCall(self._tick)
-        self._timer.clock = gateway.reactor
+        self._periods = 0  #: since the first of these listeners came
+        self._timer: LoopingCall | None = None
 
     async def listen(self, request: Any, watched: Watched, draw: Draw) -> None:
         """Send events until either end has had enough.  Raises Problem 503 when there are too many."""
@@ -116,8 +118,7 @@ class Live:
         request.registerProducer(listener, True)
         request.write(b"retry: 2000\n\n")
         self.listeners.append(listener)
-        if not self._timer.running:
-            self._timer.start(PERIOD_S)
+        self._start()
         try:
             await listener.ended
         except CancelledError:
@@ -126,41 +127,65 @@ class Live:
             self._remove(listener)
             request.unregisterProducer()
 
+    def _start(self) -> None:
+        if self._timer is not None:
+            return
+        self._periods = 0
+        # A new one each time: one that is stopped while it waits for a walk, and started again, would beat twice.
+        self._timer = LoopingCall(lambda: ensureDeferred(self._tell()))
+        self._timer.clock = self._gateway.reactor
+        self._timer.start(PERIOD_S).addErrback(self._failed)
+
+    def _failed(self, failure: Failure) -> None:
+        """Meet a bug of ours: who listens asks again."""
+        log.failure("Internal error in what moves on the pages", failure)
+        self._timer = None
+        self.stop()
+
     def _remove(self, listener: Listener) -> None:
         self.listeners.remove(listener)
-        if not self.listeners and self._timer.running:
-            self._timer.stop()
+        if not self.listeners:
+            self._rest()
+
+    def _rest(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.stop()
 
     def stop(self) -> None:
         """End with the daemon."""
-        if self._timer.running:
-            self._timer.stop()
+        self._rest()
         for listener in list(self.listeners):
             listener.end()
 
-    def _tick(self) -> "Deferred[None]":
-        return ensureDeferred(self._tell())
-
     async def _tell(self) -> None:
         """Tell everybody who reads what there is to see."""
-        now = self._gateway.reactor.seconds()
-        for listener in list(self.listeners):
-            if listener.silent_since is not None and now - listener.silent_since > PATIENCE_S:
-                listener.drop()
-        reading = [listener for listener in self.listeners if listener.silent_since is None]
+        self._drop_silent()
+        reading = self._due()
         rows: list[QueueRow] = []
         if any(listener.watched.page == "queues" for listener in reading):
             rows = await walk(self._gateway, self.rates)
         drawn: dict[Watched, dict[str, Any]] = {}
         for listener in reading:
-            try:
-                if listener.watched not in drawn:
-                    if drawn or rows:
-                        await next_turn(self._gateway.reactor)
-                    drawn[listener.watched] = listener.draw(listener.watched, rows)
-            except Exception:  # a bug of ours: others go on
-                log.failure("Cannot draw {page}", page=listener.watched.page)
-                listener.end()
-            else:
-                if not listener.ended.called:
-                    listener.send(drawn[listener.watched])
+            if listener.watched not in drawn:
+                if drawn or rows:
+                    await next_turn(self._gateway.reactor)
+                drawn[listener.watched] = listener.draw(listener.watched, rows)
+            if not listener.ended.called:
+                listener.send(drawn[listener.watched])
+
+    def _drop_silent(self) -> None:
+        now = self._gateway.reactor.seconds()
+        for listener in list(self.listeners):
+            if listener.silent_since is not None and now - listener.silent_since > PATIENCE_S:
+                listener.drop()
+
+    def _due(self) -> list[Listener]:
+        """Those who read and are to hear something in this period."""
+        walks = self._periods % WALK_EVERY == 0
+        self._periods += 1
+        return [
+            listener
+            for listener in self.listeners
+            if listener.silent_since is None and (walks or listener.watched.page != "queues")
+        ]

@@ -459,3 +459,20 @@ async def test_events_end_with_the_admin_side(admin: Admin) -> None:
     await wait_until(lambda: b"nodes" in exchange.received)
     client.site.live.stop()
     await wait_until(lambda: exchange.ended)
+
+
+@async_test
+async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(admin: Admin) -> None:
+    gateway: Any = admin().site.gateway
+    table = Live(gateway)
+
+    def fail(_: Watched, __: Any) -> dict[str, Any]:
+        raise ZeroDivisionError
+
+    await table.listen(_Request(), WATCHED, fail)
+    assert table.listeners == []
+    request = _Request()
+    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: {"html": {"a": "b"}}))
+    await wait_until(lambda: len(request.written) > 1)
+    table.stop()
+    await waiting
