@@ -135,15 +135,14 @@ async def test_jobs_that_a_caller_did_not_hear_of_go_back(launch: Launch) -> Non
 
 @async_test
 async def test_nothing_goes_back_while_the_node_stops(launch: Launch) -> None:
-    store = RecordingStore(later=True)
-    running = await ready(launch, store=store)
-    adding = call(running, "ADDJOB", "q", "body", 0)
+    running = await ready(launch, store=RecordingStore())
+    await call(running, "ADDJOB", "q", "body", 0)
+    taking = call(running, "GETJOB", "FROM", "q")
     running.daemon.ending = True
-    before = len(store.appended)
-    adding.cancel()
+    taking.cancel()
     with pytest.raises(CancelledError):
-        await adding
-    assert len(store.appended) == before
+        await taking
+    assert await call(running, "QLEN", "q") == 0
 
 
 @async_test
