@@ -176,6 +176,51 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.wait_text("#looked", "found 0")
 
 
+def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, daemon: Daemon) -> None:
+    for number in range(3):
+        daemon.call("ADDJOB", "here", number, 0)
+    page.open("/queues/here")
+    page.type("#bulk [name=to]", "there")
+    page.click("#do-bulk-move")
+    page.wait_text(".sure p", "3 jobs fit")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Jobs moved: 3")
+    assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)
+
+
+def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: Daemon) -> None:
+    job_id = str(daemon.call("ADDJOB", "n" * 200, "b" * 2_000, 0))
+    page.cdp("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        for path in ("/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions"):
+            page.open(path)
+            assert (path, page.run("return document.documentElement.scrollWidth")) == (path, 380)
+    finally:
+        page.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_setting_is_changed(page: Browser, daemon: Daemon) -> None:
+    page.open("/settings")
+    page.type("#slowlog-max-len input", "77")
+    page.click("#do-set-slowlog-max-len")
+    page.wait_text("#told", "Changed")
+    page.wait_text("#slowlog-max-len .value", "77")
+    assert daemon.call("CONFIG", "GET", "slowlog-max-len") == ["slowlog-max-len", "77"]
+    page.open("/actions")
+    assert "POST /api/config" in page.text("main tbody tr:first-child")
+
+
+def test_the_loop_for_redis_cli_does_what_the_filter_says(page: Browser, daemon: Daemon) -> None:
+    for number in range(150):
+        daemon.call("ADDJOB", "loop", number, 0)
+    other = str(daemon.call("ADDJOB", "other", "x", 0))
+    page.open("/queues/loop")
+    line = page.run("return document.querySelector('#do-bulk-delete').form.querySelector('[data-line]').textContent")
+    subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=True)
+    assert length(daemon, "loop") == 0
+    assert show(other, daemon)["state"] == "queued"
+
+
 def test_an_error_is_told_in_place(page: Browser, daemon: Daemon) -> None:
     daemon.call("PAUSE", "shut", "in")
     page.open("/queues/shut")

@@ -158,7 +158,8 @@ async function done(form) {
     const question = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}. ${one(".does button", form).textContent}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
-  if (form.dataset.confirm && !(await confirmed(form, form.dataset.confirm))) return null;
+  const count = form.closest("#selected") ? `Selected: ${value.ids.length}. ` : "";
+  if (form.dataset.confirm && !(await confirmed(form, count + form.dataset.confirm))) return null;
   return post(path, value);
 }
 
@@ -196,6 +197,10 @@ async function reread() {
   for (const selector of ["#found tbody", "#looked", "#pauses", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
+  }
+  for (const setting of all("article.setting")) {
+    const value = one(`#${CSS.escape(setting.id)} .value`, fresh);
+    if (value) one(".value", setting).textContent = value.textContent;
   }
   all("form.action").forEach(writeLines);
 }
