@@ -24,7 +24,7 @@ from disqued.web.gateway import Gateway
 from disqued.web.pulse import Pulse
 from disqued.web.turns import next_turn
 
-PIECE: Final = 100  #: samples written by prometheus-client in one turn of the loop, a millisecond's work
+PIECE: Final = 50  #: samples written by prometheus-client in one turn of the loop, less than a millisecond's work
 LINES: Final = 500  #: samples of queues written in one turn, less than that: they are all alike
 LOOKED_AT: Final = 200  #: queues looked at in one turn
 QUEUES_SHOWN: Final = 1_000  #: queues of /metrics/per-queue, unless told otherwise

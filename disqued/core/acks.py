@@ -139,12 +139,13 @@ class Acks:
         """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
         state = self._state
         counters = state.counters
-        counters.acked += 1
         requeue_at = job.requeue_at
         if requeue_at and job.flags & FLAG_LEASED:
             flight_ms = state.now - requeue_at + job.options.retry_ms
             counters.flight_buckets[flight_ms.bit_length()] += 1
             counters.flight_ms += flight_ms
+        else:
+            counters.acked_untimed += 1
         queue = state.queues.by_name.get(job.queue)
         if queue is not None:
             queue.acked += 1
@@ -348,7 +349,7 @@ class Acks:
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
-            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            self._hear_of_unknown(sender, job_id, scope, holders)
             return
         if job.state == ACKED and not job.holders:
             # The sender may hold the job, and then collects it; a dummy of its own it keeps, as it asks us all.
@@ -382,6 +383,13 @@ class Acks:
             if holders and not self._missing(job):
                 # Everybody knows, this node the last: nobody asks it any more.
                 state.finish(job)
+
+    def _hear_of_unknown(self, sender: bytes, job_id: bytes, scope: bytes, holders: frozenset[bytes]) -> None:
+        """Hear that a job is done that is not known here: it has ended, or our copy of it is still under way."""
+        state = self._state
+        if state.node_id in holders:
+            state.ended.add(job_id)
+        state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 
     def on_gotack(self, sender: bytes, message: Message) -> None:
         """Hear that a node knows that a job is done."""

@@ -35,8 +35,8 @@ class Counters:
     """Counts of one node."""
 
     __slots__ = (
-        "acked", "acks_heard", "added", "copies", "dequeued", "evicted_acked", "evicted_once", "exported", "fast_acked",
-        "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued", "redelivered", "refused",
+        "acked_untimed", "acks_heard", "added", "copies", "dequeued", "evicted_acked", "evicted_once", "exported",
+        "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued", "redelivered", "refused",
         "requeued", "returned", "waiting_buckets", "waiting_ms", "working",
     )  # fmt: skip
 
@@ -47,9 +47,9 @@ class Counters:
         self.requeued: int = 0  #: of these: without a NACK, and not for the first time
         self.redelivered: int = 0  #: deliveries of jobs that were queued before, as their counters tell
         self.returned: int = 0  #: deliveries that were undone, as the consumer was gone; queued again without a count
-        self.acked: int = 0  #: jobs known here that were acknowledged, whoever said so
-        self.fast_acked: int = 0  #: of these: by FASTACK
-        self.acks_heard: int = 0  #: of these: because another node said so
+        self.acked_untimed: int = 0  #: jobs that were acknowledged and were not known to be in flight
+        self.fast_acked: int = 0  #: acknowledged by FASTACK
+        self.acks_heard: int = 0  #: acknowledged because another node said so
         self.nacked: int = 0  #: jobs that were given back by NACK
         self.dequeued: int = 0  #: jobs that left their queue and were not delivered (DEQUEUE, WORKING, QUEUED)
         self.working: int = 0  #: times that WORKING put a delivery off
@@ -69,6 +69,11 @@ class Counters:
     def delivered(self) -> int:
         """Times that a job was handed to a consumer."""
         return sum(self.waiting_buckets)
+
+    @property
+    def acked(self) -> int:
+        """Jobs known here that were acknowledged, whoever said so."""
+        return sum(self.flight_buckets) + self.acked_untimed
 
     @property
     def expired(self) -> int:
