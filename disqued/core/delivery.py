@@ -408,6 +408,7 @@ class Delivery:
         if job is None:
             job = self.copies.make(stored)
             if job is None:
+                state.say_ended(sender, stored.id)
                 return False
         elif not self._may_take_over(job, stored, sender):
             return False

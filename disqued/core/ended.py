@@ -2,8 +2,9 @@
 
 A copy may still be under way, on a slow link or said twice, when all that know of the job have agreed that it is done
 and have forgotten it.  Whoever takes that copy would deliver the job again, a retry period later.  So a node remembers
-the ids of jobs that ended here and that others held; there is room for the last `KEPT` of them at least, twice as many
-at most.
+the ids of jobs that ended here and that others held, and of those whose end it heard of before its copy had come.
+There is room for the last `KEPT` of them at least, twice as many at most.  Whoever has such a job all the same, and
+says so, hears that it is done.
 
 Jobs that are delivered at most once are not among them: they move from node to node, and may come again.
 """

@@ -147,7 +147,7 @@ class Recovery:
     def _forget(self, job_id: bytes) -> None:
         job = self._state.jobs.get(job_id)
         if job is not None:
-            self._state.finish(job)
+            self._state.drop(job)
 
     def _add(self, stored: StoredJob) -> None:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice

@@ -400,6 +400,7 @@ class Replication:
             return
         job = self._delivery.copies.make(stored)
         if job is None:
+            state.say_ended(sender, stored.id)
             return
         if stored.retry_ms:
             # Its first queueing by this node is a redelivery: its origin has queued it before.

@@ -85,7 +85,10 @@ class Sharing:
     def _known(self, sender: bytes, job_id: bytes) -> Job | None:
         """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
         job = self._state.jobs.get(job_id)
-        if job is None or job.state == WAIT_REPL:
+        if job is None:
+            self._state.say_ended(sender, job_id)
+            return None
+        if job.state == WAIT_REPL:
             return None
         if job.state == ACKED:
             self._state.say_done(sender, job)

@@ -117,6 +117,11 @@ class State:
         holders = job.holders if job.holders and not self.read_only else _NOBODY
         self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
 
+    def say_ended(self, node_id: bytes, job_id: bytes) -> None:
+        """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more."""
+        if job_id in self.ended:
+            self.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _NOBODY))
+
     def spread(self, span_ms: int) -> int:
         """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""
         return int(self.rng.random() * span_ms)

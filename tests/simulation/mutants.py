@@ -159,19 +159,35 @@ def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new:
     return Mutant(name, profile, (Edit(owner, method, ((old, new), *more)),))
 
 
+#: Nobody who has forgotten a job says so: it would mend what some mistakes break.
+_SILENT = Edit(State, "say_ended", (("if job_id in self.ended:", "if False:"),))
+
+
+def _besides(mutant: Mutant, *edits: Edit) -> Mutant:
+    """Make another mistake at the same time."""
+    return attrs.evolve(mutant, edits=(*mutant.edits, *edits))
+
+
 MUTANTS: tuple[Mutant, ...] = (
     # Acknowledgement.
     _mutant(
         "an ack is kept and told to nobody", CALM,
         Acks, "_ask", "state.say_done(node_id, job, last=len(missing) == 1)", "pass",
     ),
-    _mutant(
-        "an ack is forgotten at once, whoever else holds the job", CALM,
-        Acks, "acknowledge", "if job.holders is None:", "if True:",
+    _besides(
+        _mutant(
+            "an ack is forgotten at once, whoever else holds the job", CALM,
+            Acks, "acknowledge", "if job.holders is None:", "if True:",
+        ),
+        _SILENT,
     ),
-    _mutant(
-        "the list of the holders is forgotten when the job is done", CALM,
-        Acks, "_become_done", "done.holders = job.holders", "done.holders = state.holders(frozenset((state.node_id,)))",
+    _besides(
+        _mutant(
+            "the list of the holders is forgotten when the job is done", CALM,
+            Acks, "_become_done", "done.holders = job.holders",
+            "done.holders = state.holders(frozenset((state.node_id,)))",
+        ),
+        _SILENT,
     ),
     _mutant(
         "who hears of an ack neither answers nor notes who knows", CALM,
@@ -180,8 +196,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "who does not know the job does not answer either", APART,
-        Acks, "on_setack", "job is None:\n        state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n",
-        "job is None:\n",
+        Acks, "_hear_of_unknown", "state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))", "pass",
     ),
     _mutant(
         "the first answer counts for all", APART,
@@ -196,9 +211,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "a round of acks ends with its first part", APART,
         Acks, "_go_on", "if this.at == len(this.jobs):", "if True:",
     ),
-    _mutant(
-        "everybody who hears of an ack is told to be the last", APART,
-        Acks, "_ask", "last=len(missing) == 1", "last=True",
+    _besides(
+        _mutant(
+            "everybody who hears of an ack is told to be the last", APART,
+            Acks, "_ask", "last=len(missing) == 1", "last=True",
+        ),
+        _SILENT,
     ),
     _mutant("the ack of a job that is elsewhere is ignored", CALM, Acks, "_keep_dummy", "if not ttl_ms:", "if True:"),
     _mutant(

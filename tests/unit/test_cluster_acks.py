@@ -5,10 +5,11 @@ from itertools import pairwise, permutations
 import pytest
 
 from disqued.core.acks import ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
+from disqued.core.ended import Ended
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED
 from disqued.core.messages import DELJOB, GOTACK, REPLJOB, SETACK
-from disqued.core.outbox import JOB_ADDED, UNIT_DONE
+from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.recovery import Recovery, walk
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
@@ -354,6 +355,48 @@ def test_a_copy_that_comes_when_everybody_has_forgotten_the_job_is_not_taken(fas
     cluster.repeat(copy)
     assert known(cluster, job_id) == ""
     assert all(map(is_clean, cluster))
+
+
+def test_a_copy_that_comes_after_its_node_has_heard_of_the_ack_is_not_taken() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.hold(a, c)
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 5)
+    job_id = next(iter(a.state.jobs)).id
+    b("ACKJOB", job_id)
+    cluster.release(a, c, order=lambda flights: sorted(flights, key=lambda flight: flight.kind != SETACK))
+    assert known(cluster, job_id) == ""
+    cluster.advance(20_000)
+    assert c.get() == []
+
+
+def test_who_still_has_a_job_that_has_ended_elsewhere_hears_so_when_it_speaks_of_it() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 5)
+    copy = cluster.sent(REPLJOB, a, c)[0]
+    b("ACKJOB", job_id)
+    c.state.ended = Ended()
+    cluster.repeat(copy)
+    assert known(cluster, job_id) == "c"
+    cluster.advance(20_000)
+    assert c.get() == []
+    assert all(map(is_clean, cluster))
+
+
+def test_a_job_that_was_only_deleted_here_may_come_again() -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    job_id = replicated(cluster)
+    copy = cluster.sent(REPLJOB, a, c)[0]
+    c("DELJOB", job_id)
+    cluster.repeat(copy)
+    assert c.holds(job_id)
+    recovery = Recovery(c.state, restores_queues=False)
+    recovery.apply((JOB_GONE, job_id, GONE_DELETED))
+    assert not c.holds(job_id)
+    cluster.repeat(copy)
+    assert c.holds(job_id)
 
 
 def test_ids_of_jobs_that_have_ended_are_kept_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
