@@ -137,7 +137,11 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _count("disqued_jobs_requeued", "Of these: again, without a NACK.", counters.requeued)
     yield _count("disqued_jobs_dequeued", "Jobs that left a queue and were not delivered.", counters.dequeued)
     yield _count("disqued_deliveries", "Times that a job was handed to a consumer.", counters.delivered)
-    yield _count("disqued_redeliveries", "Deliveries of jobs that had been queued before.", counters.redelivered)
+    yield _count(
+        "disqued_redeliveries",
+        "Deliveries of jobs that had been queued before, with RETRY above 0.",
+        counters.redelivered,
+    )
     yield _count(
         "disqued_deliveries_returned", "Deliveries to consumers that were gone; the job went back.", counters.returned
     )

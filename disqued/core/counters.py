@@ -45,7 +45,7 @@ class Counters:
         self.refused: int = 0  #: jobs that were not added, or given up, for want of copies (NOREPL)
         self.queued: int = 0  #: times that a job came into a queue
         self.requeued: int = 0  #: of these: without a NACK, and not for the first time
-        self.redelivered: int = 0  #: deliveries of jobs that were queued before, as their counters tell
+        self.redelivered: int = 0  #: deliveries of jobs with RETRY > 0 that were queued before
         self.returned: int = 0  #: deliveries that were undone, as the consumer was gone; queued again without a count
         self.acked_untimed: int = 0  #: jobs that were acknowledged and were not known to be in flight
         self.fast_acked: int = 0  #: acknowledged by FASTACK
