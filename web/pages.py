@@ -229,7 +229,7 @@ def _setting_row(setting: Setting, value: str) -> Values:
     return {"setting": setting, "value": MASK if is_secret else value, "change": change}
 
 
-@page("/settings", "settings", "Page: settings", role=Role.ADMIN)
+@page("/settings", "settings", "Page: settings")
 async def settings(site: Site, asked: Asked) -> tuple[str, Values]:
     """Every setting, its value and its reason."""
     rows = [_setting_row(SETTINGS[name], value) for name, value in site.gateway.config.matching("*")]

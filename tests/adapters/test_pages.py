@@ -253,7 +253,9 @@ async def test_a_viewer_sees_no_buttons_and_no_bodies(admin: Admin, tmp_path: Pa
         html = await page(client, path, VIEWER)
         assert "data-action" not in html, path
         assert "the-secret-body" not in html, path
-        assert ">Settings<" not in html
+        assert ">Actions<" not in html
+    assert "data-action" not in await page(client, "/settings", VIEWER)
+    assert "data-action" in await page(client, "/settings", ADMIN)
     assert "withheld" in await page(client, f"/jobs/{job_id}", VIEWER)
     assert "may not see the bodies" in await page(client, "/queues/q?text=the", VIEWER, status=403)
     assert "the-secret-body" in await page(client, f"/jobs/{job_id}", OPERATOR)
