@@ -10,12 +10,9 @@ from typing import Any, Final
 
 from disqued.commands.jobs import SHOWN
 from disqued.commands.queues import MORE_STATISTICS, STATISTICS
+from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.routes import Schema, Visitor
 from disqued.web.values import BYTES
-
-#: Values of these settings are secrets: they are shown as `MASK`.
-SECRETS: Final = frozenset({"requirepass", "cluster-secret", "redis-url"})
-MASK: Final = "********"
 
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _MAYBE: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
@@ -87,4 +84,4 @@ def peeked(visitor: Visitor, row: Sequence[bytes]) -> dict[str, Any]:
 def masked(settings: dict[bytes, bytes]) -> dict[str, Any]:
     """Settings without what nobody needs to see."""
     texts = {name.decode("ascii", "backslashreplace"): value for name, value in settings.items()}
-    return {name: MASK if name in SECRETS and value else value for name, value in texts.items()}
+    return {name: MASK if name in SECRET_SETTINGS and value else value for name, value in texts.items()}
