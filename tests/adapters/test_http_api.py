@@ -13,7 +13,7 @@ from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
 from disqued.web.commands_api import CHANGING, EXAMPLES, LOOKING, OF_A_CONNECTION, role_of
 from disqued.web.fields import COMMANDS, schema, words
-from disqued.web.jobs_shown import MASK
+from disqued.web.masking import MASK
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Role, Visitor
 from disqued.web.turns import SLICE_BYTES, json_reply, next_turn
