@@ -19,7 +19,7 @@ from disqued.web.site import Site
 from disqued.web.turns import json_reply, next_turn
 from disqued.web.values import BYTES
 
-PAGE_MAX: Final = 2_000  #: elements of a page of a scan
+PAGE_MAX: Final = 1_000  #: elements of a page of a scan
 FULL_MAX: Final = 250  #: of one with descriptions
 PER_TURN: Final = 50  #: queues described before others have their turn
 PEEK_MAX: Final = 250
