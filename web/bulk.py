@@ -23,6 +23,7 @@ from typing import Any, Final
 import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
 
+from disqued.core.ids import is_job_id
 from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, STATE_NAMES, Job
 from disqued.core.registry import TABLES
 from disqued.errors import CommandError
@@ -44,13 +45,15 @@ MOVE_TIMEOUT_MS: Final = 5_000  #: for the copies on other nodes of a job that i
 _STATES: Final = {name.decode(): int(state) for state, name in STATE_NAMES.items()}
 #: What is looked at unless states are named: a job that is done, or not there yet, is left alone.
 _USUAL: Final = frozenset({ACTIVE, QUEUED})
-_FIELDS: Final = ("queue", "state", "older_than_s", "newer_than_s", "body_contains", "limit")
+_FIELDS: Final = ("ids", "queue", "state", "older_than_s", "newer_than_s", "body_contains", "limit")
+IDS_MAX: Final = 10_000  #: jobs that one filter names
 
 
 @attrs.frozen
 class Filter:
     """Which jobs are meant; what is None is no condition."""
 
+    ids: tuple[bytes, ...] | None  #: these alone, each once
     queue: bytes | None
     states: frozenset[int] | None
     older_than_ms: int | None
@@ -61,7 +64,7 @@ class Filter:
     @property
     def is_open(self) -> bool:
         """True when every job is meant."""
-        conditions = (self.queue, self.states, self.older_than_ms, self.newer_than_ms, self.body_contains)
+        conditions = (self.ids, self.queue, self.states, self.older_than_ms, self.newer_than_ms, self.body_contains)
         return all(condition is None for condition in conditions)
 
     def fits(self, job: Job, wall: int) -> bool:
@@ -87,11 +90,19 @@ def read_filter(given: Any, visitor: Visitor) -> Filter:
     if not 1 <= limit <= LIMIT_MAX:
         raise Problem(400, f"limit is {limit}; allowed are whole numbers from 1 to {LIMIT_MAX}")
     return Filter(
+        _read_ids(values["ids"]) if "ids" in values else None,
         read_bytes("queue", values["queue"]) if "queue" in values else None,
         _read_states(values["state"]) if "state" in values else None,
         _read_age("older_than_s", values), _read_age("newer_than_s", values),
         None if contains is None else read_bytes("body_contains", contains), limit,
     )  # fmt: skip
+
+
+def _read_ids(given: Any) -> tuple[bytes, ...]:
+    ids = [text.encode() for text in given if isinstance(text, str)] if isinstance(given, list) else []
+    if not ids or len(ids) > IDS_MAX or len(ids) != len(given) or not all(map(is_job_id, ids)):
+        raise Problem(400, f"ids: allowed are lists of 1 to {IDS_MAX} job ids")
+    return tuple(dict.fromkeys(ids))
 
 
 def _read_states(given: Any) -> frozenset[int]:
@@ -144,9 +155,13 @@ class Run:
             await next_turn(self.site.gateway.reactor)
 
     def _jobs(self) -> Iterator[Job]:
-        """Every job of the node; a table is copied when the walk comes to it."""
+        """The jobs that are named, or every job of the node; a table is copied when the walk comes to it."""
+        known = self.site.gateway.node.state.jobs
+        if self.wanted.ids is not None:
+            yield from filter(None, map(known.get, self.wanted.ids))
+            return
         for number in range(TABLES):
-            yield from self.site.gateway.node.state.jobs.table(number)
+            yield from known.table(number)
 
     def _slice(self, jobs: Iterator[Job], most: int) -> tuple[list[Job], bool]:
         """Look at as many jobs as one turn may; returns those that fit, and whether there may be more."""
@@ -298,6 +313,10 @@ _AGE: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 2**31}
 _FILTER: Final[Schema] = {
     "type": "object",
     "properties": {
+        "ids": {
+            "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": IDS_MAX,
+            "description": "These jobs.",
+        },
         "queue": {**VALUE, "description": "Jobs of this queue."},
         "state": {
             "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,

@@ -316,3 +316,22 @@ async def test_what_was_moved_is_not_moved_again(admin: Admin) -> None:
     answer = await run(client, "move", {}, all=True, to="post", dry_run=False)
     assert answer == {"dry_run": False, "matched": 300, "done": 300, "failed": []}
     assert (await lengths(client))["post"] == 300
+
+
+@ensureDeferred
+async def test_a_filter_may_name_the_jobs(admin: Admin) -> None:
+    client = admin()
+    jobs = await fill(client)
+    named = [jobs["waiting"][3], jobs["waiting"][3], jobs["other"][0], "DI" + "0" * 44 + "SQ"]
+    assert (await run(client, "delete", {"ids": named}))["matched"] == 2
+    assert (await run(client, "delete", {"ids": named, "queue": "mail"}))["matched"] == 1
+    assert (await run(client, "move", {"ids": named}, dry_run=False, to="post"))["done"] == 2
+    assert await lengths(client) == {"mail": 9, "other": 0, "post": 2}
+
+
+@pytest.mark.parametrize("ids", [[], "x", ["x"], [1], [["x"]], None])
+@ensureDeferred
+async def test_ids_that_are_none_are_refused(admin: Admin, ids: Any) -> None:
+    status, _, answer = await admin().post("/api/bulk/delete", {"filter": {"ids": ids}})
+    assert status == 400
+    assert answer["detail"] == "ids: allowed are lists of 1 to 10000 job ids"
