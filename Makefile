@@ -35,6 +35,7 @@ help:
 run: .venv/.run-stamp
 	@mkdir -p '$(DATA)'
 	@echo 'disqued listens on 127.0.0.1:$(PORT) and keeps its data in $(DATA)/; Ctrl-C stops it.'
+	@echo 'The admin page is at http://127.0.0.1:7780/'
 	@echo 'In another terminal, with any Redis client:'
 	@echo '  redis-cli -p $(PORT) ADDJOB mail "to: ann" 0'
 	@echo '  redis-cli -p $(PORT) GETJOB FROM mail'

@@ -1,17 +1,19 @@
 """What is built holds everything, and runs outside the checkout as it does inside."""
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import launch
+from tests.integration.daemon import HOST, free_port, launch
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
@@ -64,6 +66,12 @@ def modules() -> set[str]:
     return found
 
 
+def files_of_pages() -> set[str]:
+    """Name the files that the pages need, as they lie in the package."""
+    found = [*(ROOT / "web" / "templates").rglob("*"), *(ROOT / "web" / "static").rglob("*")]
+    return {f"disqued/{file.relative_to(ROOT)}" for file in found if file.is_file()}
+
+
 def test_every_package_of_the_tree_is_listed() -> None:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
@@ -90,20 +98,21 @@ def test_the_wheel_holds_every_module_and_nothing_else(built: Path) -> None:
     assert {name for name in names if name.endswith(".py")} == modules()
     assert {name.split("/")[0] for name in names} == {"disqued", "twisted"}
     assert "disqued/py.typed" in names
+    assert {name for name in names if name.startswith("disqued/web/") and not name.endswith(".py")} == files_of_pages()
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {"/".join(Path(member.name).parts[1:]) for member in archive if member.isfile()}
-    assert modules() | {"setup.cfg", "pyproject.toml", "LICENSE"} <= names
+    assert modules() | files_of_pages() | {"setup.cfg", "pyproject.toml", "LICENSE"} <= names
 
 
 def test_an_installed_wheel_starts_outside_the_checkout(built: Path, tmp_path: Path) -> None:
     [wheel] = built.glob("*.whl")
     place = tmp_path / "venv"
     venv.create(place, with_pip=True)
-    python = place / "bin" / "python"
+    python, console = place / "bin" / "python", str(place / "bin" / "disqued")
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--constraint", CONSTRAINTS)
     run(*pip, wheel, cwd=tmp_path)
     where = run(python, "-c", "import disqued.persistence as p; print(p.__file__)", cwd=tmp_path)
@@ -117,3 +126,27 @@ def test_an_installed_wheel_starts_outside_the_checkout(built: Path, tmp_path: P
             assert daemon.call("GETJOB", "FROM", "q") == [["q", job, "body"]]
         finally:
             daemon.stop()
+
+    said = subprocess.run(
+        [console, "--port", "0", "--unixsocket", "s", "--http-port", "1"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode
+    assert "disqued: http-port needs the packages of disqued[admin]" in said.stderr
+    run(*pip, f"{wheel}[admin]", cwd=tmp_path)
+    port = free_port()
+    daemon = launch(tmp_path / "data", ["--http-port", str(port)], program=(console,), inside=False)
+    try:
+        page = read(port, "/")
+        assert b"<title>" in page
+        [style] = re.findall(rb'href="(/static/[^"]+/disqued[^"]*[.]css)"', page) or [b""]
+        assert b"{" in read(port, style.decode())
+    finally:
+        daemon.stop()
+
+
+def read(port: int, path: str) -> bytes:
+    """Fetch a file of the admin side that has to be there."""
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
+        text: bytes = answer.read()
+    return text
