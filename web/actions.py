@@ -1,5 +1,6 @@
 """Everything that can be done from the page, with its fields, its command and its request."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from disqued.config import Setting
@@ -8,6 +9,7 @@ from disqued.web.lines import PICKED, Action, Input, quoted
 from disqued.web.routes import Role
 
 _DEFAULT: Final = "as the node sees fit"
+_ANY_STATE: Final = ("wait-repl", "active", "queued", "acked")
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -66,10 +68,13 @@ def selected() -> list[Action]:
         ("ack", "Acknowledge them", b"ACKJOB", "Jobs acknowledged: {result}.", "The selected jobs are done then."),
         ("delete", "Delete them here", b"DELJOB", "Jobs deleted: {result}.", "They are dropped from this node."),
     )
-    return [
+    found = [
         Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm)
         for key, label, word, done, confirm in ways
     ]
+    # In whichever state they are: those that cannot be moved are told of, not passed over.
+    meant = {"ids": [PICKED.value], "state": list(_ANY_STATE)}
+    return [*found, _move("selected-move", "Move them", meant)]
 
 
 def bulk(wanted: Search, port: int) -> list[Action]:
@@ -79,20 +84,24 @@ def bulk(wanted: Search, port: int) -> list[Action]:
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
         ("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}."),
     )
-    body = {"filter": _filter(wanted), "dry_run": False}
+    body: dict[str, Any] = {"filter": _filter(wanted), "dry_run": False}
     found = [
         Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
         for key, label, word, done in ways
     ]
-    move = Action(
-        "bulk-move", "Move all", "/api/bulk/move", (Input("to", "To queue"),), body, "Jobs moved: {result}.", redis=""
-    )
-    return [*found, move]
+    return [*found, _move("bulk-move", "Move all", body["filter"])]
+
+
+def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
+    """Move the jobs that a filter means to a queue that is asked for."""
+    body = {"filter": meant, "dry_run": False}
+    to = Input("to", "To queue", needed=True)
+    return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
 
 
 def _filter(wanted: Search) -> dict[str, Any]:
-    states = ["wait-repl", "active", "queued", "acked"] if wanted.state == "any" else [wanted.state]
-    found: dict[str, Any] = {"queue": wanted.queue, "state": states}
+    states = _ANY_STATE if wanted.state == "any" else (wanted.state,)
+    found: dict[str, Any] = {"queue": wanted.queue, "state": list(states)}
     if wanted.older_ms:
         found["older_than_s"] = wanted.older_ms // 1_000
     if wanted.text:

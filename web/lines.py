@@ -32,6 +32,7 @@ class Input:
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
     word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
+    needed: bool = False  #: the browser does not send the form while it is empty
 
     def of(self, text: str) -> Any:
         """The JSON value that a text in the field stands for."""

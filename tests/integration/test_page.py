@@ -158,6 +158,42 @@ def test_selected_jobs_are_deleted_and_others_stay(page: Browser, daemon: Daemon
     assert show(kept, daemon)["state"] == "queued"
 
 
+def test_selected_jobs_move_to_another_queue_and_others_stay(page: Browser, daemon: Daemon) -> None:
+    _, second, third = (str(daemon.call("ADDJOB", "from", body, 0)) for body in ("1", "2", "3"))
+    once = str(daemon.call("ADDJOB", "from", "4", 0, "RETRY", 0, "REPLICATE", 1))
+    page.open("/queues/from")
+    page.type("#selected [name=to]", "to")
+    page.click("#do-selected-move")
+    page.wait_text("#selected", "Not done: no job is selected")
+    for job_id in (second, third, once):
+        page.click(f"input[value='{job_id}']")
+    page.run("document.querySelectorAll('#selected details').forEach(one => one.open = true)")
+    page.wait_text("#selected", f'"ids":["{second}","{third}","{once}"]')
+    page.click("#do-selected-move")
+    page.wait_text(".sure p", "Selected: 3. 3 jobs fit. Move them to to?")
+    assert length(daemon, "from") == 4, "nothing happens before the answer"
+    page.click(".sure button:not(.yes)")
+    assert length(daemon, "from") == 4, "nor after a no"
+    page.click("#do-selected-move")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Jobs moved: 2")
+    page.wait_text("#selected", "1 failed; the first: RETRY 0")
+    page.wait_text("#looked", "found 2")
+    assert (length(daemon, "from"), length(daemon, "to")) == (2, 2)
+    assert show(once, daemon)["queue"] == "from"
+
+
+def test_nothing_is_moved_while_no_queue_is_named(page: Browser, daemon: Daemon) -> None:
+    job_id = str(daemon.call("ADDJOB", "from", "x", 0))
+    page.open("/queues/from")
+    page.click(f"input[value='{job_id}']")
+    for key in ("selected", "bulk"):
+        page.click(f"#do-{key}-move")
+        assert page.run(f"return document.querySelector('#{key} [name=to]').matches(':invalid')")
+    assert page.text("#told") == ""
+    assert length(daemon, "from") == 1
+
+
 def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     for number in range(7):
         daemon.call("ADDJOB", "bulk", f"bad {number}" if number < 5 else "good", 0)
@@ -182,7 +218,7 @@ def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, dae
     page.open("/queues/here")
     page.type("#bulk [name=to]", "there")
     page.click("#do-bulk-move")
-    page.wait_text(".sure p", "3 jobs fit")
+    page.wait_text(".sure p", "3 jobs fit. Move all to there?")
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs moved: 3")
     assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)

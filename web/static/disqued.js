@@ -81,7 +81,10 @@ const picked = () => all("#found input[name=pick]:checked").map((box) => box.val
 function asked(form) {
   const action = JSON.parse(form.dataset.action);
   const value = { ...action.fixed };
-  if (form.closest("#selected")) value.ids = picked();
+  if (form.closest("#selected")) {
+    if ("filter" in value) value.filter = { ...value.filter, ids: picked() };
+    else value.ids = picked();
+  }
   for (const input of form.elements) {
     const found = input.name ? valueOf(input) : undefined;
     if (found !== undefined) value[input.name] = found;
@@ -151,14 +154,17 @@ const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.paus
 /** Do what a form does: ask first where that is due.  Resolves to what came back; null when the answer was no. */
 async function done(form) {
   const { path, value } = asked(form);
-  if (form.closest("#selected") && !value.ids.length) throw new Error("no job is selected");
+  const ids = form.closest("#selected") && (value.ids ?? value.filter.ids);
+  if (ids && !ids.length) throw new Error("no job is selected");
+  const count = ids ? `Selected: ${ids.length}. ` : "";
   if ("filter" in value) {
     const dry = await post(path, { ...value, dry_run: true });
-    if (!dry.matched) throw new Error("no job fits the filter");
-    const question = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}. ${one(".does button", form).textContent}?`;
+    if (!dry.matched) throw new Error(ids ? "none of them is left to be moved there" : "no job fits the filter");
+    const fits = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}`;
+    const to = value.to === undefined ? "" : ` to ${value.to}`;
+    const question = `${count}${fits}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
-  const count = form.closest("#selected") ? `Selected: ${value.ids.length}. ` : "";
   if (form.dataset.confirm && !(await confirmed(form, count + form.dataset.confirm))) return null;
   return post(path, value);
 }
