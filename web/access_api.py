@@ -43,7 +43,8 @@ _ENTRY: Final = {
 async def login(site: Site, asked: Asked) -> Reply:
     """Sets the cookie of the session.
 
-    A form is answered with a redirect to `next`, or back to the form with `failed=true`; JSON with 204.
+    A form is answered with a redirect to `next`, or back to the form: with `failed=token`, or with `failed=wait` after
+    too many wrong ones.  JSON is answered with 204.
     """
     fields = asked.body
     if not isinstance(fields, dict) or not isinstance(fields.get("token"), str) or set(fields) - {"token", "next"}:
@@ -54,7 +55,8 @@ async def login(site: Site, asked: Asked) -> Reply:
     except Problem as problem:
         if not is_form:
             raise
-        location = f"{LOGIN}?failed=true&next={quote(target, safe='')}"
+        failed = "wait" if problem.status == 429 else "token"
+        location = f"{LOGIN}?failed={failed}&next={quote(target, safe='')}"
         return Reply(b"", HTML, 303, {"Location": location, **_retry_after(problem)})
     if not is_form:
         return Reply(b"", "application/json", 204, {"Set-Cookie": cookie})

@@ -61,6 +61,14 @@ class Access:
         token = self._session_token(request)
         return self.nobody(request) if token is None else _visitor(token, address_of(request))
 
+    def still_holds(self, request: Any, visitor: Visitor) -> bool:
+        """Tell whether what a request gave, some time ago, still makes this visitor of whoever sent it."""
+        if self.is_open:
+            return visitor.role is Role.ADMIN and visitor.sees_bodies
+        given = header(request, "Authorization")
+        token = self._session_token(request) if given is None else find(self._tokens(), _bearer(given))
+        return token is not None and _visitor(token, visitor.address) == visitor
+
     @staticmethod
     def nobody(request: Any) -> Visitor:
         """Who has said nothing of who they are, or nothing that holds."""

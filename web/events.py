@@ -34,7 +34,10 @@ async def events(site: Site, asked: Asked) -> Reply:
         View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
     )  # fmt: skip
     answers.begin(asked.request, MEDIA)
-    await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows))
+    await site.live.listen(
+        asked.request, watched, lambda one, rows: draw(site, one, rows),
+        lambda: site.access.still_holds(asked.request, visitor),
+    )  # fmt: skip
     return Reply(b"", MEDIA)
 
 

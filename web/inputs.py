@@ -4,6 +4,7 @@ A parameter that the route does not know is refused, so that a misspelt one neve
 """
 
 import json
+from math import isinf
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,7 @@ from disqued.web.problems import Problem
 from disqued.web.routes import Param, Route
 
 FIELDS_MAX: Final = 20  #: of a form
+DIGITS_MAX: Final = 20  #: of a whole number of 64 bits, and one more
 
 
 def read_query(entry: Route, request: Any) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def _read_param(param: Param, raw: bytes) -> Any:
         return raw
     if kind == "integer":
         low, high = param.schema.get("minimum", -(2**63)), param.schema.get("maximum", 2**63 - 1)
-        if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or not low <= int(text) <= high:
+        if not _is_whole(text) or not low <= int(text) <= high:
             raise Problem(400, f"{param.name}={text[:100]}: allowed are whole numbers from {low} to {high}")
         return int(text)
     if kind == "boolean":
@@ -55,6 +57,11 @@ def _read_param(param: Param, raw: bytes) -> Any:
     return text
 
 
+def _is_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
+
+
 def read_body(entry: Route, request: Any) -> Any:
     """Read the JSON body, or the form where the route takes one; None where it takes none.  Raises Problem 400."""
     if entry.body is None:
@@ -63,13 +70,20 @@ def read_body(entry: Route, request: Any) -> Any:
     if entry.takes_form and _media(request) == FORM:
         return _read_form(raw)
     try:
-        return json.loads(raw, parse_constant=_refuse_constant)
+        return json.loads(raw, parse_constant=_refuse_constant, parse_float=_read_float)
     except (ValueError, RecursionError):
         raise Problem(400, "the body is no JSON text in UTF-8") from None
 
 
 def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
+
+
+def _read_float(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise ValueError(f"{text[:100]} is larger than any number that is kept")
+    return value
 
 
 def _media(request: Any) -> str:

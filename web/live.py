@@ -8,7 +8,8 @@
 
 What has not changed since the event before is left out; an event with nothing in it is a comment, which keeps the
 connection alive.  A listener that does not read is passed over until it does: the next event it gets is the newest; one
-that has not read for `PATIENCE_S` is dropped.  All end with the daemon.
+that has not read for `PATIENCE_S` is dropped.  A listener whose token was taken away, or has other rights now, is ended
+before it hears any more.  All end with the daemon.
 """
 
 import json
@@ -54,10 +55,13 @@ Draw = Callable[[Watched, list[QueueRow]], dict[str, Any]]
 class Listener:
     """One open connection; the producer that its transport pauses when the other end does not read."""
 
-    def __init__(self, request: Any, watched: Watched, draw: Draw, seconds: Callable[[], float]) -> None:
-        """`seconds` is the clock by which its silence is measured."""
+    def __init__(
+        self, request: Any, watched: Watched, draw: Draw, may_stay: Callable[[], bool], seconds: Callable[[], float]
+    ) -> None:
+        """`may_stay` tells whether its rights are what they were; `seconds` is the clock that measures its silence."""
         self.watched = watched
         self.draw = draw
+        self.may_stay = may_stay
         self.ended: Deferred[None] = Deferred()
         self.silent_since: float | None = None  #: the other end does not read; None = it does
         self.shown: dict[str, str] = {}  #: what it has, by the id of the element
@@ -110,11 +114,14 @@ class Live:
         self._periods = 0  #: since the first of these listeners came
         self._timer: LoopingCall | None = None
 
-    async def listen(self, request: Any, watched: Watched, draw: Draw) -> None:
-        """Send events until either end has had enough.  Raises Problem 503 when there are too many."""
+    async def listen(self, request: Any, watched: Watched, draw: Draw, may_stay: Callable[[], bool]) -> None:
+        """Send events until either end has had enough, or `may_stay` says no, which is asked before each event.
+
+        Raises Problem 503 when there are too many.
+        """
         if len(self.listeners) >= LISTENERS_MAX:
             raise Problem(503, f"{LISTENERS_MAX} pages are watched already; reload instead", headers=RETRY)
-        listener = Listener(request, watched, draw, self._gateway.reactor.seconds)
+        listener = Listener(request, watched, draw, may_stay, self._gateway.reactor.seconds)
         request.registerProducer(listener, True)
         request.write(b"retry: 2000\n\n")
         self.listeners.append(listener)
@@ -160,6 +167,7 @@ class Live:
 
     async def _tell(self) -> None:
         """Tell everybody who reads what there is to see."""
+        self._end_those_who_may_not_stay()
         self._drop_silent()
         reading = self._due()
         rows: list[QueueRow] = []
@@ -174,6 +182,11 @@ class Live:
             if not listener.ended.called:
                 listener.send(drawn[listener.watched])
 
+    def _end_those_who_may_not_stay(self) -> None:
+        for listener in list(self.listeners):
+            if not listener.may_stay():
+                listener.end()
+
     def _drop_silent(self) -> None:
         now = self._gateway.reactor.seconds()
         for listener in list(self.listeners):
@@ -187,5 +200,7 @@ class Live:
         return [
             listener
             for listener in self.listeners
-            if listener.silent_since is None and (walks or listener.watched.page != "queues")
+            if not listener.ended.called
+            and listener.silent_since is None
+            and (walks or listener.watched.page != "queues")
         ]

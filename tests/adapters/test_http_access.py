@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_twisted
@@ -209,11 +210,18 @@ async def test_the_login_leads_nowhere_else(guarded: AdminClient, target: str) -
 @async_test
 async def test_a_wrong_token_leads_back_to_the_form(guarded: AdminClient) -> None:
     answer = await guarded.request("POST", "/login", body=b"token=wrong&next=/queues", headers=FORM)
-    assert (answer.status, answer.headers["location"]) == (303, "/login?failed=true&next=%2Fqueues")
+    assert (answer.status, answer.headers["location"]) == (303, "/login?failed=token&next=%2Fqueues")
+    form = await guarded.get(answer.headers["location"])
+    assert form.status == 200
+    assert b"token is not known" in form.body
     assert "set-cookie" not in answer.headers
     assert (await guarded.post("/login", {"token": "wrong"})).status == 401
     assert (await guarded.post("/login", {"tokens": "wrong"})).status == 400
     assert (await guarded.post("/login", "wrong")).status == 400
+    for _ in range(20):
+        answer = await guarded.request("POST", "/login", body=b"token=worse&next=/", headers=FORM)
+    assert answer.headers["location"] == "/login?failed=wait&next=%2F"
+    assert b"too many wrong tokens" in (await guarded.get(answer.headers["location"])).body
 
 
 @async_test
@@ -382,3 +390,41 @@ async def test_head_tells_what_get_would(launch: Launch) -> None:
     answer = await admin(launch()).request("HEAD", "/api/info")
     assert (answer.status, answer.body) == (200, b"")
     assert int(answer.headers["content-length"]) > 100
+
+
+# What is open while rights change.
+
+
+@pytest.mark.parametrize("ends_by", ["token", "rights", "logout"])
+@async_test
+async def test_a_page_that_is_open_hears_no_more_once_its_token_is_gone(
+    guarded: AdminClient, tmp_path: Path, ends_by: str
+) -> None:
+    session = with_cookie(await guarded.post("/login", {"token": VIEWER}))
+    exchange = guarded.begin("GET", "/api/events", headers=session if ends_by == "logout" else bearer(VIEWER))
+    await wait_until(lambda: b"nodes" in exchange.received)
+    if ends_by == "token":
+        write_tokens(tmp_path, f"olga operator {OPERATOR}")
+    elif ends_by == "rights":
+        write_tokens(tmp_path, f"vic viewer bodies {VIEWER}")
+    else:
+        await guarded.request("POST", "/logout", headers={**FORM, **session})
+    await wait_until(lambda: exchange.ended)
+    assert guarded.site.live.listeners == []
+
+
+@pytest.mark.parametrize("count", ["9" * 5_000, "-" + "9" * 5_000, "1e3", "\u0663"])
+@async_test
+async def test_a_number_that_is_none_is_refused(guarded: AdminClient, count: str) -> None:
+    answer = await guarded.get(f"/api/scan/jobs?count={quote(count)}", headers=bearer(VIEWER))
+    assert answer.status == 400
+    assert "allowed are whole numbers from 1 to" in answer.body["detail"]
+
+
+@async_test
+async def test_a_number_that_no_float_holds_is_refused_and_the_log_of_actions_stays_json(guarded: AdminClient) -> None:
+    body = b'{"queue": "q", "body": "x", "timeout": 1e999}'
+    headers = {**bearer(OPERATOR), "Content-Type": "application/json"}
+    answer = await guarded.request("POST", "/api/add", body=body, headers=headers)
+    assert (answer.status, answer.body["detail"]) == (400, "the body is no JSON text in UTF-8")
+    assert "inf" not in str((await guarded.get("/api/audit", headers=bearer(ADMIN))).body["entries"][0]["asked"])

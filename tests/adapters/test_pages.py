@@ -26,10 +26,13 @@ async_test = pytest_twisted.ensureDeferred
 VIEWER, OPERATOR, ADMIN = "viewer-token-0123456789", "operator-token-0123456789", "admin-token-0123456789"
 TOKENS = f"vic viewer {VIEWER}\nolga operator bodies {OPERATOR}\nada admin bodies {ADMIN}\n"
 
+#: As Firefox says it when somebody goes to an address.
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
 
 async def page(client: AdminClient, path: str, token: str = "", status: int = 200) -> str:
     """The HTML of a page."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = BROWSER | ({"Authorization": f"Bearer {token}"} if token else {})
     answer = await client.get(path, headers=headers)
     assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), answer
     return str(answer.body.decode("utf-8"))
@@ -279,6 +282,73 @@ async def test_actions_are_on_their_page(admin: Admin) -> None:
     assert "\\u003cq\\u003e" in html
 
 
+# What went wrong.
+
+
+def assert_problem_page(html: str, title: str, detail: str) -> None:
+    assert f"<title>{title} · disqued</title>" in html
+    assert detail in words(html)
+    assert '<a href="/">Back to the overview</a>' in html
+
+
+@async_test
+async def test_a_browser_on_a_path_that_is_none_gets_a_page(admin: Admin) -> None:
+    client = admin()
+    for path in ("/none", "/queues/a/b", "/%61pis", "/jobs/x?y=1", "/%3Cscript%3E", "/" + "x" * 2_000):
+        html = await page(client, path, status=400 if "?" in path else 404)
+        assert "<script>" not in html
+    assert_problem_page(await page(client, "/none", status=404), "Not found", "there is nothing at this path")
+
+
+@async_test
+async def test_a_method_that_is_not_possible_is_a_page_that_says_which_are(admin: Admin) -> None:
+    answer = await admin().get("/logout", headers=BROWSER)
+    assert (answer.status, answer.headers["allow"]) == (405, "OPTIONS, POST")
+    assert_problem_page(answer.body.decode(), "Method not allowed", "allowed are OPTIONS, POST")
+
+
+@async_test
+async def test_a_role_that_is_not_enough_is_a_page_that_says_so(admin: Admin, tmp_path: Path) -> None:
+    html = await page(with_tokens(admin, tmp_path), "/actions", VIEWER, status=403)
+    assert_problem_page(html, "Not allowed", "vic has the role viewer; allowed from admin on.")
+    assert 'href="/queues"' in html
+
+
+@async_test
+async def test_a_bug_is_a_page_without_its_traceback(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disqued.web.pages.overview_values", lambda site: {}["planted"])
+    client = admin()
+    html = await page(client, "/", status=500)
+    assert_problem_page(html, "Internal error", "the log has its traceback.")
+    assert "planted" not in html
+    monkeypatch.setattr("disqued.web.render.common", lambda *_: {}["planted"])
+    answer = await client.get("/", headers=BROWSER)
+    assert (answer.status, answer.headers["content-type"]) == (500, "application/problem+json")
+
+
+@async_test
+async def test_programs_get_the_document_of_a_problem(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    bearer = {"Authorization": f"Bearer {VIEWER}"}
+    for path, status in (("/none", 404), ("/actions", 403), ("/logout", 405), ("/jobs/none", 404), ("/?x=1", 400)):
+        for accepted in ({}, {"Accept": "*/*"}, {"Accept": "application/json, text/*"}):
+            answer = await client.get(path, headers=bearer | accepted)
+            assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json"), path
+            assert answer.body["status"] == status
+    for path, status in (("/api/none", 404), ("/%61pi/none", 404), ("/api", 404), ("/api/audit", 403)):
+        answer = await client.get(path, headers=bearer | BROWSER)
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json"), path
+
+
+@async_test
+async def test_a_stranger_learns_nothing_of_the_node_from_a_problem(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    html = await page(client, "/none", status=404)
+    assert client.site.gateway.node.id.decode()[:8] not in html
+    assert 'href="/queues"' not in html
+    assert_problem_page(html, "Not found", "there is nothing at this path")
+
+
 # Files.
 
 
@@ -390,6 +460,11 @@ class _Gateway:
 WATCHED = Watched("overview", b"", View(), True, Role.ADMIN)
 
 
+def stays() -> bool:
+    """Nobody loses a right."""
+    return True
+
+
 def listening(watched: Watched = WATCHED) -> tuple[Live, _Request, Clock, Any]:
     """Somebody who listens: what they look at is a number that grows each time that it is drawn."""
     gateway, request, drawn = _Gateway(), _Request(), []
@@ -399,7 +474,7 @@ def listening(watched: Watched = WATCHED) -> tuple[Live, _Request, Clock, Any]:
         return {"html": {"same": "x", "number": str(len(drawn))}, "point": [len(drawn)]}
 
     table: Any = Live(gateway)  # type: ignore[arg-type]
-    return table, request, gateway.reactor, ensureDeferred(table.listen(request, watched, draw))
+    return table, request, gateway.reactor, ensureDeferred(table.listen(request, watched, draw, stays))
 
 
 def test_a_listener_hears_only_what_is_new() -> None:
@@ -431,10 +506,22 @@ def test_who_does_not_read_is_passed_over_then_dropped() -> None:
     assert clock.getDelayedCalls() == [], "the timer rests while nobody listens"
 
 
+def test_who_has_lost_a_right_hears_no_more() -> None:
+    gateway, request, answers = _Gateway(), _Request(), [True, False]
+    table: Any = Live(gateway)  # type: ignore[arg-type]
+    drawn = {"html": {"a": "b"}}
+    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: drawn, lambda: answers.pop(0)))
+    heard = len(request.written)
+    gateway.reactor.advance(1)
+    assert len(request.written) == heard
+    assert waiting.called
+    assert table.listeners == []
+
+
 def test_too_many_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LISTENERS_MAX", 1)
     table, _, _, _ = listening()
-    refused = ensureDeferred(table.listen(_Request(), WATCHED, lambda *_: {"html": {}}))  # type: ignore[arg-type]
+    refused = ensureDeferred(table.listen(_Request(), WATCHED, lambda *_: {"html": {}}, stays))  # type: ignore[arg-type]
     refused.addErrback(lambda failure: failure.trap(Problem))
     assert refused.called
     table.stop()
@@ -471,10 +558,10 @@ async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(adm
     def fail(_: Watched, __: Any) -> dict[str, Any]:
         raise ZeroDivisionError
 
-    await table.listen(_Request(), WATCHED, fail)
+    await table.listen(_Request(), WATCHED, fail, stays)
     assert table.listeners == []
     request = _Request()
-    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: {"html": {"a": "b"}}))
+    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: {"html": {"a": "b"}}, stays))
     await wait_until(lambda: len(request.written) > 1)
     table.stop()
     await waiting
