@@ -11,7 +11,10 @@ stays inside its segment, and bytes that are no UTF-8 pass.  Routes get the byte
 
 A route that streams calls `answers.begin` and writes by itself; when it fails after that the connection is cut, which
 tells the client that something is missing.  When a client goes away the coroutine is cancelled, and with it the command
-that it waits for.  Who asks for a page without a token is sent to /login.
+that it waits for.
+
+Who asks for a page without a token is sent to /login.  A browser outside /api is told of a problem by a page, everybody
+else by the document.
 """
 
 from collections.abc import Mapping
@@ -36,6 +39,7 @@ from disqued.web import (  # noqa: F401 - they declare routes
     health,
     monitoring,
     pages,
+    render,
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
@@ -80,7 +84,11 @@ def _app(site: Site) -> Klein:
     app.url_map.strict_slashes = False
     for number, entry in enumerate(ROUTES):
         app.route(entry.path, methods=[entry.method], endpoint=f"{number} {entry.path}")(_endpoint(site, entry))
-    app.handle_errors(HTTPException)(_no_route)
+
+    @app.handle_errors(HTTPException)
+    def no_route(request: Any, failure: Any) -> bytes:
+        return _no_route(site, request, failure)
+
     return app
 
 
@@ -94,18 +102,36 @@ def _endpoint(site: Site, entry: Route) -> Any:
     return answer
 
 
-def _no_route(request: Any, failure: Any) -> bytes:
+def _no_route(site: Site, request: Any, failure: Any) -> bytes:
     """Answer what no route takes: a path that is none, a method that is not possible there, or OPTIONS."""
     methods = getattr(failure.value, "valid_methods", None)
-    if not methods:
-        return answers.reply(
-            request, Problem(404, "there is nothing at this path; /api/openapi.json tells what there is").reply()
-        )
-    allowed = {"Allow": ", ".join(sorted({*methods, "OPTIONS"}))}
-    if request.method == b"OPTIONS":
-        return answers.reply(request, Reply(b"", JSON, 204, allowed))
-    detail = f"{request.method[:32].decode('latin-1')} is not possible here; allowed are {allowed['Allow']}"
-    return answers.reply(request, Problem(405, detail, headers=allowed).reply())
+    problem = Problem(404, "there is nothing at this path; /api/openapi.json tells what there is")
+    if methods:
+        allowed = {"Allow": ", ".join(sorted({*methods, "OPTIONS"}))}
+        if request.method == b"OPTIONS":
+            return answers.reply(request, Reply(b"", JSON, 204, allowed))
+        detail = f"{request.method[:32].decode('latin-1')} is not possible here; allowed are {allowed['Allow']}"
+        problem = Problem(405, detail, headers=allowed)
+    return answers.reply(request, _told(site, None, request, problem))
+
+
+def _wants_page(request: Any) -> bool:
+    """Tell whether a person asks, in a browser, for something that is no business of programs alone."""
+    if unquote_to_bytes(request.path).split(b"/")[1:2] == [b"api"]:
+        return False
+    ranges = ",".join(request.requestHeaders.getRawHeaders("accept", [])).lower().split(",")
+    return any(one.partition(";")[0].strip() == "text/html" for one in ranges)
+
+
+def _told(site: Site, visitor: Visitor | None, request: Any, problem: Problem) -> Reply:
+    """A problem as it is told: a page or the document.  None: nobody has asked yet who it is."""
+    if not _wants_page(request):
+        return problem.reply()
+    try:
+        return render.problem_page(site, visitor or site.access.guest(request), request, problem)
+    except Exception:  # a bug of ours; what is wrong with pages may be wrong with this one
+        log.failure("Internal error in the page of a problem")
+        return problem.reply()
 
 
 async def _answer(site: Site, entry: Route, request: Any, path: Mapping[str, bytes]) -> bytes:
@@ -114,15 +140,15 @@ async def _answer(site: Site, entry: Route, request: Any, path: Mapping[str, byt
     try:
         reply = await asking.run(path)
     except Problem as problem:
-        reply = asking.to_login() if asking.should_log_in(problem) else problem.reply()
+        reply = asking.to_login() if asking.should_log_in(problem) else asking.told(problem)
     except CommandError as error:
-        reply = Problem.of(error).reply()
+        reply = asking.told(Problem.of(error))
     except CancelledError:
         asking.note(GONE)
         raise
     except Exception:  # a bug of ours
         log.failure("Internal error in {method} {path}", method=entry.method, path=entry.path)
-        reply = Problem(500, "internal error; the log has its traceback", code="ERR").reply()
+        reply = asking.told(Problem(500, "internal error; the log has its traceback", code="ERR"))
     asking.note(200 if reply is None else reply.status)
     if not request.startedWriting:
         return answers.reply(request, reply if reply is not None else Reply(b"", entry.media))
@@ -158,9 +184,12 @@ class _Asking:
 
     def should_log_in(self, problem: Problem) -> bool:
         """Tell whether this is a person before a page, who has no session yet."""
-        accepted = self._request.requestHeaders.getRawHeaders("accept", [])
         is_page = self._entry.media.startswith("text/html") and self._entry.method == "GET"
-        return problem.status == 401 and is_page and any("text/html" in value for value in accepted)
+        return problem.status == 401 and is_page and _wants_page(self._request)
+
+    def told(self, problem: Problem) -> Reply:
+        """A problem, as it is told to who asks."""
+        return _told(self._site, self._visitor, self._request, problem)
 
     def to_login(self) -> Reply:
         """The way to the login form, and from there back here."""

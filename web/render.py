@@ -1,6 +1,6 @@
 """Pages as HTML: Jinja's environment, and what every page has: who asks, where we are, what may be done.
 
-Everything that a template prints is escaped.  A page that is not found is a page, too.
+Everything that a template prints is escaped.  What went wrong is a page, too, for whoever asks for pages.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,10 +10,10 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import disqued
-from disqued.errors import CommandError
 from disqued.web import assets, lines, shown
+from disqued.web.origins import header
 from disqued.web.problems import Problem
-from disqued.web.routes import Asked, Param, Reply, Role, route
+from disqued.web.routes import Asked, Param, Reply, Role, Visitor, route
 from disqued.web.site import Site
 
 HTML: Final = "text/html; charset=utf-8"
@@ -28,7 +28,7 @@ def environment() -> Environment:
     )  # fmt: skip
     made.filters.update(
         name=shown.name, segment=shown.segment, span=shown.span, size=shown.size, number=shown.count,
-        rate=shown.rate, moment=shown.moment,
+        rate=shown.rate, moment=shown.moment, sentence=shown.sentence,
     )  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role)
     return made
@@ -39,11 +39,11 @@ def fragment(template: str, values: Mapping[str, Any]) -> str:
     return environment().get_template(template).render(values)
 
 
-def common(site: Site, asked: Asked, here: str) -> dict[str, Any]:
-    """What every page is given; `here` is the entry of the menu."""
-    request, config = asked.request, site.gateway.config
+def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, Any]:
+    """What every page is given; `here` is the entry of the menu, or login where there is none."""
+    config = site.gateway.config
     scheme = "https" if request.isSecure() else "http"
-    base = f"{scheme}://{asked.headers.get('host', 'localhost')}"
+    base = f"{scheme}://{header(request, 'Host') or 'localhost'}"
     with_token = not site.access.is_open
 
     def redis_line(action: lines.Action) -> str:
@@ -53,10 +53,23 @@ def common(site: Site, asked: Asked, here: str) -> dict[str, Any]:
         return lines.curl_line(action.path, action.body, base, with_token=with_token)
 
     return {
-        "visitor": asked.visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
+        "visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
         "redis_line": redis_line, "curl_line": curl_line, "node_id": site.gateway.node.id.decode("ascii", "replace"),
-        "may_act": asked.visitor.role >= Role.OPERATOR, "may_change": asked.visitor.role >= Role.ADMIN,
+        "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
     }  # fmt: skip
+
+
+def _page(
+    template: str, values: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Reply:
+    return Reply(fragment(template, values).encode("utf-8", "replace"), HTML, status, headers or {})
+
+
+def problem_page(site: Site, visitor: Visitor, request: Any, problem: Problem) -> Reply:
+    """What is wrong, as a page; strangers see no menu on it, nor which node this is."""
+    here = "login" if visitor.role is Role.NOBODY else ""
+    values = {**common(site, visitor, request, here), "problem": problem}
+    return _page("problem.html", values, problem.status, problem.headers)
 
 
 Fill = Callable[[Site, Asked], Awaitable[tuple[str, dict[str, Any]]]]
@@ -65,22 +78,13 @@ Fill = Callable[[Site, Asked], Awaitable[tuple[str, dict[str, Any]]]]
 def page(
     path: str, here: str, summary: str, *, role: Role = Role.VIEWER, query: tuple[Param, ...] = ()
 ) -> Callable[[Fill], Fill]:
-    """Make a page of a coroutine that says which template, and what is in it; errors become pages."""
+    """Make a page of a coroutine that says which template, and what is in it."""
 
     def enter(fill: Fill) -> Fill:
         @wraps(fill)
         async def show(site: Site, asked: Asked) -> Reply:
-            values = common(site, asked, here)
-            status, headers = 200, {}
-            try:
-                template, more = await fill(site, asked)
-            except CommandError as error:
-                problem = Problem.of(error)
-                template, more, status, headers = "problem.html", {"problem": problem}, problem.status, problem.headers
-            except Problem as problem:
-                template, more, status, headers = "problem.html", {"problem": problem}, problem.status, problem.headers
-            text = fragment(template, {**values, **more})
-            return Reply(text.encode("utf-8", "replace"), HTML, status, headers)
+            template, values = await fill(site, asked)
+            return _page(template, {**common(site, asked.visitor, asked.request, here), **values})
 
         route("GET", path, role=role, summary=summary, media="text/html", listed=False, query=query)(show)
         return fill

@@ -49,6 +49,11 @@ def span(ms: int | None) -> str:
     raise AssertionError("a span of a second has a unit")
 
 
+def sentence(text: str) -> str:
+    """A text with a full stop at its end."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def size(count: float) -> str:
     """Bytes: ``640 B``, ``1.2 MiB``."""
     amount = float(count)
