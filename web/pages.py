@@ -1,6 +1,6 @@
 """The admin page: what a person sees in a browser.  It is complete without a script; the script adds what moves.
 
-    / cluster and node    /queues    /queues/<queue>    /jobs/<id>    /actions    /settings    /login
+    / cluster and node    /queues    /queues/<queue>, /queue?name=..    /jobs/<id>    /actions    /settings    /login
 
 A page is filled by a coroutine, which looks at the node for a bounded while in each turn of the loop.  The parts of it
 that change by themselves are templates of their own, which `live` sends again.
@@ -157,10 +157,17 @@ _SEARCH: Final = (
 )
 
 
+_NAME: Final = Param("name", "Which queue", {"type": "string", "format": "bytes"})
+
+
 @page("/queues/<queue>", "queues", "Page: a queue", query=_SEARCH)
+@page("/queue", "queues", "Page: a queue, whose name cannot stand in a path", query=(_NAME, *_SEARCH))
 async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
     """A queue, and the jobs in it that are looked for."""
-    name, query, visitor = asked.path["queue"], asked.query, asked.visitor
+    query, visitor = asked.query, asked.visitor
+    name: bytes | None = asked.path.get("queue", query.get("name"))
+    if name is None:
+        raise Problem(400, "the parameter name is needed: the name of a queue")
     text: bytes = query.get("text", b"")
     if text and not visitor.sees_bodies:
         raise Problem(403, f"{visitor.name} may not see the bodies of jobs, nor look for text in them")
@@ -172,9 +179,10 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
     further = ""
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
-        further = "?" + urlencode(terms)
+        further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
     return "queue.html", {
         **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
+        "is_named": name in shown.NO_SEGMENTS,
         "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
         "held": len(node.state.jobs), "add": actions.add_job(name),
         "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),

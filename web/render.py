@@ -29,6 +29,7 @@ def environment() -> Environment:
     made.filters.update(
         name=shown.name, segment=shown.segment, span=shown.span, size=shown.size, number=shown.count,
         rate=shown.rate, moment=shown.moment, sentence=shown.sentence,
+        queue_path=shown.queue_path, history_path=shown.history_path,
     )  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role)
     return made

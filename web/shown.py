@@ -11,6 +11,8 @@ from urllib.parse import quote_from_bytes
 
 #: General categories that are shown as escapes: control, format (direction marks), surrogates, private, separators.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+#: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
+NO_SEGMENTS: Final = frozenset({b"", b".", b".."})
 NONE: Final = "\u2013"  #: where there is nothing to show
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -32,6 +34,16 @@ def _seen(character: str) -> str:
 def segment(raw: bytes) -> str:
     """Bytes as one segment of a path."""
     return quote_from_bytes(raw, safe="")
+
+
+def queue_path(raw: bytes) -> str:
+    """Where the page of a queue is."""
+    return f"/queue?name={segment(raw)}" if raw in NO_SEGMENTS else f"/queues/{segment(raw)}"
+
+
+def history_path(raw: bytes) -> str:
+    """Where the history of a queue is."""
+    return f"/api/history/queue{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"
 
 
 def span(ms: int | None) -> str:

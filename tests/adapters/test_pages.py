@@ -95,6 +95,33 @@ async def test_any_bytes_name_a_queue(admin: Admin) -> None:
 
 
 @async_test
+async def test_a_name_that_browsers_take_out_of_a_path_stands_in_the_query(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.web.job_views.LOOKED_AT_MAX", 1)
+    monkeypatch.setattr("disqued.web.job_views.SLICE_ROWS", 1)
+    client = admin()
+    for queue in (".", "..", ""):
+        job_id = await add(client, queue, "x")
+        await add(client, queue, "y")
+        path = f"/queue?name={queue}"
+        for linking in ("/queues", f"/jobs/{job_id}"):
+            assert f'href="{path}"' in await page(client, linking)
+        html = await page(client, path + "&text=y")
+        assert "<dt>Jobs waiting</dt><dd>2</dd>" in html
+        assert f'<input type="hidden" name="name" value="{queue}">' in html
+        further = re.search(r'href="(\?[^"]*)#jobs">look further', html)
+        assert further is not None
+        assert "found 1" in words(await page(client, "/queue" + unescape(further[1])))
+        history = re.search(r'data-history="([^"]*)"', html)
+        assert history is not None
+        assert (await client.get(unescape(history[1]) + "&span=hour")).status == 200
+    assert "<dt>Jobs waiting" not in await page(client, "/queue?name=none")
+    assert "the parameter name is needed" in await page(client, "/queue", status=400)
+    assert (await client.get("/api/history/queue")).status == 400
+
+
+@async_test
 async def test_a_queue_that_does_not_exist_is_a_page(admin: Admin) -> None:
     assert "does not exist on this node" in await page(admin(), "/queues/none")
 

@@ -94,6 +94,26 @@ def test_the_chart_is_drawn_and_moves(page: Browser, daemon: Daemon) -> None:
     page.find("#chart canvas")
 
 
+@pytest.mark.parametrize("queue", [".", "..", ""])
+def test_a_queue_whose_name_cannot_stand_in_a_path_has_its_page(page: Browser, daemon: Daemon, queue: str) -> None:
+    for body in ("apple", "pear"):
+        daemon.call("ADDJOB", queue, body, 0)
+    page.open("/queues")
+    page.click("#queue-rows a")
+    page.wait_text("h1", queue or "(empty)")
+    page.find("#chart canvas")
+    page.type("[data-action*='/api/add'] [name=body]", "plum")
+    page.click("#do-add")
+    wait_until(lambda: waiting(page) == "3", "the new job, without a reload")
+    page.type(".find [name=text]", "pear")
+    page.click(".find button")
+    page.wait_text("#looked", "found 1")
+    page.click("#found tbody a")
+    page.wait_text("h1", "Job")
+    page.click(".crumbs a:last-child")
+    page.wait_text("#looked", "found 3")
+
+
 def test_the_table_of_queues_is_live_sorted_and_filtered(page: Browser, daemon: Daemon) -> None:
     for queue, jobs in (("one", 1), ("three", 3), ("two", 2)):
         for number in range(jobs):

@@ -315,7 +315,8 @@ class Chart {
   async load(span = this.span) {
     this.span = span;
     // Columns: times, length, in, out, acknowledged, age of the oldest.
-    const answer = this.element.dataset.history ? await fetch(`${this.element.dataset.history}?span=${span}`) : null;
+    const { history } = this.element.dataset;
+    const answer = history ? await fetch(`${history}${history.includes("?") ? "&" : "?"}span=${span}`) : null;
     const columns = answer?.ok ? await answer.json() : [];
     if (span !== this.span) return;
     this.data = [columns[0] ?? [], ...this.columns.map(([, , at]) => columns[at] ?? (columns[0] ?? []).map(() => null))];
