@@ -68,7 +68,7 @@ def queue_route(path: str, *, query: tuple[Param, ...] = (), at: str = "", **mor
     return enter
 
 
-def _queue_of(asked: Asked) -> bytes:
+def queue_of(asked: Asked) -> bytes:
     """The queue that a path or a query names; a path that ends with a slash names the one without a name."""
     if "queue" in asked.path:
         return asked.path["queue"]
@@ -85,7 +85,7 @@ def _queue_of(asked: Asked) -> bytes:
 )  # fmt: skip
 async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
     """What QSTAT with FULL answers, as an object."""
-    queue = _queue_of(asked)
+    queue = queue_of(asked)
     values = await site.call(asked.visitor, "QSTAT", queue, "FULL")
     if values is None:
         raise Problem.no_queue(queue)
@@ -108,7 +108,7 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
 )  # fmt: skip
 async def qpeek(site: Site, asked: Asked) -> Reply:
     """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""
-    queue = _queue_of(asked)
+    queue = queue_of(asked)
     rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
     jobs = [peeked(asked.visitor, row) for row in rows]
     return await json_reply(site.gateway.reactor, {"queue": queue, "jobs": jobs})

@@ -98,7 +98,7 @@ class Metrics:
         """Every queue whose name fits the pattern, `limit` at most: text and its media type."""
         self._pulse.look()
         rows, left_out = await self._rows(limit, match)
-        encode, media = choose_encoder(accept)
+        encode, media = _encoder(accept)
         texts = [_text(encode, _about_rows(len(rows), left_out))]
         for place, (name, doc, kind) in enumerate(PER_QUEUE, 1):
             texts.append(_text(encode, [kind(name, doc, labels=["queue"])]))
@@ -146,12 +146,20 @@ class Metrics:
     # Writing.
 
     async def _write(self, found: Iterable[Metric], accept: str) -> tuple[bytes, str]:
-        encode, media = choose_encoder(accept)
+        encode, media = _encoder(accept)
         texts: list[bytes] = []
         for piece in _pieces(found):
             texts.append(_text(encode, piece))
             await next_turn(self._gateway.reactor)
         return _ended(texts, media), media
+
+
+def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """The writer for a header Accept, and its media type; one that cannot be read asks for nothing in particular."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # it compares what is no number with a version
+        return choose_encoder("")
 
 
 def _pieces(found: Iterable[Metric]) -> Iterator[list[Metric]]:

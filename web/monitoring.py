@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disqued.web.api import queue_of, queue_route
 from disqued.web.history import Series
 from disqued.web.metrics import QUEUES_MAX, QUEUES_SHOWN
 from disqued.web.problems import Problem
@@ -64,13 +65,13 @@ async def node_history(site: Site, asked: Asked) -> Reply:
     return await _written(site, site.history.node(asked.query.get("span", "hour")))
 
 
-@route(
-    "GET", "/api/history/queue/<queue>", role=Role.VIEWER, summary="What a queue was like, over time",
-    query=(_SPAN,), reply=_COLUMNS, tag="history", at="/api/history/queue/mail?span=week",
+@queue_route(
+    "/api/history/queue", role=Role.VIEWER, summary="What a queue was like, over time",
+    query=(_SPAN,), reply=_COLUMNS, tag="history", at="?span=week",
 )  # fmt: skip
 async def queue_history(site: Site, asked: Asked) -> Reply:
     """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
-    name = asked.path["queue"]
+    name = queue_of(asked)
     series = site.history.queue(name, asked.query.get("span", "hour"))
     if series is None and name not in site.gateway.node.state.queues.by_name:
         raise Problem(404, "there is no such queue on this node, and nothing is remembered of one")

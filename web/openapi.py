@@ -52,11 +52,11 @@ _BODY: Final = (413, 415)  #: and every route that takes a body
 )  # fmt: skip
 async def openapi(site: Site, asked: Asked) -> Reply:
     """Every route with its parameters, bodies, replies and errors."""
-    return _reply()
+    return written()
 
 
 @cache
-def _reply() -> Reply:
+def written() -> Reply:
     """The document does not change while the daemon runs, and takes some milliseconds to write."""
     return Reply(dump(document()), "application/json")
 

@@ -8,19 +8,21 @@ What is wrong with its settings stops the start, in one line that says what: Adm
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.defer import Deferred, ensureDeferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.config import Config
+from disqued.web import openapi, render
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
 from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
 from disqued.web.site import Site
 from disqued.web.tokens import TokenError
+from disqued.web.turns import next_turn
 
 log = Logger()
 
@@ -56,6 +58,7 @@ class AdminServer:
         A port that is in use stops the start, unless nobody has asked for it.  Raises AdminError.
         """
         self.site.start()
+        ensureDeferred(self._prepare())
         if self._config.http_endpoint:
             self._open_endpoint(self._config.http_endpoint, failed)
         elif self._config.http_port:
@@ -63,6 +66,17 @@ class AdminServer:
                 self._open_port(self._config, address)
         if self._ports and self._config.http_token_file is None and not self._config.requirepass:
             log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
+
+    async def _prepare(self) -> None:
+        """Compile the templates and write the OpenAPI document: whoever asks first would hold the loop with it."""
+        templates = render.environment()
+        for name in templates.list_templates():
+            await next_turn(self._reactor)
+            if self._stopped:
+                return
+            templates.get_template(name)
+        await next_turn(self._reactor)
+        openapi.written()
 
     def _open_port(self, config: Config, address: str) -> None:
         try:

@@ -321,6 +321,7 @@ async def test_charts_get_columns(launch: Launch) -> None:
     await resp.call("ADDJOB", "a/b", "body", 0)
     await client.site.history.sample(1)
     answer = await client.get("/api/history/queue/a%2Fb")
+    assert (await client.get("/api/history/queue?queue=a/b")).status == answer.status
     assert answer.status == 200
     assert [len(column) for column in answer.body] == [1] * 6
     assert answer.body[1:4] == [[1], [1], [0]]

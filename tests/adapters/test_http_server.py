@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.web import channel as module
+from disqued.web import openapi, render
 from disqued.web.answers import begin
 from disqued.web.channel import (
     BODY_SLACK,
@@ -387,3 +388,18 @@ class _Port:
 def test_the_clients_of_tests_have_the_same_limits(launch: Launch) -> None:
     client: AdminClient = admin(launch())
     assert isinstance(client.factory, AdminFactory)
+
+
+@async_test
+async def test_templates_and_the_openapi_document_are_made_ready_in_turns_before_anybody_asks(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = render.environment.__wrapped__()
+    monkeypatch.setattr(render, "environment", lambda: fresh)
+    openapi.written.cache_clear()
+    server = AdminServer(launch("http-port 0").daemon)
+    server.listen()
+    await wait_until(lambda: openapi.written.cache_info().currsize == 1)
+    assert fresh.cache is not None
+    assert len(fresh.cache) == len(fresh.list_templates())
+    await server.stop()

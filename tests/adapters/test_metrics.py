@@ -117,6 +117,9 @@ async def test_both_formats_are_read_by_their_parsers_and_say_the_same(launch: L
         assert opened == plain
         headers = [line for line in text.splitlines() if line.startswith("# TYPE")]
         assert len(headers) == len(set(headers)), "a family begins once"
+        odd = await client.get(path, headers={"Accept": "application/openmetrics-text; version=abc"})
+        assert odd.status == 200
+        assert odd.headers["content-type"].startswith("text/plain")
     await client.stop()
 
 
