@@ -141,6 +141,7 @@ class History:
             track = self._begin(queue, slot - span, track, known)
             if track is None:
                 return
+            track.known_from = slot if known is seen else slot - span
         elif track.seen == seen:
             return
         if length:
@@ -182,6 +183,25 @@ class History:
         """What the node was like: its queues together."""
         self.pulse.look()
         return self._series(self._node, span)
+
+    def last_rates(self, queue: Queue) -> tuple[float, float] | None:
+        """Jobs queued and handed out a second, as the last sample of a queue has it; None before there are two."""
+        self.pulse.look()
+        track = self._tracks.get(queue.name)
+        if track is None or track.identity != (queue.serial, queue.created_at):
+            # One that is not remembered is known to be quiet, if it was so in the second before the last walk, too.
+            is_quiet = self._has_walked and queue.accessed_at < self._walked_at - 1_000
+            return (0.0, 0.0) if is_quiet else None
+        track.rest(self._walked)
+        return (track.last.in_rate, track.last.out_rate) if track.hour.newest > track.known_from else None
+
+    def last_rates_of_node(self) -> tuple[float, float, float] | None:
+        """Jobs queued, handed out and acknowledged a second, as the last sample has it; None while there is none."""
+        self.pulse.look()
+        if not len(self._node.hour):
+            return None
+        self._node.rest(self._walked)
+        return self._node.last.in_rate, self._node.last.out_rate, self._node.last.acked_rate
 
     def _series(self, track: Track, span: Span) -> Series:
         track.rest(self._walked)

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.web.gateway import Gateway
+from disqued.web.history import History
 from disqued.web.problems import Problem
 from disqued.web.queue_views import QueueRow, Rates, View, walk
 from disqued.web.routes import Role
@@ -107,8 +108,9 @@ class Listener:
 class Live:
     """Everybody who listens, and the one timer."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self.rates = Rates()
+    def __init__(self, gateway: Gateway, history: History | None = None) -> None:
+        """`history` knows the rates while nobody has looked yet."""
+        self.rates = Rates(history)
         self.listeners: list[Listener] = []
         self._gateway = gateway
         self._periods = 0  #: since the first of these listeners came
@@ -129,10 +131,11 @@ class Live:
         try:
             await listener.ended
         except CancelledError:
-            pass  # the other end has gone
+            pass  # the other end has gone, and with it what there was to write to
+        else:
+            request.unregisterProducer()
         finally:
             self._remove(listener)
-            request.unregisterProducer()
 
     def _start(self) -> None:
         if self._timer is not None:

@@ -2,7 +2,8 @@
 
     10 000 queues --500 a turn of the loop--> rows --filter, sort--> page of 100
 
-Rates are the difference to the walk before, so each walk leaves its counters behind (`Rates`).
+Rates are the difference to the walk before, so each walk leaves its counters behind (`Rates`); where nobody has looked
+for a while they are those of the last sample that the history took.
 Spans are milliseconds.
 """
 
@@ -15,6 +16,7 @@ import attrs
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_NAMES, Queue
 from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.history import History
 from disqued.web.turns import next_turn
 
 PAGE_ROWS: Final = 100  #: queues on a page
@@ -40,16 +42,24 @@ class QueueRow:
 class Rates:
     """Counters of queues and of the node as they were, and what follows for jobs a second."""
 
-    __slots__ = ("_last", "_node")
+    __slots__ = ("_history", "_last", "_node")
 
-    def __init__(self) -> None:
+    def __init__(self, history: History | None = None) -> None:
+        self._history = history
         #: Serial of a queue: (when, in, out, rate in, rate out).
         self._last: dict[int, tuple[int, int, int, float | None, float | None]] = {}
         #: When, counters, rates.
         self._node: tuple[int, tuple[int, ...], dict[str, float | None]] | None = None
 
     def of_node(self, node: Node) -> dict[str, float | None]:
-        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`."""
+        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`; None = not known yet."""
+        rates = self._measure_node(node)
+        if rates["in"] is None and self._history is not None:
+            remembered = self._history.last_rates_of_node()
+            return rates if remembered is None else dict(zip(rates, remembered, strict=True))
+        return rates
+
+    def _measure_node(self, node: Node) -> dict[str, float | None]:
         now, counters = node.clock.now(), node.state.counters
         seen = (counters.queued, counters.delivered + counters.exported, counters.acked)
         last = self._node
@@ -64,7 +74,13 @@ class Rates:
         return rates
 
     def of(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
-        """Jobs in and out a second since the look before; None at the first."""
+        """Jobs in and out a second since the look before, or as they are remembered; None = not known yet."""
+        rates = self._measure(queue, now)
+        if rates[0] is None and self._history is not None:
+            return self._history.last_rates(queue) or rates
+        return rates
+
+    def _measure(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
         last = self._last.get(queue.serial)
         if last is not None and now - last[0] < LEAST_MS:
             return last[3], last[4]

@@ -93,7 +93,7 @@ def _write_round(column: "array[Any]", at: int, new: "array[Any]") -> None:
 class Track:
     """What there is to remember of one queue, or of the node."""
 
-    __slots__ = ("_counts", "_minute", "changed_at", "hour", "identity", "last", "seen", "week")
+    __slots__ = ("_counts", "_minute", "changed_at", "hour", "identity", "known_from", "last", "seen", "week")
 
     def __init__(self, slot: int) -> None:
         """Begin after a second."""
@@ -103,6 +103,7 @@ class Track:
         self.identity: tuple[int, int] = (0, 0)  #: of the queue: a name may come again
         self.seen: tuple[int, ...] = ()  #: counters in, out and acked, and the length, as they were last
         self.changed_at: int = slot  #: when something happened last
+        self.known_from: int = slot  #: rates are true after this second; before, nobody had looked at the counters
         self._minute = slot // 60
         self._counts = [0, 0, 0]
 

@@ -23,9 +23,11 @@ class Site:
     gateway: Gateway
     access: Access
     audit: AuditLog
-    live: Live = attrs.field(init=False, default=attrs.Factory(lambda self: Live(self.gateway), takes_self=True))
     history: History = attrs.field(
         init=False, default=attrs.Factory(lambda self: History(self.gateway), takes_self=True)
+    )
+    live: Live = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Live(self.gateway, self.history), takes_self=True)
     )
     metrics: Metrics = attrs.field(
         init=False, default=attrs.Factory(lambda self: Metrics(self.gateway, self.history.pulse), takes_self=True)

@@ -107,6 +107,46 @@ def test_the_node_is_all_its_queues_together(bed: Bed) -> None:
     assert list(found.out_rate) == [0, 1]
 
 
+def test_the_last_sample_says_how_fast_it_goes(bed: Bed) -> None:
+    bed.add(b"q", 5)
+    queue = bed.node.state.queues.by_name[b"q"]
+    assert (bed.history.last_rates(queue), bed.history.last_rates_of_node()) == (None, None)
+    bed.pass_s(1)
+    assert (bed.history.last_rates(queue), bed.history.last_rates_of_node()) == ((5, 0), (5, 0, 0))
+    for job_id in bed.take(b"q", 2):
+        bed.node.acks.acknowledge(job_id)
+    bed.pass_s(1)
+    assert (bed.history.last_rates(queue), bed.history.last_rates_of_node()) == ((0, 2), (0, 2, 2))
+    bed.pass_s(1)
+    assert (bed.history.last_rates(queue), bed.history.last_rates_of_node()) == ((0, 0), (0, 0, 0))
+
+
+def test_the_first_look_at_a_queue_that_was_there_before_says_nothing_of_its_rates(bed: Bed) -> None:
+    bed.add(b"q", 50)
+    queue = bed.node.state.queues.by_name[b"q"]
+    bed.clock.advance(10)
+    bed.history.stop()
+    bed.history = History(bed)  # type: ignore[arg-type]
+    bed.history.start()
+    bed.add(b"q", 3)
+    bed.pass_s(1)
+    assert bed.history.last_rates(queue) is None, "three of them came since, fifty before"
+    bed.add(b"q", 4)
+    bed.pass_s(1)
+    assert bed.history.last_rates(queue) == (4, 0)
+
+
+def test_a_queue_that_is_not_remembered_is_quiet_or_not_known(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "QUEUES_KEPT", 1)
+    bed.add(b"other")
+    bed.pass_s(1)
+    for seconds, rates in ((1, None), (3, (0, 0))):
+        bed.add(b"q" if rates is None else b"other")
+        bed.pass_s(seconds)
+        bed.add(b"other")
+        assert bed.history.last_rates(bed.node.state.queues.by_name[b"q"]) == rates
+
+
 def test_points_have_the_times_at_which_they_were(bed: Bed) -> None:
     bed.add(b"q")
     bed.pass_s(3)

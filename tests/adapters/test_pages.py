@@ -148,6 +148,24 @@ async def test_a_large_body_is_cut(admin: Admin) -> None:
     assert len(await page(client, "/queues/q")) < 60_000
 
 
+@async_test
+async def test_the_first_look_shows_the_rates_of_the_last_sample(admin: Admin) -> None:
+    client = admin()
+    client.site.history.stop()
+    await client.site.history.sample(1)
+    for number in range(6):
+        await add(client, "q", str(number))
+    assert "<dt>In/s</dt><dd>\u2013</dd>" in await page(client, "/queues/q")
+    await client.site.history.sample(3)
+    for path, shows in (
+        ("/queues/q", "<dt>In/s</dt><dd>3.0</dd>"),
+        ("/queues", '<td class="num">3.0</td>'),
+        ("/", "<dt>Jobs in/s</dt><dd>3.0</dd>"),
+    ):
+        client.site.live.rates.keep(set())  # nobody has looked
+        assert shows in await page(client, path), path
+
+
 # Why a job is not running.
 
 
@@ -476,6 +494,13 @@ def test_who_has_lost_a_right_hears_no_more() -> None:
     assert len(request.written) == heard
     assert waiting.called
     assert table.listeners == []
+
+
+def test_nothing_is_asked_of_a_connection_that_is_gone() -> None:
+    table, request, _, waiting = listening()
+    request.unregisterProducer = lambda: 1 / 0  # type: ignore[method-assign, assignment]
+    waiting.cancel()
+    assert (waiting.result, table.listeners) == (None, [])
 
 
 def test_too_many_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
