@@ -379,7 +379,7 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("ADDJOB", "delayed", "x", 0, "DELAY", 100)
     page.use_scheme(scheme)
     paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
-    paths += ["/settings", "/login"]
+    paths += ["/settings", "/login", "/none"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
