@@ -21,7 +21,11 @@ from disqued.web.values import BYTES
 
 PAGE_MAX: Final = 1_000  #: elements of a page of a scan
 FULL_MAX: Final = 250  #: of one with descriptions
-PER_TURN: Final = 50  #: queues described before others have their turn
+SCANNED_PER_TURN: Final = (
+    100  #: names or ids that one command of a walk finds, as a hint
+)
+SHOWN_PER_TURN: Final = 25  #: descriptions made ready before others have their turn
+ASKED_PER_TURN: Final = 10  #: queues that QSTAT is asked of before that
 PEEK_MAX: Final = 250
 
 _JOB_SORTS: Final = ("id", "queue", "state", "ctime", "ttl", "nacks", "additional-deliveries")
@@ -31,7 +35,7 @@ _CURSOR: Final = Param(
     "cursor", "What the page before answered; 0, or nothing, to begin.", {"type": "integer", "minimum": 0}
 )
 _REPLY: Final = Param(
-    "reply", "id: names or ids alone; all: descriptions, and pages of 250 at most.",
+    "reply", "id: names or ids alone; all: descriptions, and pages of about 250 at most.",
     {"type": "string", "enum": ["id", "all"], "default": "id"},
 )  # fmt: skip
 _COUNT: Final = Param(
@@ -143,11 +147,12 @@ async def show(site: Site, asked: Asked) -> dict[str, Any]:
 async def scan_jobs(site: Site, asked: Asked) -> Reply:
     """A job that is there throughout the walk is met at least once.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
-    words = _scan_words("JSCAN", asked, ("maxidle", "queue"), FULL_MAX if full else PAGE_MAX)
+    words = _scan_words(asked, ("maxidle", "queue"))
     for state in asked.query.get("state", ()):
         words += ["STATE", state]
-    cursor, found = await site.call(asked.visitor, *words, "REPLY", "ALL" if full else "ID")
-    items = [shown_to(asked.visitor, by_name(job)) for job in found] if full else found
+    most = FULL_MAX if full else PAGE_MAX
+    cursor, found = await _scanned(site, asked, "JSCAN", [*words, "REPLY", "ALL" if full else "ID"], most)
+    items = await _shown(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="id")
     return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
 
@@ -167,20 +172,46 @@ async def scan_jobs(site: Site, asked: Asked) -> Reply:
 async def scan_queues(site: Site, asked: Asked) -> Reply:
     """Queues in the order of their creation.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
-    words = _scan_words("QSCAN", asked, ("minlen", "maxlen", "importrate", "maxidle"), FULL_MAX if full else PAGE_MAX)
-    cursor, found = await site.call(asked.visitor, *words)
+    words = _scan_words(asked, ("minlen", "maxlen", "importrate", "maxidle"))
+    cursor, found = await _scanned(site, asked, "QSCAN", words, FULL_MAX if full else PAGE_MAX)
     items = await _described(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="name")
     return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
 
 
-def _scan_words(name: str, asked: Asked, options: tuple[str, ...], most: int) -> list[bytes | str | int]:
-    words: list[bytes | str | int] = [name, asked.query.get("cursor", 0)]
-    words += ["COUNT", min(asked.query.get("count", 100), most)]
+Words = list[bytes | str | int]
+
+
+def _scan_words(asked: Asked, options: tuple[str, ...]) -> Words:
+    words: Words = []
     for option in options:
         if option in asked.query:
             words += [option, asked.query[option]]
     return words
+
+
+async def _scanned(site: Site, asked: Asked, name: str, words: Words, most: int) -> tuple[int, list[Any]]:
+    """A page of a walk, taken by several commands in turns of their own: the next cursor, and what was found."""
+    cursor, left = asked.query.get("cursor", 0), min(asked.query.get("count", 100), most)
+    page: list[Any] = []
+    while True:
+        count = min(left - len(page), SCANNED_PER_TURN)
+        text, found = await site.call(asked.visitor, name, cursor, "COUNT", count, *words)
+        cursor = int(text)
+        page += found
+        if not cursor or len(page) >= left or not found:
+            return cursor, page
+        await next_turn(site.gateway.reactor)
+
+
+async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, Any]]:
+    """Descriptions of jobs as objects."""
+    items = []
+    for number, job in enumerate(found, 1):
+        items.append(shown_to(asked.visitor, by_name(job)))
+        if number % SHOWN_PER_TURN == 0:
+            await next_turn(site.gateway.reactor)
+    return items
 
 
 async def _described(site: Site, asked: Asked, found: list[bytes]) -> list[dict[str, Any]]:
@@ -190,7 +221,7 @@ async def _described(site: Site, asked: Asked, found: list[bytes]) -> list[dict[
         values = await site.call(asked.visitor, "QSTAT", name, "FULL")
         if values is not None:
             items.append(by_name(values))
-        if number % PER_TURN == 0:
+        if number % ASKED_PER_TURN == 0:
             await next_turn(site.gateway.reactor)
     return items
 

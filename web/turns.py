@@ -9,7 +9,7 @@ from twisted.internet.task import deferLater
 from disqued.web.routes import Reply
 from disqued.web.values import dump, key_text
 
-SLICE_BYTES: Final = 1 << 16  #: of JSON written in one turn, and one value more; about half a millisecond's work
+SLICE_BYTES: Final = 1 << 14  #: of JSON written in one turn, and one value more; about a millisecond's work
 FEW: Final = 16  #: elements of a list that is written at once
 
 
