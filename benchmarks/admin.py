@@ -28,7 +28,10 @@ TARGETS = (
     "/metrics",
     "/metrics/per-queue?limit=10000",
     "/api/scan/jobs?count=1000",
+    "/api/scan/jobs?count=250&reply=all",
     "/api/scan/queues?count=1000",
+    "/api/scan/queues?count=250&reply=all",
+    "/queues?sort=length",
     "/api/history/node?span=hour",
 )
 
