@@ -15,6 +15,7 @@ from disqued.core.delivery import requeue_within
 from disqued.core.job import (
     ACKED,
     ACTIVE,
+    FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
@@ -56,10 +57,15 @@ def timeline(node: Node, job: Job) -> list[Moment]:
     moments += _deliveries(job, now, wall)
     if job.state == ACKED:
         moments.append(Moment("Acknowledged", None))
-    elif job.requeue_at and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms) and options.retry_ms:
+    elif _is_to_come_back(job) and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms):
         moments.append(Moment("Queued again unless acknowledged", wall + requeue_within(job, now), is_ahead=True))
     moments.append(Moment("Time to live ends: dropped", wall + job.expires_at - now, is_ahead=True))
     return moments
+
+
+def _is_to_come_back(job: Job) -> bool:
+    """Tell whether its timer is to queue a job again: while it is queued already, or past its life, it does not."""
+    return job.state == ACTIVE and job.options.retry_ms > 0 and 0 < job.requeue_at < job.expires_at
 
 
 def _deliveries(job: Job, now: int, wall: int) -> list[Moment]:
@@ -68,13 +74,14 @@ def _deliveries(job: Job, now: int, wall: int) -> list[Moment]:
         moments.append(Moment(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
     if job.nacks:
         moments.append(Moment(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
-    began = None
-    if job.options.retry_ms and job.requeue_at > now:
-        began = wall + (job.requeue_at - now) - job.options.retry_ms
+    # The timer begins with a delivery, and with a queueing.
+    retry_ms = job.options.retry_ms
+    began = wall + job.requeue_at - now - retry_ms if retry_ms and job.requeue_at else None
     if job.flags & FLAG_LEASED and job.state == ACTIVE:
         moments.append(Moment("Delivered to a consumer by this node", began))
     elif job.state == QUEUED:
-        moments.append(Moment("In the queue of this node", began))
+        # A store keeps how long a timer runs at most, not when it began.
+        moments.append(Moment("In the queue of this node", None if job.flags & FLAG_CAME_BACK else began))
     elif job.flags & FLAG_DELIVERED:
         moments.append(Moment("Delivered to a consumer by this node", None))
     return moments
@@ -120,16 +127,29 @@ def _why_active(node: Node, job: Job) -> str:
     left = shown.span(max(0, job.requeue_at - now))
     if job.options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE and not job.flags & FLAG_DELIVERED:
         return f"It is delayed until {until} ({left} from now)."
-    if job.flags & FLAG_LEASED:
-        return f"It is in flight: a consumer has it until {until} ({left} from now), then it is queued again."
     if not job.options.retry_ms:
-        return "It was delivered at most once, as asked (retry 0): it is never queued again."
+        return _why_once(job)
+    if job.flags & FLAG_LEASED:
+        if not _is_to_come_back(job):
+            return "It is in flight: a consumer has it. It is not queued again: its time to live ends before."
+        return f"It is in flight: a consumer has it until {until} ({left} from now), then it is queued again."
+    away = "It is not in the queue of this node: it was taken out, or another node has it."
+    if _is_to_come_back(job):
+        return f"{away} Without news it is queued here at {until} ({left} from now)."
     if job.requeue_at:
-        return (
-            f"It is not in the queue of this node: it was taken out, or another node has it. "
-            f"Without news it is queued here at {until} ({left} from now)."
-        )
+        return f"{away} It is not queued here by itself: its time to live ends before."
     return "It is not in the queue of this node, and no timer is set: ENQUEUE queues it."
+
+
+def _why_once(job: Job) -> str:
+    """Of a job that is delivered at most once, and that neither waits in a queue nor for the end of its delay."""
+    if job.flags & FLAG_DELIVERED:
+        return "It was delivered, at most once as asked (retry 0): it is never queued again."
+    never = ", so it is never queued again" if job.flags & FLAG_QUEUED_BEFORE else ""
+    return (
+        "It is not in the queue of this node: it was taken out, another node has it, or a consumer had it before a "
+        f"restart. It is delivered at most once, as asked (retry 0){never}."
+    )
 
 
 # Jobs of a queue.

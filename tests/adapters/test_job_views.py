@@ -1,0 +1,101 @@
+"""What a job's page says of its past, its future and of why nobody works on it; on a clock that is told to move."""
+
+from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.recovery import Recovery
+from disqued.testing.clock import WALL_MS
+from disqued.web.job_views import Moment, timeline, why_not_running
+from disqued.wire.jobdump import decode_record, encode_job
+from tests.core_fixtures import Server
+
+RETRY_MS = 3_000
+AGAIN, WAITS, DELIVERED = (
+    "Queued again unless acknowledged", "In the queue of this node", "Delivered to a consumer by this node",
+)  # fmt: skip
+
+
+def moments(server: Server, job_id: bytes) -> dict[str, Moment]:
+    """The timeline of a job, by what happens."""
+    return {moment.what: moment for moment in timeline(server.node, server.job(job_id))}
+
+
+def why(server: Server, job_id: bytes) -> str:
+    return why_not_running(server.node, server.job(job_id))
+
+
+def test_a_job_that_was_delivered_at_most_once_is_not_said_to_come_back() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", 0)
+    assert server.get("q")
+    assert why(server, job_id) == "It was delivered, at most once as asked (retry 0): it is never queued again."
+    assert AGAIN not in moments(server, job_id)
+    server.advance(10_000)
+    assert server.job(job_id).state == ACTIVE
+    assert server("ENQUEUE", job_id) == 0
+
+
+def test_an_at_most_once_job_that_was_taken_out_is_not_said_to_be_delivered() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", 0)
+    assert server("DEQUEUE", job_id) == 1
+    assert "it was taken out" in why(server, job_id)
+    assert "never queued again" in why(server, job_id)
+    assert server("ENQUEUE", job_id) == 0
+
+
+def test_an_at_most_once_job_is_delayed_first() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", 0, "DELAY", 5)
+    assert "It is delayed until 2023-11-14 22:13:25" in why(server, job_id)
+
+
+def test_a_job_in_the_queue_has_no_moment_of_being_queued_again() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", RETRY_MS // 1_000)
+    for _ in range(4):
+        found = moments(server, job_id)
+        assert AGAIN not in found
+        assert found[WAITS] == Moment(WAITS, WALL_MS)
+        server.advance(2_000)
+    assert server.job(job_id).state == QUEUED
+    assert server.job(job_id).redeliveries == 0
+
+
+def test_a_job_that_a_consumer_has_comes_back_when_the_timeline_says_so() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", RETRY_MS // 1_000)
+    server.advance(5_000)
+    assert server.get("q")
+    found = moments(server, job_id)
+    assert found[DELIVERED] == Moment(DELIVERED, WALL_MS + 5_000)
+    assert found[AGAIN] == Moment(AGAIN, WALL_MS + 5_000 + RETRY_MS, is_ahead=True)
+    assert "a consumer has it until 2023-11-14 22:13:28" in why(server, job_id)
+    server.advance(RETRY_MS)
+    assert server.job(job_id).state == QUEUED
+    found = moments(server, job_id)
+    assert AGAIN not in found
+    assert found[WAITS] == Moment(WAITS, WALL_MS + 5_000 + RETRY_MS)
+
+
+def test_a_job_whose_life_ends_before_its_timer_is_not_said_to_come_back() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", 60, "TTL", 10)
+    assert server.get("q")
+    assert AGAIN not in moments(server, job_id)
+    assert "not queued again: its time to live ends before" in why(server, job_id)
+    assert server("NACK", job_id) == 1
+    assert server("DEQUEUE", job_id) == 1
+    assert "not queued here by itself: its time to live ends before" in why(server, job_id)
+    server.advance(10_000)
+    assert server.state.jobs.get(job_id) is None
+
+
+def test_since_when_a_job_is_queued_that_came_back_from_a_store_is_not_known() -> None:
+    before = Server()
+    job_id = before.add("q", "x", "RETRY", RETRY_MS // 1_000)
+    before.advance(8_000)
+    clock = before.clock
+    after = Server(clock=clock)
+    record = encode_job(before.job(job_id), clock.wall() - clock.now(), QUEUED)
+    Recovery(after.state, restores_queues=True).apply(decode_record(record))
+    assert after.job(job_id).state == QUEUED
+    assert moments(after, job_id)[WAITS] == Moment(WAITS, None)
