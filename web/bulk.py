@@ -28,7 +28,7 @@ from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, STATE_NA
 from disqued.core.registry import TABLES
 from disqued.errors import CommandError
 from disqued.web.fields import VALUE, read_bytes, read_object, whole
-from disqued.web.gateway import SLICE_ROWS
+from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
 from disqued.web.problems import Problem
 from disqued.web.routes import Asked, Role, Schema, Visitor, route
 from disqued.web.site import Site
@@ -75,7 +75,7 @@ class Filter:
             (job.holders is None or bool(job.holders))
             and job.state in (self.states or _USUAL)
             and (self.queue is None or job.queue == self.queue)
-            and (self.older_than_ms is None or age > self.older_than_ms)
+            and (self.older_than_ms is None or age >= self.older_than_ms)
             and (self.newer_than_ms is None or age < self.newer_than_ms)
         )
 
@@ -172,14 +172,16 @@ class Run:
         for looked_at, job in enumerate(jobs, 1):
             # The table was copied in an earlier turn, perhaps: the job may be gone.
             if self._is_meant(job, wall) and known(job.id) is job:
-                if self.wanted.body_contains is not None:
-                    searched += len(job.body)
-                if self.wanted.body_contains is None or self.wanted.body_contains in job.body:
+                searched += self._to_search(job)
+                if self.wanted.body_contains is None or self.wanted.body_contains in job.body[:BODY_SEARCHED]:
                     found.append(job)
                     self.newest = max(self.newest, job.ctime)
             if looked_at >= SLICE_ROWS or len(found) >= most or searched >= SLICE_BYTES:
                 return found, True
         return found, False
+
+    def _to_search(self, job: Job) -> int:
+        return 0 if self.wanted.body_contains is None else min(len(job.body), BODY_SEARCHED)
 
     def _is_meant(self, job: Job, wall: int) -> bool:
         return (
@@ -266,9 +268,9 @@ def _token(action: str, body: Any, until: int) -> str:
 
 def _until(action: str, body: Any) -> int | None:
     """The ctime of the newest job that the dry run found; None where there was none.  Raises Problem 400, 409."""
-    if "token" not in body:
+    token = body.get("token")
+    if token is None:
         return None
-    token = body["token"]
     text = token if isinstance(token, str) else ""
     try:
         until = int(text.partition("-")[0], 16)
@@ -295,6 +297,8 @@ async def _run(
     dry = _flag(body, "dry_run", default=True)
     if wanted.is_open and not _flag(body, "all", default=False):
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
+    if not dry and "token" not in body:
+        raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
     run = Run(site, asked.visitor, wanted, _until(action, body), leaves_out)
     if not dry:
         await run.walk(act, most)
@@ -322,9 +326,13 @@ _FILTER: Final[Schema] = {
             "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,
             "description": "Jobs in one of these states; active and queued unless given.",
         },
-        "older_than_s": {**_AGE, "description": "Jobs created more than this many seconds ago."},
+        "older_than_s": {**_AGE, "description": "Jobs created this many seconds ago, or more."},
         "newer_than_s": {**_AGE, "description": "Jobs created less than this many seconds ago."},
-        "body_contains": {**VALUE, "description": "Jobs whose body has these bytes; needs the right to see bodies."},
+        "body_contains": {
+            **VALUE,
+            "description": f"Jobs with these bytes in the first {BODY_SEARCHED} of their body; needs the right to see "
+            "bodies.",
+        },
         "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Jobs at most, any of those."},
     },
     "additionalProperties": False,
@@ -335,9 +343,9 @@ _BODY: Final[dict[str, Any]] = {
     "all": {"type": "boolean", "default": False, "description": "Needed for a filter without a condition."},
     "dry_run": {"type": "boolean", "default": True, "description": "false: act."},
     "token": {
-        "type": "string",
-        "description": "What the dry run answered: the act is refused for another filter, and jobs that were added "
-        "since the dry run are left alone.",
+        "type": ["string", "null"],
+        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, and jobs "
+        "that were added since the dry run are left alone. null: act without a dry run.",
     },
 }
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}

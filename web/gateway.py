@@ -15,6 +15,8 @@ from disqued.commands.host import Session
 from disqued.config import Config
 from disqued.core.node import Node
 
+#: Bytes of a body that are searched for a text.
+BODY_SEARCHED: Final = 1 << 16
 SLICE_ROWS: Final = 500  #: queues or jobs looked at before others have their turn, some milliseconds' work
 
 

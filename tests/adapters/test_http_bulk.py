@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from disqued.errors import CommandError, NotReplicated
 from disqued.web import bulk
-from disqued.web.gateway import SLICE_ROWS
+from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
 from disqued.web.turns import next_turn
 from tests.adapters.http import AdminClient
 from tests.adapters.test_http_api import blind
@@ -35,7 +35,9 @@ async def fill(client: AdminClient) -> dict[str, list[str]]:
 
 
 async def run(client: AdminClient, action: str, wanted: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Ask for an action that is allowed."""
+    """Ask for an action that is allowed; without a dry run, unless a token is given."""
+    if more.get("dry_run") is False:
+        more = {"token": None, **more}
     status, _, answer = await client.post(f"/api/bulk/{action}", {"filter": wanted, **more})
     assert status == 200, answer
     return dict(answer)
@@ -192,8 +194,9 @@ async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch
 @ensureDeferred
 async def test_a_turn_ends_when_enough_bodies_were_searched(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
+    monkeypatch.setattr(bulk, "SLICE_BYTES", 2_000)
     for _ in range(8):
-        await add(client, "large", "x" * (bulk.SLICE_BYTES // 2))
+        await add(client, "large", "x" * 1_000)
     turns = [0]
 
     def turn(reactor: Any) -> "Deferred[None]":
@@ -264,7 +267,7 @@ async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, mo
         return call(words, **more)
 
     monkeypatch.setattr(client.running.daemon, "call", slow)
-    body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false}'
+    body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false, "token": null}'
     moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
     for _ in range(20):
         await next_turn(client.running.daemon.reactor)
@@ -335,3 +338,22 @@ async def test_ids_that_are_none_are_refused(admin: Admin, ids: Any) -> None:
     status, _, answer = await admin().post("/api/bulk/delete", {"filter": {"ids": ids}})
     assert status == 400
     assert answer["detail"] == "ids: allowed are lists of 1 to 10000 job ids"
+
+
+@ensureDeferred
+async def test_the_act_needs_a_dry_run_or_says_aloud_that_it_does_without(admin: Admin) -> None:
+    client = admin()
+    await fill(client)
+    status, _, answer = await client.post("/api/bulk/delete", {"filter": {"queue": "mail"}, "dry_run": False})
+    assert (status, "the act needs the token" in answer["detail"]) == (400, True)
+    assert (await lengths(client))["mail"] == 10
+    assert (await run(client, "delete", {"queue": "mail"}, dry_run=False))["done"] == 16
+
+
+@ensureDeferred
+async def test_a_text_is_looked_for_in_the_beginning_of_a_body_as_on_the_page(admin: Admin) -> None:
+    client = admin()
+    await add(client, "q", "x" * BODY_SEARCHED + "needle")
+    found = await add(client, "q", "x" * 100 + "needle")
+    answer = await run(client, "ack", {"queue": "q", "body_contains": "needle"})
+    assert answer["sample"] == [found]
