@@ -205,7 +205,8 @@ class _Asking:
             {
                 "who": who.name, "role": who.role.name.lower(), "from": who.address, "method": self._entry.method,
                 "path": request.path.decode("latin-1"), "asked": self._body, "status": status,
-            }
+            },
+            self._entry.body,
         )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
-from disqued.web.masking import masked
+from disqued.web.masking import is_understood, masked
+from disqued.web.routes import Schema
 
 log = Logger()
 
@@ -45,13 +46,18 @@ class AuditLog:
         self.left_out = 0  #: entries that were too many of strangers
         self.recent: deque[dict[str, Any]] = deque(self._tail(), maxlen=RECENT)  #: oldest first
 
-    def note(self, entry: Mapping[str, Any]) -> None:
-        """Write down an action: who, role, from, method, path, asked, status; secrets and bodies are left out."""
+    def note(self, entry: Mapping[str, Any], schema: Schema | None = None) -> None:
+        """Write down an action: who, role, from, method, path, asked, status.
+
+        Of what was asked are seen the fields that the schema has, without secrets and bodies; of all else, or without a
+        schema, type and length.
+        """
         if entry["role"] == "nobody" and self._is_flood():
             self.left_out += 1
             return
         at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        shown = {"at": at, **entry, "asked": masked(entry.get("asked"), str(entry.get("path", "")))}
+        asked = masked(entry.get("asked"), schema, understood=is_understood(entry["status"]))
+        shown = {"at": at, **entry, "asked": asked}
         self.recent.append(shown)
         if self._path is not None:
             self._write(self._path, json.dumps(shown, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

@@ -1,97 +1,108 @@
-"""What of a request may be written down: never a body of a job, a token or a password.
+"""What of a request may be written down: the values of fields that its route knows, and never a secret among them.
 
-    {"queue": "q", "body": "hello"}                         ->  {"queue": "q", "body": {"length": 5}}
-    {"name": "requirepass", "value": "s3cret"}              ->  {"name": "requirepass", "value": "***"}
-    ["CONFIG", "SET", "requirepass", "s3cret"]              ->  ["CONFIG", "SET", "requirepass", "***"]
+    {"queue": "q", "body": "hello", "timeout": 0}  ->  {"queue": "q", "body": {"length": 5}, "timeout": 0}
+    {"name": "requirepass", "value": "s3cret"}     ->  {"name": "requirepass", "value": "***"}
+    {"name": "s3cret", "value": 7}                 ->  {"name": "string of 6 characters", "value": "whole number"}
+    {"data": "hello"}                              ->  {"unknown": ["string of 5 characters"]}
+    ["q", "hello", 0]                              ->  "list of 3 elements"
 
-What is very long is cut, and says how much is left out.
+A slip may put a body or a password anywhere, so it is said what may be seen, not what may not: of a field that the
+schema of the route does not have, and of text in a request that was refused, type and length alone.  The value of a
+setting is seen when its name is exactly that of a setting, and of none that holds a secret.  What is very long is cut,
+and says how much is left out.
 """
 
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
-from urllib.parse import unquote
 
+from disqued.config_table import SETTINGS
+from disqued.web.routes import Schema
 from disqued.web.values import as_bytes
 
 MASK: Final = "***"
-TEXT_MAX = 256  #: characters that are shown of a string
-ITEMS_MAX = 20  #: elements that are shown of a list, and fields of an object
-DEPTH_MAX = 8  #: levels that are shown
-LOOKED_AT = 1_000  #: fields of an object that are searched for the name of a secret
+TEXT_MAX: Final = 256  #: characters that are shown of a string
+ITEMS_MAX: Final = 20  #: elements that are shown of a list, and of the fields that nobody knows
 
 #: Fields that hold bodies of jobs, or text to look for in them.
 BODIES: Final = frozenset({"body", "bodies", "body_contains", "contains", "record", "text"})
-#: Fields that hold what proves who somebody is.
-PROOFS: Final = frozenset({"token", "password", "password_or_user", "password-or-user", "auth", "secret"})
+#: Fields that hold what proves who somebody is, or what was seen before.
+PROOFS: Final = frozenset({"token", "password", "password_or_user", "auth", "secret"})
 #: Settings whose value is a secret; redis-url may hold a password.
 SECRET_SETTINGS: Final = frozenset({"requirepass", "cluster-secret", "redis-url"})
-_PROVING_COMMANDS: Final = frozenset({"auth", "hello"})
+#: Statuses of requests that were understood, though not all of them could be followed; 499: its client went away.
+UNDERSTOOD: Final = frozenset({404, 409, 499, 503, 507})
 
 
-def masked(value: Any, path: str = "") -> Any:
-    """What may be written of the JSON value that was sent to a path."""
-    segments = {unquote(segment).lower() for segment in path.split("/")}
-    return _masked(value, hides=bool(segments & SECRET_SETTINGS), depth=0)
+def is_understood(status: int) -> bool:
+    """Tell from the status of its answer whether the fields of a request held what belongs into them."""
+    return status < 400 or status in UNDERSTOOD
 
 
-def _masked(value: Any, *, hides: bool, depth: int) -> Any:
-    """`hides`: nothing but names of fields and settings may be seen."""
-    if depth > DEPTH_MAX:
-        return MASK
-    if _is_bytes(value):
-        return MASK if hides and _word(value) not in SECRET_SETTINGS else _cut(value)
-    if isinstance(value, Mapping):
-        return _masked_fields(value, hides=hides, depth=depth)
-    if isinstance(value, list):
-        return _masked_list(value, hides=hides, depth=depth)
-    return MASK if hides else value
+def masked(value: Any, schema: Schema | None, *, understood: bool) -> Any:
+    """What may be written of the JSON value that was sent to a route, whose body has this schema."""
+    if value is None:
+        return None
+    schema = schema or {}
+    if isinstance(value, Mapping) and "properties" in schema:
+        return _fields(value, schema["properties"], understood=understood)
+    if isinstance(value, list) and "items" in schema:
+        return _elements(value, schema["items"], understood=understood)
+    return _cut(value) if _may_be_seen(value, schema, understood=understood) else _described(value)
 
 
-def _masked_fields(value: Mapping[str, Any], *, hides: bool, depth: int) -> dict[str, Any]:
-    hides = hides or any(_word(element) in SECRET_SETTINGS for element in islice(value.values(), LOOKED_AT))
+def _may_be_seen(value: Any, schema: Schema, *, understood: bool) -> bool:
+    """Tell whether a value is a word or a number that its field knows, or text of a request that was understood."""
+    kind, words = schema.get("type"), schema.get("enum")
+    if words is not None:
+        return isinstance(value, str) and value in words
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, int | float) and kind in ("integer", "number"):
+        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+    return understood and ("oneOf" in schema or (kind == "string" and isinstance(value, str)))
+
+
+def _fields(given: Mapping[str, Any], known: Mapping[str, Schema], *, understood: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {}
-    for name, element in islice(value.items(), ITEMS_MAX):
-        word = name.lower()
-        if word in BODIES:
-            shown[_cut(name)] = _length(element)
-        elif word in PROOFS or word.replace("_", "-") in SECRET_SETTINGS:
-            shown[_cut(name)] = MASK
+    for name in known:
+        if name not in given:
+            continue
+        if name in BODIES:
+            shown[name] = _length(given[name])
+        elif name in PROOFS:
+            shown[name] = MASK
+        elif {"name", "value"} <= set(known):
+            shown[name] = _of_setting(given, name, understood=understood)
         else:
-            shown[_cut(name)] = _masked(element, hides=hides, depth=depth + 1)
-    return _noted(shown, len(value) - ITEMS_MAX)
+            shown[name] = masked(given[name], known[name], understood=understood)
+    others = islice((element for name, element in given.items() if name not in known), ITEMS_MAX)
+    unknown = [_described(element) for element in others]
+    left_out = len(given) - len(shown) - len(unknown)
+    return {**shown, **({"unknown": unknown} if unknown else {}), **({"left_out": left_out} if left_out else {})}
 
 
-def _masked_list(value: list[Any], *, hides: bool, depth: int) -> list[Any]:
-    words = [_word(element) for element in value[:ITEMS_MAX]]
-    if words[:1] and words[0] in _PROVING_COMMANDS:
-        hides_from = 1
-    elif words[:1] == ["addjob"]:
-        return [*value[:1], *([_masked(value[1], hides=hides, depth=depth + 1)] if value[1:] else []), MASK]
-    else:
-        hides_from = next((at + 1 for at, word in enumerate(words) if word in SECRET_SETTINGS), len(value))
-    shown = [
-        _masked(element, hides=hides or at >= hides_from, depth=depth + 1)
-        for at, element in enumerate(value[:ITEMS_MAX])
-    ]
-    left_out = len(value) - len(shown)
+def _of_setting(given: Mapping[str, Any], field: str, *, understood: bool) -> Any:
+    """The field `name` or `value` of a setting that is to be changed."""
+    setting = _word(given.get("name"))
+    if field == "name":
+        return given["name"] if setting in SETTINGS else _described(given["name"])
+    if setting in SECRET_SETTINGS:
+        return MASK
+    is_plain = understood and setting in SETTINGS and not isinstance(given[field], list)
+    return _cut(given[field]) if is_plain else _described(given[field])
+
+
+def _elements(given: list[Any], schema: Schema, *, understood: bool) -> list[Any]:
+    shown = [masked(element, schema, understood=understood) for element in given[:ITEMS_MAX]]
+    left_out = len(given) - len(shown)
     return [*shown, {"left_out": left_out}] if left_out else shown
-
-
-def _noted(shown: dict[str, Any], left_out: int) -> dict[str, Any]:
-    return {**shown, "left_out": left_out} if left_out > 0 else shown
-
-
-def _is_bytes(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Mapping) and set(value) == {"base64"})
 
 
 def _word(value: Any) -> str:
     """A string, or the bytes of a base64 object, as a lower-case word; "" for what is neither."""
-    if not _is_bytes(value):
-        return ""
     try:
-        return as_bytes(value)[:64].decode("utf-8", "replace").lower()
+        return "" if isinstance(value, int) else as_bytes(value).decode("utf-8").lower()
     except ValueError:
         return ""
 
@@ -103,13 +114,35 @@ def _length(value: Any) -> Any:
     try:
         return {"length": len(as_bytes(value))}
     except ValueError:
-        return MASK
+        return _described(value)
+
+
+def _described(value: Any) -> str | None:
+    """Type and length of a JSON value."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return f"string of {_counted(len(value), 'character')}"
+    if isinstance(value, list):
+        return f"list of {_counted(len(value), 'element')}"
+    if isinstance(value, Mapping):
+        return f"object with {_counted(len(value), 'field')}"
+    if isinstance(value, bool):
+        return "true or false"
+    return "whole number" if isinstance(value, int) else "number"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _cut(value: Any) -> Any:
-    text = value if isinstance(value, str) else value["base64"]
+    """A number as it is; text, or bytes in base64, up to a limit."""
+    if isinstance(value, int | float):
+        return value
+    text = value if isinstance(value, str) else value.get("base64") if isinstance(value, Mapping) else None
     if not isinstance(text, str):
-        return MASK
+        return _described(value)
     if len(text) > TEXT_MAX:
         text = f"{text[:TEXT_MAX]}... ({len(text) - TEXT_MAX} more)"
     return text if isinstance(value, str) else {"base64": text}
