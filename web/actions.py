@@ -110,7 +110,10 @@ def _filter(wanted: Search) -> dict[str, Any]:
 
 
 def _loop(wanted: Search, command: bytes, port: int) -> str:
-    """The loop of a shell that does it with redis-cli; empty where redis-cli cannot tell which jobs are meant."""
+    """The loop of a shell that does it with redis-cli; empty where redis-cli cannot tell which jobs are meant.
+
+    redis-cli prints an error like an answer and exits with 0: what does not begin with a cursor is said, and ends it.
+    """
     try:
         name = wanted.queue.decode("utf-8")
     except UnicodeDecodeError:
@@ -119,8 +122,9 @@ def _loop(wanted: Search, command: bytes, port: int) -> str:
         return ""
     state = "" if wanted.state == "any" else f" STATE {wanted.state}"
     return (
-        f"at=0; while set -- $(redis-cli --raw -p {port} JSCAN $at QUEUE {quoted(name)}{state}) && at=$1 && shift; do "
-        f'[ $# = 0 ] || redis-cli -p {port} {command.decode()} "$@"; [ "$at" != 0 ] || break; done'
+        f"at=0; while set -- $(redis-cli --raw -p {port} JSCAN $at QUEUE {quoted(name)}{state}); "
+        'expr "x${1-}" : \'x[0-9][0-9]*$\' >/dev/null || { echo "ended: $*" >&2; false; }; '
+        f'do at=$1; shift; [ $# = 0 ] || redis-cli -p {port} {command.decode()} "$@"; [ "$at" != 0 ] || break; done'
     )
 
 

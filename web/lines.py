@@ -6,7 +6,8 @@
 
 A line is for a POSIX shell.  Words that are plain text are quoted for the shell; where a word holds bytes that no
 argument should (control characters, NUL, what is no UTF-8), the command goes to redis-cli on its standard input, in
-redis-cli's own quotes.
+redis-cli's own quotes.  No line holds a secret: curl's takes the token from ``$TOKEN``, and redis-cli itself reads the
+password from the environment variable REDISCLI_AUTH.
 """
 
 import json

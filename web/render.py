@@ -55,7 +55,8 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
 
     return {
         "visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
-        "redis_line": redis_line, "curl_line": curl_line, "node_id": site.gateway.node.id.decode("ascii", "replace"),
+        "with_password": bool(config.requirepass), "redis_line": redis_line, "curl_line": curl_line,
+        "node_id": site.gateway.node.id.decode("ascii", "replace"),
         "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
     }  # fmt: skip
 

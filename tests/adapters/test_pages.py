@@ -1,6 +1,8 @@
 """The pages as HTML, in memory: what they say, to whom, and that nothing of it is taken for markup."""
 
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from disqued.web import assets, lines, queue_views, shown
+from disqued.web import actions, assets, lines, queue_views, shown
+from disqued.web.job_views import Search
 from disqued.web.queue_views import PAGE_ROWS
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import Running
@@ -370,6 +373,34 @@ def test_a_line_of_curl_is_quoted() -> None:
         "curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' "
         "-d '{\"body\":\"it'\\''s \\u00e9\"}' http://h:1/api/add"
     )
+
+
+@async_test
+async def test_a_page_says_where_redis_cli_takes_the_password_from(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "q", "x")
+    for password in ("", "hush-hush-hush-hush"):
+        await run(client.running, "CONFIG", "SET", "requirepass", password)
+        for path in ("/", "/queues", "/queues/q", f"/jobs/{job_id}", "/settings"):
+            html = await page(client, path, password)
+            beside = "; it reads the password from the environment variable <code>REDISCLI_AUTH</code></dt><dd><code"
+            assert html.count(beside) == (html.count('data-line="redis"') if password else 0), path
+
+
+@pytest.mark.parametrize(
+    "answer", ["NOAUTH Authentication required.", "LOADING the store", "ERR no", "", "-1", "12x DIx", "x12"]
+)
+def test_the_loop_of_redis_cli_ends_on_what_is_no_cursor(tmp_path: Path, answer: str) -> None:
+    fake, calls = tmp_path / "redis-cli", tmp_path / "calls"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{answer}"\n')
+    fake.chmod(0o700)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for action in actions.bulk(Search(b"q"), 7711)[:3]:
+        calls.unlink(missing_ok=True)
+        program = ["sh", "-uc", str(action.redis)]
+        done = subprocess.run(program, env=path, capture_output=True, timeout=30, check=False)
+        assert calls.read_text() == "--raw -p 7711 JSCAN 0 QUEUE q STATE queued\n", "nothing is done, and nothing again"
+        assert done.stderr == f"ended: {answer}\n".encode()
 
 
 # Values.
