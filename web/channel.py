@@ -5,11 +5,13 @@
                    20 s in all                  10 KiB    time)
                                                 in 10 s
 
-What is over a limit is told with a problem document, and the connection ends; what is too slow is cut.  Bodies stay in
-memory, and all of them together have a limit, too.  Times are seconds, sizes bytes.
+What is over a limit is told with a problem document, and the connection ends; what is too slow is cut.  When there are
+too many connections, the one that has been idle for longest makes room for the new one.  Bodies stay in memory, and all
+of them together have a limit, too.  Times are seconds, sizes bytes.
 """
 
 import json
+from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -27,6 +29,7 @@ from disqued.web.routes import Role
 from disqued.web.site import Site
 
 CONNECTIONS_MAX: Final = 500
+SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
 HEADER_BYTES: Final = 16 << 10  #: request line and headers
 HEADERS_MAX: Final = 100
 BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len is not below it
@@ -103,15 +106,37 @@ class AdminChannel(HTTPChannel):
         self._progress = 0  #: of the body, since the timer was set
         self._reading: Any = None  #: the timer of an answer that is not read
         self._unread = 0  #: bytes of answers since the client had read all
+        self._active_at = 0.0  #: when something came last, or an answer was complete
+        self.host: str | None = None  #: IP address of the client; None through a Unix socket
+        self.is_leaving = False  #: it has made room for another one
 
     # Connections.
 
     def connectionMade(self) -> None:
-        """Take the connection, or turn it away when there are too many."""
+        """Take the connection, or turn it away when there are too many and none of them is idle."""
         super().connectionMade()
+        self._active_at = self.site.reactor.seconds()
+        self.host = getattr(self.transport.getPeer(), "host", None)
         self.site.channels.add(self)
-        if len(self.site.channels) > CONNECTIONS_MAX:
-            self.refuse(Problem(503, f"{CONNECTIONS_MAX} connections are open already", headers={"Retry-After": "5"}))
+        fault = self.site.make_room(self)
+        if fault is not None:
+            self.refuse(Problem(503, fault, headers={"Retry-After": "5"}))
+
+    @property
+    def idle_since(self) -> float | None:
+        """When this connection fell idle; None while it sends a body or is answered."""
+        is_busy = self._handlingRequest or self._in_body or self._reading is not None
+        return None if is_busy else self._active_at
+
+    @property
+    def is_refused(self) -> bool:
+        """True once it was told that it ends; what still comes is thrown away."""
+        return self._refused
+
+    def make_room(self) -> None:
+        """Close at once, in favour of another connection."""
+        self.is_leaving = self._refused = True
+        self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the connection; what its requests wait for is given up."""
@@ -134,6 +159,7 @@ class AdminChannel(HTTPChannel):
         """Take bytes; after a refusal they are thrown away."""
         if self._refused:
             return
+        self._active_at = self.site.reactor.seconds()
         if self._in_body:
             self._progress += len(data)
         super().dataReceived(data)
@@ -279,6 +305,7 @@ class AdminChannel(HTTPChannel):
     def requestDone(self, request: AdminRequest) -> None:
         """Go on with the next request, which may have come already."""
         self._let_go(request)
+        self._active_at = self.site.reactor.seconds()
         super().requestDone(request)
         self._watch_partial()
 
@@ -354,6 +381,18 @@ class AdminFactory(HttpSite):
     def startFactory(self) -> None:
         """Open no log of requests, and set no timer for one."""
 
+    def make_room(self, new: AdminChannel) -> str | None:
+        """Keep to the limits when a connection has come: returns what is wrong when no idle one can be closed for it.
+
+        Who has a full share loses a connection of its own; else the one that has been idle for longest goes.
+        """
+        ours = [channel for channel in self.channels if channel.host is not None and channel.host == new.host]
+        if not _keep_to(SHARE_MAX, ours, new):
+            return f"{SHARE_MAX} connections from {new.host} are open already"
+        if not _keep_to(CONNECTIONS_MAX, self.channels, new):
+            return f"{CONNECTIONS_MAX} connections are open already"
+        return None
+
     def forget(self, channel: AdminChannel) -> None:
         """Note that a connection has ended."""
         self.channels.discard(channel)
@@ -378,6 +417,22 @@ class AdminFactory(HttpSite):
     def _abort(self) -> None:
         for channel in list(self.channels):
             channel.transport.abortConnection()
+
+
+def _keep_to(limit: int, channels: Iterable[AdminChannel], new: AdminChannel) -> bool:
+    """Close what has been refused, then the one that has been idle for longest; False when none of them is idle."""
+    staying = [channel for channel in channels if not channel.is_leaving]
+    if len(staying) > limit:
+        for channel in staying:
+            if channel.is_refused:
+                channel.make_room()
+        staying = [channel for channel in staying if not channel.is_leaving]
+    if len(staying) <= limit:
+        return True
+    idle = [(since, channel) for channel in staying if channel is not new and (since := channel.idle_since) is not None]
+    if idle:
+        min(idle, key=lambda one: one[0])[1].make_room()
+    return bool(idle)
 
 
 def _too_long(limit: int) -> Problem:

@@ -251,9 +251,11 @@ def json_around(secret: str, *names: str) -> st.SearchStrategy[Any]:
     """JSON values with a secret somewhere: fields that the route knows and others, in objects and lists."""
     leaves = st.sampled_from([secret, f"requirepass {secret}", "requirepass", "timeout", "", "yes", 0, 1.5, True, None])
     fields = st.sampled_from([*names, "base64", "unknown", secret])
-    return st.recursive(
+    nested = st.recursive(
         leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(fields, inner, max_size=5), max_leaves=12
-    ).filter(lambda value: secret in json.dumps(value))
+    )
+    flat = st.fixed_dictionaries({}, optional=dict.fromkeys(names, leaves))
+    return st.one_of(flat, nested).filter(lambda value: secret in json.dumps(value))
 
 
 REQUESTS = st.one_of(

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 import pytest_twisted
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
@@ -27,6 +27,7 @@ from disqued.web.channel import (
     PROGRESS_BYTES,
     PROGRESS_S,
     READ_S,
+    SHARE_MAX,
     STRANGERS_BODY_MAX,
     AdminFactory,
 )
@@ -71,8 +72,10 @@ class Hall:
     factory: AdminFactory
     clock: Clock
 
-    def connect(self, sent: bytes = b"") -> Line:
-        transport = StringTransportWithDisconnection(peerAddress=IPv4Address("TCP", "127.0.0.1", 50_000))
+    def connect(self, sent: bytes = b"", host: str | None = "127.0.0.1") -> Line:
+        """A new connection; `host` None: through a Unix socket."""
+        peer = UNIXAddress(None) if host is None else IPv4Address("TCP", host, 50_000)
+        transport = StringTransportWithDisconnection(peerAddress=peer)
         protocol: Any = self.factory.buildProtocol(None)
         transport.protocol = protocol
         protocol.makeConnection(transport)
@@ -195,13 +198,84 @@ async def test_a_body_is_let_go_with_its_request(hall: Hall) -> None:
     assert hall.factory.bodies == 0
 
 
+WAITING = (
+    b"POST /api/commands/GETJOB HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 17\r\n\r\n{"queues": ["q"]}'
+)
+
+
+def fill(hall: Hall, sent: bytes = b"") -> list[Line]:
+    """Take every connection that there is: half from each of two addresses, one after the other."""
+    lines = []
+    for number in range(CONNECTIONS_MAX):
+        lines.append(hall.connect(sent, f"10.0.0.{1 + number // SHARE_MAX}"))
+        hall.clock.advance(0.01)
+    return lines
+
+
 @async_test
-async def test_connections_have_a_limit(hall: Hall) -> None:
-    lines = [hall.connect() for _ in range(CONNECTIONS_MAX)]
-    assert problem_of(hall.connect())[0] == 503
+async def test_when_all_connections_are_taken_the_one_that_is_idle_for_longest_makes_room(hall: Hall) -> None:
+    lines = fill(hall)
+    lines[0].send(b"\r\n")
+    late = hall.connect(INFO, "10.0.0.3")
+    await wait_until(lambda: b"200 OK" in late.answers)
+    assert late.is_open
+    assert [number for number, line in enumerate(lines) if not line.is_open] == [1]
+    assert len(hall.factory.channels) == CONNECTIONS_MAX
+
+
+@async_test
+async def test_a_health_check_gets_through_a_crowd_of_idle_connections(hall: Hall) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    lines = fill(hall, request)
+    await wait_until(lambda: all(b"200 OK" in line.answers for line in lines))
+    for _ in range(3):
+        check = hall.connect(request, "10.0.0.3")
+        await wait_until(lambda at=check: b"200 OK" in at.answers)
+    assert sum(line.is_open for line in lines) == CONNECTIONS_MAX - 3
+
+
+@async_test
+async def test_one_address_has_half_of_the_connections_and_closes_its_own_for_more(hall: Hall) -> None:
+    first = hall.connect(host="10.0.0.2")
+    lines = [hall.connect(host="10.0.0.1") for _ in range(SHARE_MAX)]
+    lines[0].send(b"G")
+    hall.clock.advance(1)
+    lines += [hall.connect(host="10.0.0.1") for _ in range(SHARE_MAX)]
+    assert first.is_open
+    assert sum(line.is_open for line in lines) == SHARE_MAX
+    assert all(line.is_open for line in lines[SHARE_MAX:])
+    assert len(hall.factory.channels) == SHARE_MAX + 1
+
+
+@async_test
+async def test_who_has_only_busy_connections_is_refused_more(hall: Hall) -> None:
+    busy = [hall.connect(WAITING, "10.0.0.1") for _ in range(SHARE_MAX)]
+    for _ in range(3):
+        refused = hall.connect(host="10.0.0.1")
+        answer = read_answer(refused.answers, "POST")
+        assert answer.status == 503
+        assert answer.body["detail"] == f"{SHARE_MAX} connections from 10.0.0.1 are open already"
+        assert len(hall.factory.channels) == SHARE_MAX + 1  # who was refused before has made room
+    assert all(line.is_open for line in busy)
+    assert hall.connect(host="10.0.0.2").answers == b""
+    for line in busy:
+        line.transport.loseConnection()
+
+
+@async_test
+async def test_when_all_are_busy_a_new_one_is_refused(hall: Hall) -> None:
+    busy = fill(hall, POST + b"Content-Length: 9\r\n\r\nn")
+    assert problem_of(hall.connect(host="10.0.0.3")) == (503, f"{CONNECTIONS_MAX} connections are open already")
+    assert all(line.is_open for line in busy)
+
+
+@async_test
+async def test_through_a_unix_socket_there_is_no_share(hall: Hall) -> None:
+    lines = [hall.connect(host=None) for _ in range(CONNECTIONS_MAX)]
     assert all(line.is_open for line in lines)
-    lines[0].transport.loseConnection()
-    assert hall.connect().answers == b""
+    hall.connect(host=None)
+    assert sum(line.is_open for line in lines) == CONNECTIONS_MAX - 1
 
 
 # Too slow.
