@@ -4,6 +4,7 @@ What the page says is held against what Redis commands answer; and no test may l
 """
 
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -15,11 +16,28 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from disqued.web.actions import bulk
+from disqued.web.job_views import Search
+from disqued.web.lines import redis_line
 from tests.browser import Browser, browser
 from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
 
 HOSTILE = b"<b onclick=\"x()\">'quoted' & /slashed %2F\xe2\x80\xae;rm -rf"
 BINARY = b"\x00\xff\xfe<i>binary"
+#: Script: what stands beyond the side of the window, or of a part that hides what does not fit.
+CUT_OFF = """
+const beyond = (element) => {
+  const box = element.getBoundingClientRect();
+  if (!box.width || !box.height || element.closest(".skip, .told")) return false;
+  for (let part = element.parentElement; part; part = part.parentElement) {
+    const { overflowX } = getComputedStyle(part), side = part.getBoundingClientRect();
+    if (overflowX === "auto" || overflowX === "scroll") return false;
+    if (overflowX === "hidden" && box.right > side.right + 1) return true;
+  }
+  return box.left < 0 || box.right > document.documentElement.clientWidth + 1;
+};
+return [...document.querySelectorAll("body *")].filter(beyond).map((element) => element.outerHTML.slice(0, 120));
+"""
 
 
 @pytest.fixture(scope="module")
@@ -244,15 +262,21 @@ def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, dae
     assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)
 
 
-def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: Daemon) -> None:
+@pytest.mark.parametrize("width", [320, 380])
+def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: Daemon, width: int) -> None:
     job_id = str(daemon.call("ADDJOB", "n" * 200, "b" * 2_000, 0))
-    page.cdp("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=False)
+    page.cdp("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
     try:
-        for path in ("/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions"):
+        paths = ("/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions", "/login", "/none")
+        for path in paths:
             page.open(path)
-            assert (path, page.run("return document.documentElement.scrollWidth")) == (path, 380)
+            page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert (path, page.run("return document.documentElement.scrollWidth")) == (path, width)
+            # Nor is anything cut off that cannot be scrolled to.
+            assert (path, page.run(CUT_OFF)) == (path, [])
     finally:
         page.cdp("Emulation.clearDeviceMetricsOverride")
+    page.complaints()  # a page that is not found is noted by the browser itself
 
 
 def test_a_setting_is_changed(page: Browser, daemon: Daemon) -> None:
@@ -275,6 +299,33 @@ def test_the_loop_for_redis_cli_does_what_the_filter_says(page: Browser, daemon:
     subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=True)
     assert length(daemon, "loop") == 0
     assert show(other, daemon)["state"] == "queued"
+
+
+def test_every_line_of_redis_cli_works_where_a_password_is_set(tmp_path: Path) -> None:
+    guarded = launch(tmp_path / "data")
+    guarded.call("CONFIG", "SET", "requirepass", "open sesame")
+
+    def run(line: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
+        inherited = {name: value for name, value in os.environ.items() if name != "REDISCLI_AUTH"}
+        program = ["sh", "-c", line]
+        return subprocess.run(program, env={**inherited, **environment}, capture_output=True, timeout=60, check=False)
+
+    try:
+        with guarded.redis(password="open sesame") as client:
+            for number in range(150):
+                client.execute_command("ADDJOB", "kept", number, 0)
+            for key, left in (("requeue", 150), ("delete", 0)):
+                (action,) = [one for one in bulk(Search(b"kept"), guarded.port) if one.key == f"bulk-{key}"]
+                assert b"ended: NOAUTH" in run(str(action.redis)).stderr
+                assert client.execute_command("QLEN", "kept") == 150
+                assert run(str(action.redis), REDISCLI_AUTH="open sesame").stderr == b""
+                assert client.execute_command("QLEN", "kept") == left
+            for queue in (b"plain", b"\x00\xff"):
+                line = redis_line([b"ADDJOB", queue, b"x", b"0"], guarded.port)
+                assert b"NOAUTH" in run(line).stdout
+                assert run(line, REDISCLI_AUTH="open sesame").stdout.startswith(b"DI")
+    finally:
+        guarded.stop()
 
 
 def test_an_error_is_told_in_place(page: Browser, daemon: Daemon) -> None:

@@ -309,7 +309,7 @@ class Chart {
   }
 
   size() {
-    return { width: Math.max(280, this.element.clientWidth), height: 220 };
+    return { width: Math.max(200, this.element.clientWidth), height: 220 };
   }
 
   async load(span = this.span) {
