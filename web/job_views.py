@@ -76,7 +76,10 @@ def _deliveries(job: Job, now: int, wall: int) -> list[Moment]:
         moments.append(Moment(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
     # The timer begins with a delivery, and with a queueing.
     retry_ms = job.options.retry_ms
-    began = wall + job.requeue_at - now - retry_ms if retry_ms and job.requeue_at else None
+    began = None
+    if retry_ms and job.requeue_at:
+        # The two clocks are read one after the other: nothing may seem to come before the job.
+        began = max(job.ctime // 1_000_000, wall + job.requeue_at - now - retry_ms)
     if job.flags & FLAG_LEASED and job.state == ACTIVE:
         moments.append(Moment("Delivered to a consumer by this node", began))
     elif job.state == QUEUED:

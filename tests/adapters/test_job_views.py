@@ -99,3 +99,10 @@ def test_since_when_a_job_is_queued_that_came_back_from_a_store_is_not_known() -
     Recovery(after.state, restores_queues=True).apply(decode_record(record))
     assert after.job(job_id).state == QUEUED
     assert moments(after, job_id)[WAITS] == Moment(WAITS, None)
+
+
+def test_nothing_seems_to_happen_before_a_job_was_added() -> None:
+    server = Server()
+    job_id = server.add("q", "x")
+    server.clock.jump_wall(-5)
+    assert moments(server, job_id)[WAITS] == Moment(WAITS, WALL_MS)
