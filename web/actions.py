@@ -8,6 +8,8 @@ from disqued.web.job_views import Search
 from disqued.web.lines import PICKED, Action, Input, quoted
 from disqued.web.routes import Role
 
+#: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
+_ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "as the node sees fit"
 _ANY_STATE: Final = ("wait-repl", "active", "queued", "acked")
 
@@ -84,7 +86,7 @@ def bulk(wanted: Search, port: int) -> list[Action]:
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
         ("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}."),
     )
-    body: dict[str, Any] = {"filter": _filter(wanted), "dry_run": False}
+    body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
     found = [
         Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
         for key, label, word, done in ways
@@ -94,7 +96,7 @@ def bulk(wanted: Search, port: int) -> list[Action]:
 
 def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
     """Move the jobs that a filter means to a queue that is asked for."""
-    body = {"filter": meant, "dry_run": False}
+    body = {"filter": meant, **_ACT}
     to = Input("to", "To queue", needed=True)
     return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
 

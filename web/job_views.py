@@ -28,12 +28,11 @@ from disqued.core.node import Node
 from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
 from disqued.web import shown
-from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
 
 ROWS_MAX: Final = 100  #: jobs on a page
 LOOKED_AT_MAX: Final = 20_000  #: jobs that one request looks at
-BODY_SEARCHED: Final = 65_536  #: bytes of a body in which text is looked for
 PLACE_MAX: Final = SLICE_ROWS  #: places in a queue that are counted
 
 

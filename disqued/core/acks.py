@@ -366,7 +366,7 @@ class Acks:
         state.add_holders(job, holders | {state.node_id})
         if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
             # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
-            state.finish(job)
+            self._leave(job, sender)
             state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
             return
         if job.state != ACKED:
@@ -382,7 +382,16 @@ class Acks:
             state.send(sender, (GOTACK, job_id, scope, True, job.holders))
             if holders and not self._missing(job):
                 # Everybody knows, this node the last: nobody asks it any more.
-                state.finish(job)
+                self._leave(job, sender)
+
+    def _leave(self, job: Job, collector: bytes) -> None:
+        """Forget a job that another node collects, and that everybody knows to be done.
+
+        Both may have told each other to be the last; who kept the ack tells the others, whom nobody else would tell.
+        """
+        if job.state == ACKED:
+            self._tell(job, collector)
+        self._state.finish(job)
 
     def _hear_of_unknown(self, sender: bytes, job_id: bytes, scope: bytes, holders: frozenset[bytes]) -> None:
         """Hear that a job is done that is not known here: it has ended, or our copy of it is still under way."""

@@ -211,13 +211,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "a round of acks ends with its first part", APART,
         Acks, "_go_on", "if this.at == len(this.jobs):", "if True:",
     ),
-    _besides(
-        _mutant(
-            "everybody who hears of an ack is told to be the last", APART,
-            Acks, "_ask", "last=len(missing) == 1", "last=True",
-        ),
-        _SILENT,
-    ),
     _mutant("the ack of a job that is elsewhere is ignored", CALM, Acks, "_keep_dummy", "if not ttl_ms:", "if True:"),
     _mutant(
         "a dummy ack answers as if it were the job", DUMMIES,
