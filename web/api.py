@@ -21,9 +21,7 @@ from disqued.web.values import BYTES
 
 PAGE_MAX: Final = 1_000  #: elements of a page of a scan
 FULL_MAX: Final = 250  #: of one with descriptions
-SCANNED_PER_TURN: Final = (
-    100  #: names or ids that one command of a walk finds, as a hint
-)
+SCANNED_PER_TURN: Final = 100  #: names or ids that one command of a walk finds, as a hint
 SHOWN_PER_TURN: Final = 25  #: descriptions made ready before others have their turn
 ASKED_PER_TURN: Final = 10  #: queues that QSTAT is asked of before that
 PEEK_MAX: Final = 250
