@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
@@ -40,7 +41,7 @@ def free_port() -> int:
             return port
 
 
-class Server:
+class Server(ABC):
     """A process that is measured."""
 
     name: ClassVar[str]
@@ -57,9 +58,9 @@ class Server:
         self._log = self.folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def arguments(self) -> list[str]:
         """The command line, without the additional options."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         try:

@@ -3,6 +3,7 @@
 Source: Disque 1.0-rc1, whose replies and error texts these are; the Disque README, "API".
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -221,7 +222,7 @@ class _InParts:
         return changed
 
 
-class _OnEachJob:
+class _OnEachJob(ABC):
     """What the commands share that take any number of job ids and answer to how many they applied."""
 
     __slots__ = ()
@@ -229,9 +230,9 @@ class _OnEachJob:
     ids: list[bytes]
 
     @staticmethod
+    @abstractmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """What is done with one id; says whether it applied.  To be asked for anew in each step."""
-        raise NotImplementedError
 
     @classmethod
     def in_parts(cls, words: list[bytes]) -> _InParts:

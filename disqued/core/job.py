@@ -126,14 +126,16 @@ class Unit(Timed):
         """`additional_deliveries`, as consumers are told."""
         return self.additional_deliveries if self.options.retry_ms else 0
 
+    # Not an abstract class: isinstance is asked for every deadline, and costs an abstract one five times as much.
+
     @property
     def job(self) -> "Job":
-        """The job that this is a unit of."""
+        """The job that this is a unit of; each kind of unit says so itself."""
         raise NotImplementedError
 
     @property
     def scope(self) -> bytes:
-        """The consumer group that it is delivered to; empty for a work job."""
+        """The consumer group that it is delivered to, empty for a work job; each kind of unit says so itself."""
         raise NotImplementedError
 
 

@@ -12,6 +12,7 @@ Times are seconds, as the reactor counts them.
 
 import ipaddress
 import socket
+from abc import ABC, abstractmethod
 from secrets import token_bytes
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def _tune(transport: Any) -> None:
         transport.socket.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-class _Connection(Protocol):
+class _Connection(Protocol, ABC):
     """What both ends have in common: a time limit for the handshake, and an end that is told once."""
 
     transport: Any
@@ -78,9 +79,9 @@ class _Connection(Protocol):
         self._deadline = None
         self.refuse(f"the handshake took longer than {HANDSHAKE_S:.0f} s")
 
+    @abstractmethod
     def refuse(self, reason: str) -> None:
         """End the connection before it is a link, and say why."""
-        raise NotImplementedError
 
     def _in_time(self) -> None:
         """The handshake is over, one way or the other."""

@@ -8,6 +8,7 @@ A connection that breaks is made again, to another node as likely as to the same
 checker, and nothing else of what they do.  Times are integer milliseconds.
 """
 
+from abc import ABC, abstractmethod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ class Connection:
             self.server.leave(self)
 
 
-class Actor:
+class Actor(ABC):
     """What a producer and a consumer have in common: a connection, and one thing to do at a time."""
 
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
@@ -118,13 +119,13 @@ class Actor:
         if number == self._planned and not self.is_over:
             self.go_on()
 
+    @abstractmethod
     def go_on(self) -> None:
         """Do the next thing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def heard(self, connection: Connection, value: Any) -> None:
         """Hear the answer."""
-        raise NotImplementedError
 
     def disconnected(self, connection: Connection) -> None:
         """The connection broke; what was asked may have been done or not."""

@@ -29,6 +29,7 @@ Nothing here keeps time and nothing blocks; lengths are bytes, and each is check
 
 import hmac
 import ipaddress
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -180,7 +181,7 @@ class OwnDialect:
 # --- Opening a link --------------------------------------------------------------------------------------------------
 
 
-class _Side:
+class _Side(ABC):
     """What both sides of a handshake do: collect parts, prove, check."""
 
     def __init__(self, secret: bytes, greeting: Greeting, nonce: bytes) -> None:
@@ -254,11 +255,13 @@ class _Side:
             return self._on_greeting(content[:-_PROOF_BYTES], content[-_PROOF_BYTES:])
         raise Refused(f"part {kind} does not belong at this place of a handshake")
 
+    @abstractmethod
     def _on_nonce(self) -> bytes:
-        raise NotImplementedError
+        """Answer the nonce of the other end."""
 
+    @abstractmethod
     def _on_greeting(self, text: bytes, proof: bytes) -> bytes:
-        raise NotImplementedError
+        """Answer what the other end says of itself, and proves."""
 
     def _prove(self, role: bytes, *said: bytes) -> bytes:
         """The proof of a role; every text is preceded by its length, so that no two lists of texts are the same."""
