@@ -11,9 +11,7 @@ that takes says nothing.
 
 import hashlib
 import hmac
-import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -21,6 +19,7 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
+from disqued.privatefile import PrivateFileError, read_private
 from disqued.web.routes import Role
 
 log = Logger()
@@ -106,16 +105,9 @@ def _parse_line(line: str) -> Token | None:
 def read(path: Path) -> bytes:
     """Read the bytes of the file.  Raises TokenError when it is not there, or open to others."""
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(FILE_MAX + 1)
-    except OSError as error:
-        raise TokenError(f"{path}: {error.strerror}") from None
-    if mode & stat.S_IROTH:
-        raise TokenError(
-            f"{path}: every user of this machine may read it (mode {stat.S_IMODE(mode):o}); allowed are modes such as"
-            " 600 and 640"
-        )
+        data = read_private(path, FILE_MAX + 1)
+    except PrivateFileError as error:
+        raise TokenError(str(error)) from None
     if len(data) > FILE_MAX:
         raise TokenError(f"{path}: it is too long; allowed are {FILE_MAX} bytes")
     return data

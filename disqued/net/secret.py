@@ -1,13 +1,11 @@
 """The secret of the cluster: from the setting, or from the first line of a file.
 
-Whoever reads the secret can join the cluster, so a file that every user of the machine may read is refused.
+Whoever reads the secret can join the cluster: see `privatefile`.
 """
-
-import os
-import stat
 
 from disqued.config import Config, as_bytes
 from disqued.config_table import MAX_PASSWORD_BYTES
+from disqued.privatefile import PrivateFileError, read_private
 
 
 class SecretError(Exception):
@@ -20,17 +18,10 @@ def read_secret(config: Config) -> bytes:
     if path is None:
         return as_bytes(config.cluster_secret)
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            line = file.readline(MAX_PASSWORD_BYTES + 2)
-    except OSError as error:
-        raise SecretError(f"cluster-secret-file {path}: {error.strerror}") from None
-    if mode & stat.S_IROTH:
-        raise SecretError(
-            f"cluster-secret-file {path}: every user of this machine may read it (mode {stat.S_IMODE(mode):o});"
-            " allowed are modes such as 600 and 640"
-        )
-    secret = line.rstrip(b"\r\n")
+        text = read_private(path, MAX_PASSWORD_BYTES + 2)
+    except PrivateFileError as error:
+        raise SecretError(f"cluster-secret-file {error}") from None
+    secret = text.partition(b"\n")[0].rstrip(b"\r")
     if not 0 < len(secret) <= MAX_PASSWORD_BYTES:
         raise SecretError(
             f"cluster-secret-file {path}: its first line has to be the secret, 1 to {MAX_PASSWORD_BYTES} bytes"
