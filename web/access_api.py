@@ -6,11 +6,9 @@ from urllib.parse import quote
 from disqued.web.audit import RECENT
 from disqued.web.origins import FORM
 from disqued.web.problems import Problem
-from disqued.web.routes import Asked, Param, Reply, Role, route
+from disqued.web.routes import HTML, JSON, LOGIN, Asked, Param, Reply, Role, route
 from disqued.web.site import Site
 
-HTML: Final = "text/html; charset=utf-8"
-LOGIN: Final = "/login"
 _LOGIN_BODY: Final = {
     "type": "object",
     "properties": {
@@ -59,7 +57,7 @@ async def login(site: Site, asked: Asked) -> Reply:
         location = f"{LOGIN}?failed={failed}&next={quote(target, safe='')}"
         return Reply(b"", HTML, 303, {"Location": location, **_retry_after(problem)})
     if not is_form:
-        return Reply(b"", "application/json", 204, {"Set-Cookie": cookie})
+        return Reply(b"", JSON, 204, {"Set-Cookie": cookie})
     return Reply(b"", HTML, 303, {"Location": target, "Set-Cookie": cookie})
 
 
@@ -71,7 +69,7 @@ async def logout(site: Site, asked: Asked) -> Reply:
     """Takes the cookie away."""
     cookie = {"Set-Cookie": site.access.logout(asked.request)}
     if not _is_form(asked):
-        return Reply(b"", "application/json", 204, cookie)
+        return Reply(b"", JSON, 204, cookie)
     return Reply(b"", HTML, 303, {"Location": LOGIN, **cookie})
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from disqued.core.job import STATE_NAMES
 from disqued.web import api_acts, bulk, commands_api, openapi  # noqa: F401 - they declare their routes
-from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, masked, peeked, shown_to
+from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, peeked, shown_to, without_secrets
 from disqued.web.problems import Problem
-from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, route
+from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, object_of, route
 from disqued.web.site import Site
 from disqued.web.turns import json_reply, next_turn
 from disqued.web.values import BYTES
@@ -267,19 +267,13 @@ _PORT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 65_535}
 _TEXT: Final[Schema] = {"type": "string"}
 
 
-def _object(**properties: Schema) -> Schema:
-    return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip
-
-
 @route(
     "GET", "/api/hello", role=Role.VIEWER, summary="Addresses of the nodes, and which is best to connect to",
-    reply=_object(
+    reply=object_of(
         id=_TEXT,
         nodes={
             "type": "array",
-            "items": _object(id=_TEXT, ip=_TEXT, port=_PORT, priority={"type": "integer", "minimum": 1}),
+            "items": object_of(id=_TEXT, ip=_TEXT, port=_PORT, priority={"type": "integer", "minimum": 1}),
         },
     ),
     tag="cluster",
@@ -300,7 +294,7 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
     "GET", "/api/cluster/nodes", role=Role.VIEWER, summary="The nodes that this one knows",
     reply={
         "type": "array",
-        "items": _object(
+        "items": object_of(
             id=_TEXT, ip=_TEXT, port=_PORT, bus_port=_PORT, flags={"type": "array", "items": _TEXT},
             myself={"type": "boolean"}, ping_sent_at=_MOMENT, pong_at=_MOMENT, connected={"type": "boolean"},
         ),
@@ -337,4 +331,4 @@ def _bus_of(port: int) -> int:
 )  # fmt: skip
 async def config(site: Site, asked: Asked) -> dict[str, Any]:
     """Names and values as CONFIG GET answers them.  Passwords and secrets that are set are shown as asterisks."""
-    return masked(await site.call(asked.visitor, "CONFIG", "GET", asked.query.get("pattern", "*")))
+    return without_secrets(await site.call(asked.visitor, "CONFIG", "GET", asked.query.get("pattern", "*")))

@@ -7,24 +7,18 @@ from typing import Any, Final
 
 from disqued.web.fields import COMMANDS, error_words, read_object, schema, words
 from disqued.web.problems import Problem
-from disqued.web.routes import Asked, Role, Schema, route
+from disqued.web.routes import Asked, Role, object_of, route
 from disqued.web.site import Site
 
 ID: Final = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"  #: of the job in the examples
 
 
-def _object(**properties: Schema) -> Schema:
-    return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip
-
-
-OK: Final = _object(ok={"const": True})
+OK: Final = object_of(ok={"const": True})
 
 
 @route(
     "POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
-    reply=_object(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
+    reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
     example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
 )  # fmt: skip
 async def add(site: Site, asked: Asked) -> dict[str, Any]:
@@ -45,7 +39,7 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
     act.__name__ = path.rpartition("/")[2]
     route(
         "POST", path, role=Role.OPERATOR, summary=summary, body={**schema(entry), "required": ["ids"]},
-        reply=_object(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True, errors=error_words(entry),
+        reply=object_of(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True, errors=error_words(entry),
         example={"ids": [ID]},
     )(act)  # fmt: skip
 
@@ -61,7 +55,7 @@ _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that 
 
 @route(
     "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
-    reply=_object(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
+    reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
     errors=error_words(COMMANDS["PAUSE"]), example={"queue": "mail", "words": ["in", "bcast"]},
 )  # fmt: skip
 async def pause(site: Site, asked: Asked) -> dict[str, Any]:
@@ -71,8 +65,8 @@ async def pause(site: Site, asked: Asked) -> dict[str, Any]:
 
 @route(
     "POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
-    body=_object(leaving={"type": "boolean"}), reply=_object(leaving={"type": "boolean"}), tag="cluster", writes=True,
-    errors=error_words(COMMANDS["CLUSTER LEAVING"]), example={"leaving": False},
+    body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
+    writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), example={"leaving": False},
 )  # fmt: skip
 async def drain(site: Site, asked: Asked) -> dict[str, Any]:
     """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""

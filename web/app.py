@@ -43,16 +43,13 @@ from disqued.web import (  # noqa: F401 - they declare routes
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
-from disqued.web.routes import ROUTES, Asked, Reply, Role, Route, Visitor
+from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor
 from disqued.web.site import Site
 from disqued.web.values import dump
 
 log = Logger()
 
-JSON: Final = "application/json"
-STREAM: Final = "text/event-stream"
 GONE: Final = 499  #: in the log of actions: the client went away before the answer
-LOGIN: Final = "/login"
 
 
 @implementer(IResource)
@@ -194,7 +191,7 @@ class _Asking:
     def to_login(self) -> Reply:
         """The way to the login form, and from there back here."""
         target = quote(self._request.uri.decode("latin-1"), safe="")
-        return Reply(b"", "text/html; charset=utf-8", 303, {"Location": f"{LOGIN}?next={target}"})
+        return Reply(b"", HTML, 303, {"Location": f"{LOGIN}?next={target}"})
 
     def note(self, status: int) -> None:
         """Write a write into the log of actions."""

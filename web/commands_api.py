@@ -16,7 +16,7 @@ from typing import Any, Final
 from disqued.commands.table import Command, Flag
 from disqued.web.api_acts import ID
 from disqued.web.fields import COMMANDS, error_words, reply_schema, schema, words
-from disqued.web.jobs_shown import masked
+from disqued.web.jobs_shown import without_secrets
 from disqued.web.problems import Problem
 from disqued.web.routes import Asked, Reply, Role, Schema, route
 from disqued.web.site import Site
@@ -109,7 +109,7 @@ def _declare(entry: Command) -> None:
         if entry.name in WITH_BODIES_IN_FULL and not asked.visitor.sees_bodies and asked.body.get("full", "id") != "id":
             raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field full out")
         value = await site.call(asked.visitor, *call)
-        reply = {"reply": masked(value) if entry.name == "CONFIG GET" else value}
+        reply = {"reply": without_secrets(value) if entry.name == "CONFIG GET" else value}
         return await json_reply(site.gateway.reactor, reply)
 
     role = role_of(entry)

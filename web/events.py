@@ -1,19 +1,17 @@
 """GET /api/events: what changes on a page, drawn with the templates of the page itself."""
 
-from typing import Any, Final
+from typing import Any
 
 from disqued.web import answers, pages, render
 from disqued.web.live import Watched
 from disqued.web.problems import Problem
 from disqued.web.queue_views import SORTS, QueueRow, View
-from disqued.web.routes import Asked, Param, Reply, Role, Visitor, route
+from disqued.web.routes import STREAM, Asked, Param, Reply, Role, Visitor, route
 from disqued.web.site import Site
-
-MEDIA: Final = "text/event-stream"
 
 
 @route(
-    "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=MEDIA,
+    "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=STREAM,
     listed=False,
     query=(
         Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue"]}),
@@ -33,12 +31,12 @@ async def events(site: Site, asked: Asked) -> Reply:
         query.get("page", "overview"), query.get("queue", b""),
         View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
     )  # fmt: skip
-    answers.begin(asked.request, MEDIA)
+    answers.begin(asked.request, STREAM)
     await site.live.listen(
         asked.request, watched, lambda one, rows: draw(site, one, rows),
         lambda: site.access.still_holds(asked.request, visitor),
     )  # fmt: skip
-    return Reply(b"", MEDIA)
+    return Reply(b"", STREAM)
 
 
 def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:

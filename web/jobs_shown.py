@@ -81,7 +81,7 @@ def peeked(visitor: Visitor, row: Sequence[bytes]) -> dict[str, Any]:
     return shown_to(visitor, dict(zip(("queue", "id", "body"), row, strict=True)))
 
 
-def masked(settings: dict[bytes, bytes]) -> dict[str, Any]:
+def without_secrets(settings: dict[bytes, bytes]) -> dict[str, Any]:
     """Settings without what nobody needs to see."""
     texts = {name.decode("ascii", "backslashreplace"): value for name, value in settings.items()}
     return {name: MASK if name in SECRET_SETTINGS and value else value for name, value in texts.items()}

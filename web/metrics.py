@@ -70,29 +70,18 @@ class _Families:
 
 
 class Metrics:
-    """The exporter of one site; a collector of its own registry."""
+    """The exporter of one site; it has nothing to do with the registry of the process."""
 
     def __init__(self, gateway: Gateway, pulse: Pulse) -> None:
         """`pulse` knows the lag of the loop."""
-        self.registry = CollectorRegistry(auto_describe=False)
         self._gateway = gateway
         self._pulse = pulse
-        self._sums = Sums()
-        self.registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        """Nothing beforehand: what there is, `collect` says."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """The families of the node, with what the last walk over the queues found."""
-        return families.of_node(self._gateway, self._sums, self._pulse)
 
     async def of_node(self, accept: str) -> tuple[bytes, str]:
         """Everything about the node: text and its media type, as the header Accept says."""
         self._pulse.look()
-        self._sums = await self._add_up()
-        return await self._write(self.registry.collect(), accept)
+        sums = await self._add_up()
+        return await self._write(families.of_node(self._gateway, sums, self._pulse), accept)
 
     async def of_queues(self, accept: str, *, limit: int, match: bytes | None) -> tuple[bytes, str]:
         """Every queue whose name fits the pattern, `limit` at most: text and its media type."""

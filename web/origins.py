@@ -17,11 +17,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from disqued.web.problems import Problem
+from disqued.web.routes import JSON
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*")
 _PORTS: Final = {"http": 80, "https": 443}
-JSON: Final = "application/json"
 FORM: Final = "application/x-www-form-urlencoded"
 
 

@@ -5,7 +5,7 @@ Everything that a template prints is escaped.  What went wrong is a page, too, f
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, wraps
-from typing import Any, Final
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -13,10 +13,8 @@ import disqued
 from disqued.web import assets, lines, shown
 from disqued.web.origins import header
 from disqued.web.problems import Problem
-from disqued.web.routes import Asked, Param, Reply, Role, Visitor, route
+from disqued.web.routes import HTML, Asked, Param, Reply, Role, Visitor, route
 from disqued.web.site import Site
-
-HTML: Final = "text/html; charset=utf-8"
 
 
 @cache

@@ -23,6 +23,20 @@ if TYPE_CHECKING:
 
 Schema = Mapping[str, Any]  #: JSON schema, draft 2020-12
 
+# Media types.
+JSON: Final = "application/json"
+HTML: Final = "text/html; charset=utf-8"
+STREAM: Final = "text/event-stream"
+
+LOGIN: Final = "/login"  #: where a browser gives a token
+
+
+def object_of(**properties: Schema) -> Schema:
+    """The schema of an object with these properties, all of them, and no other."""
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+
 
 class Role(IntEnum):
     """Who may do what; each may do what those before it may."""
