@@ -126,9 +126,16 @@ class AuditLog:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """An entry of the file; None for a line that is none, or only the end of one."""
+    """An entry of the file; None for a line that is none: the end of one, or what another program wrote."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return entry if isinstance(entry, dict) and "at" in entry else None
+    texts = ("at", "who", "role", "from", "method", "path")
+    is_one = (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(name), str) for name in texts)
+        and type(entry.get("status")) is int
+        and "asked" in entry
+    )
+    return entry if is_one else None

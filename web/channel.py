@@ -11,6 +11,7 @@ of them together have a limit, too.  Times are seconds, sizes bytes.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
@@ -45,6 +46,9 @@ READ_BYTES_S: Final = 20_000.0
 LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
 
+#: A request target with its host (RFC 9112, 3.2.2).
+_ABSOLUTE: Final = re.compile(rb"https?://(?P<host>[^/?#]*)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+
 
 class AdminRequest(Request):
     """A request whose body is in memory, and is never taken for parameters."""
@@ -68,10 +72,21 @@ class AdminRequest(Request):
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Go on with a request that is complete."""
         self.content.seek(0)
+        path = self._of_this_host(path)
         self.method, self.uri, self.clientproto = command, path, version
         self.path, _, query = path.partition(b"?")
         self.args = parse_qs(query, 1)
         self.process()
+
+    def _of_this_host(self, target: bytes) -> bytes:
+        """The path and query of a target; one that names its host, as to a proxy, says more than the header Host."""
+        whole = _ABSOLUTE.fullmatch(target)
+        if whole is None:
+            return target
+        if len(self.requestHeaders.getRawHeaders(b"host", [])) == 1:
+            self.requestHeaders.setRawHeaders(b"host", [whole["host"]])
+        rest = whole["rest"]
+        return rest if rest.startswith(b"/") else b"/" + rest
 
     def processingFailed(self, reason: Failure) -> Failure:
         """Answer a bug of ours."""

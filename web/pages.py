@@ -73,6 +73,8 @@ def _trouble(gateway: Gateway) -> list[str]:
     found = []
     if gateway.loading:
         found.append("The node is loading its store; commands hear LOADING.")
+    if gateway.paused:
+        found.append("Commands are put off: CLIENT PAUSE, or the node stops.")
     if gateway.store_failure:
         found.append(f"Nothing can be added: {gateway.store_failure}")
     if gateway.node.state.memory.level >= 2:

@@ -300,3 +300,13 @@ async def test_a_request_goes_on_when_its_entry_cannot_be_written(launch: Launch
     client = admin(launch(f"http-audit-file {tmp_path}/none/audit.jsonl"))
     assert (await client.post("/logout")).status == 204
     assert (await client.get("/api/audit")).body["missing"] == 1
+
+
+def test_what_another_program_wrote_into_the_file_is_no_entry(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    log = AuditLog(path)
+    log.note(entry())
+    log.close()
+    lines = [b'{"at": "2026-11-21T20:00:00Z"}', b'{"at": 5, "who": 1}', b"[" * 100_000, b"null", path.read_bytes()]
+    path.write_bytes(b"\n".join(lines))
+    assert len(AuditLog(path).recent) == 1

@@ -477,3 +477,27 @@ async def test_templates_and_the_openapi_document_are_made_ready_in_turns_before
     assert fresh.cache is not None
     assert len(fresh.cache) == len(fresh.list_templates())
     await server.stop()
+
+
+# The target of a request.
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://localhost/healthz", 200), ("HTTP://localhost:7780/healthz", 200), ("http://localhost?a=b", 400),
+        ("http://evil.example/healthz", 421), ("http:///healthz", 421), ("http://localhost/none?x=http://a/b", 404),
+    ],
+)  # fmt: skip
+@async_test
+async def test_a_target_that_names_its_host_is_taken_as_that_host_s(hall: Hall, target: str, status: int) -> None:
+    line = hall.connect(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    await wait_until(lambda: b"\r\n\r\n" in line.answers)
+    assert read_answer(line.answers).status == status
+
+
+@async_test
+async def test_a_target_with_a_host_does_not_hide_that_there_are_two(hall: Hall) -> None:
+    line = hall.connect(b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+    await wait_until(lambda: b"\r\n\r\n" in line.answers)
+    assert read_answer(line.answers).status == 400

@@ -425,3 +425,11 @@ def test_marks_that_turn_text_are_seen() -> None:
     assert shown.name("a\u202eb".encode()) == "a\\u202eb"
     assert shown.name(b"a\xffb\n") == "a\\xffb\\x0a"
     assert shown.name(b"x" * 300, 10) == "x" * 10 + "…"
+
+
+@async_test
+async def test_the_overview_says_that_commands_are_put_off(admin: Admin) -> None:
+    client = admin()
+    assert b"CLIENT PAUSE" not in (await client.get("/", headers={"Accept": "text/html"})).body
+    client.running.daemon.pause_clients(60_000)
+    assert b"Commands are put off: CLIENT PAUSE" in (await client.get("/", headers={"Accept": "text/html"})).body
