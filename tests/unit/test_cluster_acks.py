@@ -233,6 +233,30 @@ def test_the_last_that_hears_of_an_ack_keeps_it_when_it_knows_of_another_holder(
     assert all(map(is_clean, cluster))
 
 
+def test_of_two_that_tell_each_other_to_be_the_last_one_tells_the_others() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster)
+    for member in cluster:
+        cluster.isolate(member)
+    for member in cluster:
+        member("ACKJOB", job_id)
+    cluster.heal(a, b)
+    cluster.advance(3_000)
+    job = c.state.jobs.get(job_id)
+    assert job is not None
+    job.confirmed = c.state.holders(frozenset((a.id, c.id)))  # it has heard of that from a, some time ago
+    cluster.hold(b, c)
+    cluster.hold(c, b)
+    cluster.heal(b, c)
+    cluster.advance(3_000)
+    for one, other in ((b, c), (c, b)):
+        assert any(flight.data[3] for flight in cluster.held(one, other) if flight.kind == SETACK)
+    cluster.release(b, c)
+    cluster.release(c, b)
+    assert known(cluster, job_id) == ""
+
+
 def test_of_several_nodes_that_know_an_ack_one_asks_when_a_link_comes_back_and_the_others_wait_for_it() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
