@@ -23,7 +23,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from disqued.commands.table import BLOCKED
-from disqued.core.messages import NAMES, URGENT, Greeting, Message, Target
+from disqued.core.messages import NAMES, URGENT, VITALS, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.core.queues import Client
 from disqued.testing.clock import WALL_MS, Clock
@@ -32,6 +32,7 @@ from tests.core_fixtures import Server, Word
 
 LETTERS = "abcdef0123456789"  #: of the node ids: 40 times the same
 APART_MS = 7_777_777  #: by how much the clocks of two nodes differ
+GOSSIP = URGENT | {VITALS}  #: what nodes say whether or not anything happens
 QUIET_AFTER = 100_000  #: messages of one step after which the nodes will never be quiet
 
 
@@ -191,7 +192,7 @@ class Cluster:
         if self.lose(flight):
             self.lost.append(flight)
             return
-        if flight.kind not in URGENT:
+        if flight.kind not in GOSSIP:
             self.flights.append(flight)
         held = self._held.get((sender, receiver))
         if held is None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from disqued.core.job import STATE_NAMES
+from disqued.core.messages import Vitals
+from disqued.core.vitals import own_vitals
 from disqued.web import api_acts, bulk, commands_api, openapi  # noqa: F401 - they declare their routes
 from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, peeked, shown_to, without_secrets
 from disqued.web.problems import Problem
@@ -287,6 +289,7 @@ async def hello(site: Site, asked: Asked) -> dict[str, Any]:
     return {"id": own_id, "nodes": nodes}
 
 
+_TOLD: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
 _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix milliseconds; 0 = never, or none."}
 
 
@@ -297,14 +300,33 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
         "items": object_of(
             id=_TEXT, ip=_TEXT, port=_PORT, bus_port=_PORT, flags={"type": "array", "items": _TEXT},
             myself={"type": "boolean"}, ping_sent_at=_MOMENT, pong_at=_MOMENT, connected={"type": "boolean"},
+            version={"type": ["string", "null"], "description": "Null, as all that follows, until the node told."},
+            jobs=_TOLD, memory=_TOLD, maxmemory=_TOLD, queued=_TOLD, given=_TOLD,
         ),
     },
     tag="cluster",
 )  # fmt: skip
 async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
-    """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving."""
+    """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving.
+
+    With it comes what each node told last of itself: its version, jobs and bytes that it holds, its maxmemory, and how
+    often a job came into a queue of it and left one since its start.
+    """
     text: bytes = await site.call(asked.visitor, "CLUSTER", "NODES")
-    return [_node(line.split()) for line in text.decode("ascii", "backslashreplace").splitlines()]
+    state = site.gateway.node.state
+    told = {peer.id: peer.account.vitals for peer in state.peers.by_id.values() if peer.account is not None}
+    told[state.node_id] = own_vitals(state)
+    nodes = [_node(line.split()) for line in text.decode("ascii", "backslashreplace").splitlines()]
+    return [node | _vitals(told.get(node["id"].encode("ascii"))) for node in nodes]
+
+
+def _vitals(told: Vitals | None) -> dict[str, Any]:
+    if told is None:
+        return dict.fromkeys(("version", "jobs", "memory", "maxmemory", "queued", "given"))
+    return {
+        "version": told.version.decode("ascii"), "jobs": told.jobs, "memory": told.memory, "maxmemory": told.limit,
+        "queued": told.queued, "given": told.given,
+    }  # fmt: skip
 
 
 def _node(fields: list[str]) -> dict[str, Any]:

@@ -13,8 +13,10 @@ import attrs
 
 from disqued.config import SETTINGS, Setting, Status
 from disqued.core.job import STATE_NAMES, Job
+from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.vitals import own_vitals
 from disqued.web import actions, job_views, shown
 from disqued.web.gateway import Gateway
 from disqued.web.masking import MASK, SECRET_SETTINGS
@@ -42,7 +44,7 @@ def overview_values(site: Site) -> Values:
     state, memory, stats = node.state, node.state.memory, facts.get("Stats", {})
     server = facts.get("Server", {})
     return {
-        "nodes": [_node_row(node, known) for known in (*node.membership.lines(), *node.membership.tried())],
+        "nodes": _node_rows(site),
         "memory": {"used": memory.used, "limit": memory.limit, "level": memory.level,
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
         "counts": {"jobs": len(state.jobs), "queues": len(state.queues.by_name), "blocked": len(state.blocked),
@@ -56,12 +58,29 @@ def overview_values(site: Site) -> Values:
     }  # fmt: skip
 
 
+def _node_rows(site: Site) -> list[Values]:
+    """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
+    node = site.gateway.node
+    own, *others = (_node_row(node, known) for known in (*node.membership.lines(), *node.membership.tried()))
+    vitals, rates = own_vitals(node.state), site.live.rates.of_node(node)
+    return [own | _vital_values(vitals, rates["in"], rates["out"]), *others]
+
+
+def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float | None) -> Values:
+    return {
+        "version": vitals.version.decode("ascii"), "memory": vitals.memory, "limit": vitals.limit,
+        "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate,
+    }  # fmt: skip
+
+
 def _node_row(node: Node, known: KnownNode) -> Values:
     flags = [text for bit, text in _FLAGS if known.flags & bit]
     if not known.met:
         flags.append("being called")
     host = known.host or ("this machine" if known.myself else "?")
-    return {
+    told = known.account
+    said = {} if told is None else _vital_values(told.vitals, told.queued_rate, told.given_rate)
+    return said | {
         "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
         "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & (PFAIL | FAIL)),
         "pong_ms": max(0, node.clock.wall() - known.pong_at) if known.pong_at else None,

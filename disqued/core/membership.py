@@ -58,6 +58,7 @@ from disqued.core.messages import (
 from disqued.core.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.schedule import Timed
 from disqued.core.state import State
+from disqued.core.vitals import account_of, own_vitals
 
 TIMEOUT_MS = 15_000
 TOLD_AGAIN_MS = 100  #: between two times that a node is told how it is with this one, because it seems not to know
@@ -209,8 +210,9 @@ class Membership(Timed):
         state = self._state
         ping_sent_at = state.wall - (state.now - peer.ping_sent_at) if peer.ping_sent_at else 0
         return KnownNode(
-            peer.id, peer.host, peer.port, peer.bus_port, peer.flags, ping_sent_at, peer.pong_wall, peer.linked
-        )
+            peer.id, peer.host, peer.port, peer.bus_port, peer.flags, ping_sent_at, peer.pong_wall, peer.linked,
+            account=peer.account,
+        )  # fmt: skip
 
     def tried(self) -> list[KnownNode]:
         """Addresses that we try to reach, in the order in which they came."""
@@ -392,6 +394,7 @@ class Membership(Timed):
         peer = self._peers.by_id[sender]
         self._hear(peer, message)
         self._state.send(sender, (messages.PONG, self._own_flags, self._rumours(sender)))
+        self._state.send(sender, (messages.VITALS, own_vitals(self._state)))
         if peer.linked and not peer.pong_at and not peer.asked_again:
             # It has a link to us by now: it had none when it heard our first question, and could not answer.
             peer.asked_again = True
@@ -411,6 +414,11 @@ class Membership(Timed):
         self._hear(peer, message)
         if is_new:
             self._introduce(peer)
+
+    def on_vitals(self, sender: bytes, message: Message) -> None:
+        """Enter what a node tells of itself."""
+        peer = self._peers.by_id[sender]
+        peer.account = account_of(message[1], peer.account, self._state.now)
 
     def _introduce(self, newcomer: Peer) -> None:
         """Tell somebody new of others, and some others of it: gossip alone would take its time."""

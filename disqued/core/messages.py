@@ -7,6 +7,7 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
 
     membership    PING, PONG (PING | PONG, flags, rumours)       rumours: tuple of `Rumour`
                   FAIL       (FAIL, node id)
+                  VITALS     (VITALS, `Vitals`)                  how much I hold and do; with each PONG
     copies        REPLJOB    (REPLJOB, job, quiet)               keep a copy; say GOTJOB unless quiet
                   GOTJOB     (GOTJOB, job id)                    a copy is kept
                   HOLDERS    (HOLDERS, job id, node ids)         more nodes than was said may hold it
@@ -51,10 +52,11 @@ NEEDJOBS: Final = 13
 YOURJOBS: Final = 14
 PAUSE: Final = 15
 POLLJOBS: Final = 16
+VITALS: Final = 17
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
-    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS",
+    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
@@ -87,6 +89,17 @@ class Rumour(NamedTuple):
     port: int  #: for clients
     bus_port: int
     flags: int  #: NODE_... bits
+
+
+class Vitals(NamedTuple):
+    """What a node says of how it is; sizes in bytes."""
+
+    version: bytes  #: of the program, printable ASCII
+    memory: int  #: that jobs and queues take
+    limit: int  #: maxmemory
+    jobs: int  #: that it holds
+    queued: int  #: times that a job came into a queue of it, since its start
+    given: int  #: times that a job left a queue for a consumer or another node, since its start
 
 
 class Greeting(NamedTuple):

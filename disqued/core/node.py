@@ -75,6 +75,7 @@ class Node:
             messages.PING: self.membership.on_ping,
             messages.PONG: self.membership.on_pong,
             messages.FAIL: self.membership.on_fail,
+            messages.VITALS: self.membership.on_vitals,
             messages.REPLJOB: self.replication.on_repljob,
             messages.GOTJOB: self._on_gotjob,
             messages.HOLDERS: self.replication.on_holders,

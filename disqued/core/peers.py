@@ -5,6 +5,8 @@ Times are integer milliseconds of the monotonic clock, where they do not say oth
 
 from typing import NamedTuple
 
+from disqued.core.vitals import Account
+
 PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: most nodes say so
 LEAVING = 4  #: it drains, and takes no new jobs
@@ -27,13 +29,14 @@ class KnownNode(NamedTuple):
     connected: bool = False  #: our link to it is open
     myself: bool = False
     met: bool = True  #: False: we try to reach it, and do not know it so far
+    account: Account | None = None  #: what it told of itself; None = nothing yet, or this node
 
 
 class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "asked_again", "bus_port", "flags", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
+        "account", "asked_again", "bus_port", "flags", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
         "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "stale", "told_at",
     )  # fmt: skip
 
@@ -56,6 +59,7 @@ class Peer:
         self.pong_at: int = 0  #: when it answered last; 0 = never
         self.heard_at: int = 0  #: when it said anything last; 0 = never
         self.pong_wall: int = 0  #: the same, unix milliseconds
+        self.account: Account | None = None  #: what it told of itself; None = nothing yet
         #: Nodes that say that it fails, and when they said so last.
         self.reports: dict[bytes, int] = {}
 

@@ -6,6 +6,8 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
                                                  id 20, flags 1, client port 2, bus port 2, bytes of the address 1,
                                                  address: 4 bytes of IPv4 or 16 of IPv6
     NODE    FAIL                             id 20
+    VITALS  VITALS                           bytes of the version 1, memory 8, limit 8, jobs 8, queued 8, given 8,
+                                                 version
     COPY    REPLJOB                          quiet 1, a job as in `jobdump` (a copy)
     COPIES  YOURJOBS                         queued 1, jobs 2, then for each its length 4, and a copy
     JOB     GOTJOB, DELJOB                   job id
@@ -54,20 +56,24 @@ from disqued.core.messages import (
     QUEUED,
     REPLJOB,
     SETACK,
+    VITALS,
     WILLQUEUE,
     WORKING,
     YOURJOBS,
     Message,
     Rumour,
+    Vitals,
 )
 from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
 ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered; the nodes of a cluster are named in every gossip
+VERSION_MAX: Final = 32  #: bytes of a version
 
 _GOSSIP = Struct("<BBH")
 _RUMOUR = Struct("<20sBHHB")
+_VITALS = Struct("<BB5Q")
 _COPIES = Struct("<BBH")
 _LENGTH = Struct("<I")
 _NODES = Struct("<BBBHH")
@@ -170,6 +176,21 @@ def _encode_node(message: Message, now: int) -> bytes:
 def _decode_node(data: bytes) -> Message:
     _ends_at(data, 1 + _RAW_ID)
     return (data[0], hexlify(data[1:]))
+
+
+def _encode_vitals(message: Message, now: int) -> bytes:
+    version, *numbers = message[1]
+    return _VITALS.pack(VITALS, len(version), *numbers) + version  # type: ignore[no-any-return]
+
+
+def _decode_vitals(data: bytes) -> Message:
+    _need(data, _VITALS.size)
+    _, length, *numbers = _VITALS.unpack_from(data)
+    version = data[_VITALS.size :]
+    _ends_at(data, _VITALS.size + length)
+    if not (0 < length <= VERSION_MAX and version.isascii() and version.decode("ascii").isprintable()):
+        raise BadMessage(f"VITALS: a version of {length} bytes; allowed are 1 to {VERSION_MAX}, printable ASCII")
+    return (VITALS, Vitals(version, *numbers))
 
 
 # COPY and COPIES.
@@ -355,6 +376,7 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     YOURJOBS: (_encode_yourjobs, _decode_yourjobs),
     PAUSE: (_encode_queue, _decode_queue),
     POLLJOBS: (_encode_queue, _decode_queue),
+    VITALS: (_encode_vitals, _decode_vitals),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

@@ -1,5 +1,6 @@
 """The JSON API on a whole daemon, over HTTP in memory."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_from_bytes
@@ -9,8 +10,10 @@ import pytest
 from pytest_twisted import ensureDeferred
 from twisted.internet import reactor
 
+from disqued import __version__
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
+from disqued.core.messages import VITALS, Greeting, Vitals
 from disqued.web import api
 from disqued.web.commands_api import CHANGING, EXAMPLES, LOOKING, OF_A_CONNECTION, role_of
 from disqued.web.fields import COMMANDS, schema, words
@@ -211,6 +214,26 @@ async def test_the_cluster_is_told_as_objects(admin: Admin) -> None:
     assert [(node["id"], node["myself"], node["flags"], node["connected"]) for node in nodes] == [
         (node_id, True, ["myself"], True)
     ]
+    memory = client.running.daemon.node.state.memory
+    told = [nodes[0][name] for name in ("version", "jobs", "memory", "maxmemory", "queued", "given")]
+    assert told == [__version__, 0, memory.used, memory.limit, 0, 0]
+
+
+@ensureDeferred
+async def test_other_nodes_say_how_they_are(admin: Admin) -> None:
+    client = admin()
+    node = client.running.daemon.node
+    node_id = b"b" * 40
+    node.greeted(Greeting(node_id, "10.0.0.2", 7711, 17711, 0, True), "10.0.0.2", "10.0.0.1")
+    _, _, nodes = await client.get("/api/cluster/nodes")
+    assert [nodes[1][name] for name in ("version", "memory", "given")] == [None, None, None]
+    node.message(node_id, (VITALS, Vitals(b"9.8.7", 5 << 20, 1 << 30, 4_321, 100, 60)))
+    _, _, nodes = await client.get("/api/cluster/nodes")
+    told = [nodes[1][name] for name in ("version", "jobs", "memory", "maxmemory", "queued", "given")]
+    assert told == ["9.8.7", 4_321, 5 << 20, 1 << 30, 100, 60]
+    _, _, html = await client.get("/")
+    row = re.findall(r"<td[^>]*>(.*?)</td>", html.decode().split('<tr data-key="bbbb')[1])
+    assert [row[-5], row[-4], row[-1]] == ["9.8.7", "4\u202f321", "5.0 MiB of 1.0 GiB"]
 
 
 @ensureDeferred

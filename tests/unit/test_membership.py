@@ -212,7 +212,7 @@ def test_a_node_is_asked_again_as_soon_as_it_has_a_link_to_answer_on() -> None:
     assert a.node.link_opened(a.membership.targets()[0], greeting_of(2), a.host)
     # It has no link to us yet, and cannot answer.
     a.node.outbox.messages.clear()
-    for expected in ([m.PONG, m.PING], [m.PONG]):
+    for expected in ([m.PONG, m.VITALS, m.PING], [m.PONG, m.VITALS]):
         hear(a, 2, m.PING, 0, ())
         assert [message[0] for _, message in a.node.outbox.messages] == expected
         a.node.outbox.messages.clear()
@@ -358,7 +358,7 @@ def test_gossip_tells_of_a_few_nodes_and_of_suspected_ones_among_them() -> None:
     suspected.flags = PFAIL
     a.node.link_closed(suspected.id)
     hear(a, 2, m.PING, 0, ())
-    [(_, (kind, _, rumours))] = [entry for entry in a.node.outbox.messages if entry[0] == b"%040x" % 2]
+    [(kind, _, rumours), _] = [message for to, message in a.node.outbox.messages if to == b"%040x" % 2]
     assert kind == m.PONG
     # One in ten, and besides those who are suspected; never of the one who is told.
     assert len(rumours) == 7

@@ -40,6 +40,7 @@ EXAMPLES: list[Message] = [
     (m.YOURJOBS, (example_job(), example_job()), True),
     (m.PAUSE, b"queue", 3),
     (m.POLLJOBS, b"queue", 7),
+    (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
 ]
 
 
@@ -117,7 +118,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
     ("data", "text"),
     [
         (b"", "an empty message"),
-        (b"\x11x", "kind 17 is not known to this version, which knows 0 to 16"),
+        (b"\x12x", "kind 18 is not known to this version, which knows 0 to 17"),
         (b"\xff", "kind 255 is not known"),
         (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
         (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are bits of 9 and 0 to 100"),
@@ -135,6 +136,10 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (encode((m.QUEUED, ID, b"", 4), 0), "QUEUED: 4; allowed is 0 to 3"),
         (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
         (b"\x0d\x65\x00q", "NEEDJOBS: 101; allowed is 0 to 100"),
+        (b"\x11\x00" + bytes(40), "VITALS: a version of 0 bytes; allowed are 1 to 32, printable ASCII"),
+        (b"\x11\x21" + bytes(40) + b"1" * 33, "VITALS: a version of 33 bytes"),
+        (b"\x11\x03" + bytes(40) + b"1\n2", "VITALS: a version of 3 bytes"),
+        (b"\x11\x02" + bytes(40) + b"\xc3\xa9", "VITALS: a version of 2 bytes"),
         (b"\x0f\x04\x00q", "PAUSE: 4; allowed is 0 to 3"),
         (b"\x0e\x00\x65\x00", "YOURJOBS: 101 jobs; allowed are 100"),
         (
