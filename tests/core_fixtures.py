@@ -19,8 +19,8 @@ import disqued.commands.queues  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import BLOCKED
-from disqued.core.job import QUEUED, Job, JobOptions, Unit
-from disqued.core.memory import JOB_COST, QUEUE_COST
+from disqued.core.job import FLAG_LEASED, QUEUED, Job, JobOptions, NamedJob, Unit
+from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED, JOB_ADDED, Record
 from disqued.core.queues import Client
@@ -185,10 +185,14 @@ def check(server: Server) -> None:
     state = server.state
     jobs = list(state.jobs)
     assert len(jobs) == len(state.jobs)
+    named = [job for job in jobs if isinstance(job, NamedJob)]
     assert state.memory.used == sum(JOB_COST + len(job.body) for job in jobs) + sum(
         QUEUE_COST + len(name) for name in state.queues.by_name
-    )
+    ) + sum(NAME_COST + len(job.alias) for job in named)
+    assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
+    assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
+    leased: list[Unit] = []
     for queue in state.queues.by_name.values():
         units = list(queue.units)
         assert len(units) == len(queue.units)
@@ -197,7 +201,12 @@ def check(server: Server) -> None:
         keeps = queue.waiters and units and not queue.pause & 2 and queue not in state.behind
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
+        assert list(queue.leased.values()) == sorted(queue.leased.values())
+        leased += queue.leased
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
+    assert sorted(unit.id for unit in leased) == sorted(
+        job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms
+    )
     for waiter in state.blocked.values():
         assert all(waiter in queue.waiters for queue in waiter.queues)
     assert in_journal(server.journal) == {job.id for job in jobs if job not in state.evictable}

@@ -14,7 +14,7 @@ from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
-from disqued.core.delivery import requeue_within, row
+from disqued.core.delivery import COUNTED, PLAIN, requeue_within
 from disqued.core.job import ACKED, STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
@@ -161,7 +161,7 @@ class GetJob:
             if state.peers.linked:
                 _note_emptied(node, queues)
             if self.with_counters:
-                return [row(unit, with_counters=True) for unit in units]
+                return [COUNTED.row(unit) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
         if self.nohang and not (state.behind and delivery.is_behind(queues)):
             if state.peers.linked:
@@ -171,7 +171,8 @@ class GetJob:
             raise NodeLeaving
         if len(queues) < len(self.queues) and not self.nohang:
             raise OutOfMemory
-        delivery.wait(client, queues, self.timeout, with_counters=self.with_counters, nohang=self.nohang)
+        form = COUNTED if self.with_counters else PLAIN
+        delivery.wait(client, queues, self.timeout, form, nohang=self.nohang)
         if state.peers.linked:
             node.federation.need(queues)
         return BLOCKED

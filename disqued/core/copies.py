@@ -10,7 +10,7 @@ is remembered for a while.
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
 
-from disqued.core.job import FLAG_QUEUED_BEFORE, Job, StoredJob
+from disqued.core.job import FLAG_QUEUED_BEFORE, Job, StoredJob, new_job
 from disqued.core.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
@@ -39,9 +39,10 @@ class Copies:
             return None
         if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
             state.last_ctime = stored.ctime
-        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate)
+        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
         queue = state.queues.by_name.get(stored.queue)
-        job = Job(stored.id, stored.queue if queue is None else queue.name, stored.body, stored.ctime, options)
+        name = stored.queue if queue is None else queue.name
+        job = new_job(stored.id, name, stored.body, stored.ctime, options, alias=stored.alias)
         job.expires_at = state.now + left_ms
         job.order_key = stored.order_key
         job.nacks = stored.nacks

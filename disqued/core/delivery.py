@@ -44,7 +44,7 @@ from disqued.core.job import (
 )
 from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
 from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Queue, Waiter
+from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
@@ -60,19 +60,36 @@ _LASTING_FLAGS = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
 
 
-def row(unit: Unit, *, with_counters: bool) -> Row:
-    """A job as GETJOB answers it: (queue, id, body), and with counters two names with their values."""
-    if not with_counters:
+class PlainForm(Form):
+    """GETJOB: (queue, id, body)."""
+
+    __slots__ = ()
+
+    def row(self, unit: Unit) -> Row:
+        """A job as GETJOB answers it."""
         return (unit.queue, unit.id, unit.body)
-    return (
-        unit.queue,
-        unit.id,
-        unit.body,
-        b"nacks",
-        unit.nacks,
-        b"additional-deliveries",
-        unit.redeliveries,
-    )
+
+
+class CountedForm(Form):
+    """GETJOB WITHCOUNTERS: the same, and two names with their values."""
+
+    __slots__ = ()
+
+    def row(self, unit: Unit) -> Row:
+        """A job with its counters."""
+        return (
+            unit.queue,
+            unit.id,
+            unit.body,
+            b"nacks",
+            unit.nacks,
+            b"additional-deliveries",
+            unit.redeliveries,
+        )
+
+
+PLAIN = PlainForm()
+COUNTED = CountedForm()
 
 
 def requeue_within(unit: Unit, now: int) -> int:
@@ -100,6 +117,8 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
+        if job.flags & FLAG_LEASED:
+            self._state.end_lease(job)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
@@ -111,8 +130,10 @@ class Delivery:
         if state.wanted and queue.name in state.wanted:
             state.giving[queue] = None
 
-    def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False) -> bool:
+    def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
         """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
+
+        `front`: before all that wait, and not at its age.
 
         Not possible for a job that is queued, acked or still waiting for copies, nor for an at-most-once job that
         was queued before.
@@ -129,8 +150,10 @@ class Delivery:
         elif again:
             job.additional_deliveries += 1
             self._state.counters.requeued += 1
-        job.requeue_at = self._state.now + retry_ms if retry_ms else 0
         state = self._state
+        job.requeue_at = state.now + retry_ms if retry_ms else 0
+        if front:
+            job.order_key = state.next_front()
         queue = state.queue(job.queue)
         self.enqueue_new(job, queue)
         if again:
@@ -175,7 +198,9 @@ class Delivery:
     def put_off(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin anew; somebody else has it."""
         job.requeue_at = requeue_at
-        job.flags &= ~(FLAG_ANNOUNCED | FLAG_LEASED)
+        job.flags &= ~FLAG_ANNOUNCED
+        if job.flags & FLAG_LEASED:
+            self._state.end_lease(job)
         self.reschedule(job)
 
     def due(self, job: Job) -> None:
@@ -208,6 +233,19 @@ class Delivery:
         return queue is not None and queue.pause & PAUSE_IN != 0
 
     # Out of the queue.
+
+    def drain(self, queues: list[Queue], count: int) -> list[Unit]:
+        """Take up to `count` jobs, each queue until it has no more before the next one; fewer of large ones."""
+        taken: list[Unit] = []
+        size = 0
+        for queue in queues:
+            while len(taken) < count and size < FETCHED_BYTES:
+                unit = self._take(queue)
+                if unit is None:
+                    break
+                taken.append(unit)
+                size += len(unit.queue) + len(unit.body)
+        return taken
 
     def fetch(self, queues: list[Queue], count: int) -> list[Unit]:
         """Take up to `count` jobs, one from each queue in turn, and round again; fewer of large ones."""
@@ -249,6 +287,7 @@ class Delivery:
                 continue
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
+                queue.leased[unit] = state.now
                 requeued_by = unit.requeue_at
                 unit.requeue_at = requeue_at = state.now + retry_ms
                 waited_ms = requeue_at - requeued_by
@@ -460,14 +499,14 @@ class Delivery:
     # Consumers that wait.
 
     def wait(
-        self, client: Client, queues: list[Queue], timeout_ms: int, *, with_counters: bool, nohang: bool = False
+        self, client: Client, queues: list[Queue], timeout_ms: int, form: Form = PLAIN, *, nohang: bool = False
     ) -> None:
         """Block a consumer until one of the queues has a job, or for `timeout_ms`; 0 = for ever.
 
         With `nohang` only until none of them is behind.
         """
         state = self._state
-        waiter = Waiter(client, list(dict.fromkeys(queues)), with_counters=with_counters, nohang=nohang)
+        waiter = Waiter(client, list(dict.fromkeys(queues)), form, nohang=nohang)
         state.blocked[client] = waiter
         for queue in waiter.queues:
             queue.waiters[waiter] = None
@@ -508,8 +547,9 @@ class Delivery:
                     break
                 waiter = next(iter(queue.waiters))
                 self.stop_waiting(waiter.client)
-                rows = [row(unit, with_counters=waiter.with_counters)]
-                state.outbox.replies.append((waiter.client, rows, [unit]))
+                form = waiter.form
+                units = [unit] if form.count == 1 else [unit, *self.drain([queue], form.count - 1)]
+                state.outbox.replies.append((waiter.client, [form.row(unit) for unit in units], units))
 
     # What operators and consumers ask for.
 
@@ -529,10 +569,16 @@ class Delivery:
             self.dequeue(job)
             if options.retry_ms:
                 state.counters.working += 1
+                since = state.queue(job.queue).leased.get(job, state.now)
                 self.put_off(job, state.now + options.retry_ms)
-                job.flags |= FLAG_LEASED
+                self.lease(job, since)
                 state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, options.retry_ms))
         return options.retry_ms // 1_000
+
+    def lease(self, unit: Unit, since: int) -> None:
+        """Note that a consumer of this node has a unit, and since when."""
+        unit.flags |= FLAG_LEASED
+        self._state.queue(unit.queue).leased[unit] = since
 
     def set_pause(self, queue_name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node."""

@@ -23,6 +23,15 @@ from disqued.core.schedule import Timed
 
 WORK_SCOPE = b""  #: the scope of a job that is gone once it is acknowledged
 
+KIND_WORK = 0  #: gone once it is acknowledged
+KIND_LOG = 1  #: kept until its time is over, and given to every consumer group
+KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
+
+#: Retry period of a job that no timer queues again, and that is delivered as often as somebody asks: longer than any
+#: job lives.  It is no at-most-once job, so that it may have many copies.
+RETRY_NEVER_MS = (1 << 32) * 1_000
+ALIAS_MAX = 65_535  #: bytes of an alias
+
 
 class JobState(IntEnum):
     """Where a unit stands on this node.  The numbers are those of Disque's records."""
@@ -68,15 +77,17 @@ class JobOptions:
     """
 
     __slots__ = (
-        "delay_ms", "expires_at", "first_at", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms",
+        "delay_ms", "expires_at", "first_at", "kind", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms",
         "ttl_suffix",
     )  # fmt: skip
 
-    def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> None:
+    def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> None:
         self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
-        self.retry_ms: int = retry_ms  #: span from delivery to requeue; 0 = deliver at most once
+        #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = again when somebody asks.
+        self.retry_ms: int = retry_ms
         self.delay_ms: int = delay_ms  #: span from creation to the first queueing
         self.replicate: int = replicate  #: copies wanted before the producer is answered
+        self.kind: int = kind  #: KIND_...
         #: End of the id of such a job: its TTL in minutes, four hex digits, and "SQ".
         self.ttl_suffix: bytes = b"%04xSQ" % min(ttl_ms // 60_000, 0xFFFF)
         self.stamped_at: int = -1
@@ -175,6 +186,29 @@ class Job(Unit):
         return WORK_SCOPE
 
 
+class NamedJob(Job):
+    """A job that has a name within its queue beside its id, such as the id that its producer chose for it.
+
+    The first byte of the alias says whose names these are, so that the names of one family of commands do not meet
+    those of another.
+    """
+
+    __slots__ = ("alias",)
+
+    def __init__(
+        self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes
+    ) -> None:
+        super().__init__(job_id, queue, body, ctime, options)
+        self.alias: bytes = alias
+
+
+def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
+    """Make a job, of the kind that has an alias if it has one."""
+    if alias:
+        return NamedJob(job_id, queue, body, ctime, options, alias=alias)
+    return Job(job_id, queue, body, ctime, options)
+
+
 class StoredJob(NamedTuple):
     """A job as it was written down, or as another node sent it: then deadlines are what is left of them."""
 
@@ -194,3 +228,5 @@ class StoredJob(NamedTuple):
     nacks: int
     additional_deliveries: int
     order_key: int
+    kind: int = KIND_WORK
+    alias: bytes = b""  #: as in `NamedJob.alias`; empty = it has none

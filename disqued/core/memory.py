@@ -12,6 +12,7 @@ Source: the Disque README, "What happens when a node runs out of memory?".
 """
 
 JOB_COST = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
+NAME_COST = 280  #: bytes of an alias without its text: the object, its key, its place in the table
 QUEUE_COST = 900  #: bytes of a queue without its name
 
 

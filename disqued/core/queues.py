@@ -5,15 +5,18 @@ at the end and leave at the front; a unit that is queued again goes back to its 
 `OrderedUnits` keeps them in sorted blocks of bounded length: both ends cost the same however long the queue is, the
 middle costs a search over the blocks.
 
-Consumers that wait (`Waiter`) are served in the order in which they came, one job each.
+Consumers that wait (`Waiter`) are served in the order in which they came, each as its command says (`Form`): those of
+GETJOB get one job.
 
 Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queue.c.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from math import ceil
 from operator import attrgetter
+from typing import Any
 
 from disqued.core.job import Unit
 from disqued.core.schedule import Timed
@@ -117,16 +120,29 @@ class OrderedUnits:
             del block[BLOCK // 2 :]
 
 
+class Form(ABC):
+    """How a consumer takes units, and what it is answered; the commands that fetch say so, each family its own way."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int = 1) -> None:
+        self.count: int = count  #: units that one who had to wait gets at most, all of one queue
+
+    @abstractmethod
+    def row(self, unit: Unit) -> Any:
+        """What is answered for one unit, which has just been taken; what else is to be done with it is done here."""
+
+
 class Waiter(Timed):
-    """A consumer blocked in GETJOB."""
+    """A consumer blocked in GETJOB or another command that fetches."""
 
-    __slots__ = ("client", "nohang", "queues", "with_counters")
+    __slots__ = ("client", "form", "nohang", "queues")
 
-    def __init__(self, client: Client, queues: "list[Queue]", *, with_counters: bool, nohang: bool = False) -> None:
+    def __init__(self, client: Client, queues: "list[Queue]", form: Form, *, nohang: bool = False) -> None:
         self.awake_at = 0
         self.client: Client = client
         self.queues: list[Queue] = queues  #: each once, in the order named
-        self.with_counters: bool = with_counters
+        self.form: Form = form
         self.nohang: bool = nohang  #: waits only until it is known that there is no job
 
 
@@ -160,7 +176,7 @@ class Queue(Timed):
     """One named queue on this node."""
 
     __slots__ = (
-        "accessed_at", "acked", "created_at", "created_wall", "import_rate", "jobs_in", "jobs_out",
+        "accessed_at", "acked", "created_at", "created_wall", "import_rate", "jobs_in", "jobs_out", "leased",
         "name", "pause", "requeued", "serial", "sources", "units", "waiters",
     )  # fmt: skip
 
@@ -172,6 +188,8 @@ class Queue(Timed):
         self.created_wall: int = wall  #: unix milliseconds
         self.accessed_at: int = now  #: last time that a job was queued or fetched
         self.units: OrderedUnits = OrderedUnits()
+        #: Units that consumers have from this node and that may be given again, and since when; the last one is last.
+        self.leased: dict[Unit, int] = {}
         self.waiters: dict[Waiter, None] = {}  #: first come first
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
@@ -184,7 +202,7 @@ class Queue(Timed):
     @property
     def is_idle(self) -> bool:
         """True when the queue can be forgotten without anybody noticing."""
-        return not len(self.units) and not self.waiters and not self.pause
+        return not len(self.units) and not self.waiters and not self.leased and not self.pause
 
 
 class Queues:

@@ -34,6 +34,7 @@ from disqued.core.job import (
     WORK_SCOPE,
     Job,
     JobOptions,
+    NamedJob,
     StoredJob,
 )
 from disqued.core.memory import JOB_COST
@@ -126,8 +127,8 @@ class Recovery:
         self._delivery = Delivery(state)
         #: Names of queues, one object each.
         self._names: dict[bytes, bytes] = {}
-        #: What the last job wished: (ttl, retry, delay, replicate), and the options that came of it.
-        self._wishes: tuple[int, int, int, int] | None = None
+        #: What the last job wished: (ttl, retry, delay, replicate, kind), and the options that came of it.
+        self._wishes: tuple[int, int, int, int, int] | None = None
         self._options: JobOptions
         #: Ids of jobs left out because their time was over; the journal has yet to hear of it.
         self.expired: list[bytes] = []
@@ -154,7 +155,7 @@ class Recovery:
         # as fast as by name, most jobs want the same as the one before, and what calls would cost is spelled out.
         (
             job_id, queue, body, place, flags, replicate, holders, ctime, expires, requeue,
-            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
         ) = stored  # fmt: skip
         state = self._state
         if ctime > state.last_ctime:
@@ -164,13 +165,17 @@ class Recovery:
             self._forget(job_id)
             self.expired.append(job_id)
             return
-        wishes = (ttl_ms, retry_ms, delay_ms, replicate)
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
         if wishes == self._wishes:
             options = self._options
         else:
             options = self._options = state.options(*wishes)
             self._wishes = wishes
-        job = Job(job_id, self._names.setdefault(queue, queue), body, ctime, options)
+        name = self._names.setdefault(queue, queue)
+        if alias:
+            job: Job = NamedJob(job_id, name, body, ctime, options, alias=alias)
+        else:
+            job = Job(job_id, name, body, ctime, options)
         now = state.now
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
         job.holders = holders if holders is None else state.holders(holders)
@@ -182,6 +187,8 @@ class Recovery:
         if before is not None:
             state.let_go(before)
         state.memory.used += JOB_COST + len(body)
+        if isinstance(job, NamedJob):
+            state.note_name(job)
         if place == ACKED:
             self._keep_done(job)
             return

@@ -11,8 +11,8 @@ from typing import Any
 from disqued.core.counters import Counters
 from disqued.core.ended import Ended
 from disqued.core.ids import JobIds
-from disqued.core.job import QUEUED, WORK_SCOPE, Job, JobOptions
-from disqued.core.memory import JOB_COST, QUEUE_COST, Memory
+from disqued.core.job import FLAG_LEASED, KIND_WORK, QUEUED, WORK_SCOPE, Job, JobOptions, NamedJob, Unit
+from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import SETACK, Message
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.peers import Peers
@@ -35,8 +35,8 @@ class State:
 
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "counters", "ended", "evictable", "giving",
-        "ids", "jobs", "journaling", "last_ctime", "leaving", "memory", "node_id", "now", "outbox", "peers", "pending",
-        "queues", "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
+        "ids", "jobs", "journaling", "last_ctime", "leaving", "memory", "named", "node_id", "now", "outbox", "peers",
+        "pending", "queues", "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -54,7 +54,7 @@ class State:
         self.wall: int = 0  #: unix milliseconds, read once per step
         self.unfinished: Unfinished = Unfinished()
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
-        self._options: dict[tuple[int, int, int, int], JobOptions] = {}
+        self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
         self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
         #: Queues that consumers of other nodes want jobs of: {name: {node id: ...}}; kept by `federation`.
@@ -74,6 +74,8 @@ class State:
         self.giving: dict[Queue, None] = {}
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
+        #: Jobs that have an alias: {(queue, alias): jobs}.
+        self.named: dict[tuple[bytes, bytes], tuple[NamedJob, ...]] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
         #: Jobs that others held and that are done, and that a late message must not bring back.
@@ -177,22 +179,28 @@ class State:
         self.last_ctime = ctime
         return ctime
 
-    def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int) -> JobOptions:
+    def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> JobOptions:
         """The shared options object for these wishes."""
-        wishes = (ttl_ms, retry_ms, delay_ms, replicate)
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
         options = self._options.get(wishes)
         if options is None:
             if len(self._options) >= OPTIONS_KEPT:
                 self._options.clear()
             options = self._options[wishes] = JobOptions(
-                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate
+                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind
             )
         return options
+
+    def next_front(self) -> int:
+        """The order key of a unit that is put in front of all others now."""
+        return -self.next_ctime()
 
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""
         self.memory.used += JOB_COST + len(job.body)
         self.jobs.add(job)
+        if isinstance(job, NamedJob):
+            self.note_name(job)
         if self.journaling:
             self.outbox.journal.append((JOB_ADDED, job))
 
@@ -200,6 +208,27 @@ class State:
         """Enter a job that the journal is not to know, not yet or never: memory, registry."""
         self.memory.used += JOB_COST + len(job.body)
         self.jobs.add(job)
+        if isinstance(job, NamedJob):
+            self.note_name(job)
+
+    def note_name(self, job: NamedJob) -> None:
+        """Let a job be found by its alias."""
+        self.memory.used += NAME_COST + len(job.alias)
+        key = (job.queue, job.alias)
+        self.named[key] = (*self.named.get(key, ()), job)
+
+    def _forget_name(self, job: NamedJob) -> None:
+        self.memory.used -= NAME_COST + len(job.alias)
+        key = (job.queue, job.alias)
+        others = tuple(other for other in self.named[key] if other is not job)
+        if others:
+            self.named[key] = others
+        else:
+            del self.named[key]
+
+    def by_name(self, queue_name: bytes, alias: bytes) -> tuple[NamedJob, ...]:
+        """Jobs of a queue with this alias, oldest first; more than one only if nodes could not hear each other."""
+        return tuple(sorted(self.named.get((queue_name, alias), ()), key=_age))
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
@@ -227,12 +256,23 @@ class State:
         """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
             self.queues.by_name[job.queue].units.remove(job)
+        elif job.flags & FLAG_LEASED:
+            self.end_lease(job)
         self.memory.used -= JOB_COST + len(job.body)
         self.schedule.cancel(job)
+        if isinstance(job, NamedJob):
+            self._forget_name(job)
         if self.evictable:
             self.evictable.pop(job, None)
         if self.acked:
             self.acked.pop(job, None)
+
+    def end_lease(self, unit: Unit) -> None:
+        """Note that no consumer of this node has a unit any more."""
+        unit.flags &= ~FLAG_LEASED
+        queue = self.queues.by_name.get(unit.queue)
+        if queue is not None:
+            queue.leased.pop(unit, None)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""
@@ -251,6 +291,10 @@ class State:
         self.queues.remove(queue)
         self.memory.used -= QUEUE_COST + len(queue.name)
         return True
+
+
+def _age(job: Job) -> tuple[int, bytes]:
+    return (job.ctime, job.id)
 
 
 def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> Parts:

@@ -9,6 +9,9 @@ A record begins with the same two bytes, so that a reader knows what it has befo
         state 1, flags 1, length of id 1, replicate 2, number of holders 2, length of queue 4, length of body 4,
         ctime 8, expires 8, requeue 8, ttl 8, retry 8, delay 8, nacks 4, additional deliveries 4, order key 8
         id, queue, body, 40 bytes for each holder
+    A job with an alias, or of another kind than work, has these in front of all that, the format being `NAMED_FORMAT`:
+        format 1, kind of record 1, kind of job 1, length of alias 2
+        alias
     UNIT_DONE, JOB_GONE, FLUSHED, 13 bytes and then the strings:
         when 8, length of id 1, length of tail 2
         id, tail (the scope of a unit that is done, the reason why a job is gone)
@@ -33,25 +36,40 @@ from struct import Struct
 from typing import Final
 
 from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
-from disqued.core.job import ACKED, ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, STATE_NAMES, Job, StoredJob
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    KIND_NAMES,
+    KIND_WORK,
+    RETRY_NEVER_MS,
+    STATE_NAMES,
+    Job,
+    NamedJob,
+    StoredJob,
+)
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.queues import PAUSE_NAMES
 
 FORMAT: Final = 1
+NAMED_FORMAT: Final = 2
 
 _JOB = Struct("<BBBBBHHIIqqqQQQIIq")
 _EVENT = Struct("<BBqBH")
 _PAUSE = Struct("<BBqBI")
+_NAMED = Struct("<BBBH")
 _pack_job = _JOB.pack
 _unpack_job = _JOB.unpack_from
 _JOB_SIZE = _JOB.size
 _JOB_START = bytes((FORMAT, JOB_ADDED))
+_NAMED_START = bytes((NAMED_FORMAT, JOB_ADDED))
 _COUNTER_MASK = 0xFFFF_FFFF
 _KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
 _LAST_STATE = max(STATE_NAMES)
 _new_tuple = tuple.__new__
 
-SPAN_MAX_MS: Final = (1 << 32) * 1_000  #: of what a copy is told to wait for: more than a client can ask for
+SPAN_MAX_MS: Final = RETRY_NEVER_MS  #: of what a copy is told to wait for: more than a client can ask for
 STAMP_MAX: Final = (1 << 63) - (1 << 53)  #: of `ctime` and the order key of a copy: the next ones have to fit, too
 HOLDERS_MAX: Final = 1_000  #: of a copy; more are not sent
 HOLDER_SETS_KEPT = 256  #: sets of holders whose bytes are remembered
@@ -77,9 +95,17 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
+    if options.kind or isinstance(job, NamedJob):
+        head = _encode_name(job) + head
     if holders:
         return b"".join((head, job_id, queue, body, *sorted(holders)))
     return head + job_id + queue + body
+
+
+def _encode_name(job: Job) -> bytes:
+    """What stands in front of a job that has an alias, or is of another kind than work."""
+    alias = job.alias if isinstance(job, NamedJob) else b""
+    return _NAMED.pack(NAMED_FORMAT, JOB_ADDED, job.options.kind, len(alias)) + alias
 
 
 def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
@@ -97,6 +123,8 @@ def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
+    if options.kind or isinstance(job, NamedJob):
+        prefix += _encode_name(job)
     return b"".join((prefix, head, job_id, queue, body, holders))
 
 
@@ -107,11 +135,14 @@ def _encode_holders(holders: frozenset[bytes]) -> bytes:
 
 def decode_copy(data: bytes) -> StoredJob:
     """Read a copy back; its deadlines are what is left of them.  Raises BadRecord."""
-    if not data.startswith(_JOB_START):
-        raise BadRecord(f"{data[:2]!r} begins no copy of a job; {_JOB_START!r} does")
-    job = _decode_job(data)
+    if data.startswith(_JOB_START):
+        job = _decode_job(data)
+    elif data.startswith(_NAMED_START):
+        job = _decode_named(data)
+    else:
+        raise BadRecord(f"{data[:2]!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
     (
-        _, _, _, state, flags, _, holders, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, _, _, order_key,
+        _, _, _, state, flags, _, holders, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, _, _, order_key, _, _,
     ) = job  # fmt: skip
     if state != ACTIVE or flags > FLAG_QUEUED_BEFORE:
         raise BadRecord(
@@ -147,8 +178,10 @@ def decode_record(data: bytes) -> Record:
         return (JOB_ADDED, _decode_job(data))
     if len(data) < 2:
         raise BadRecord(f"a record of {len(data)} bytes; the shortest has {_EVENT.size}")
+    if data.startswith(_NAMED_START):
+        return (JOB_ADDED, _decode_named(data))
     if data[0] != FORMAT:
-        raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT}")
+        raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT} and {NAMED_FORMAT}")
     if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED):
         return _decode_event(data)
     if data[1] == QUEUE_PAUSED:
@@ -180,8 +213,22 @@ def _decode_job(data: bytes) -> StoredJob:
     return _new_tuple(StoredJob, (
         job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
         _decode_holders(data[holders_start:]) if holder_count else None,
-        ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+        ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, KIND_WORK, b"",
     ))  # fmt: skip
+
+
+def _decode_named(data: bytes) -> StoredJob:
+    """Read a job that has an alias, or is of another kind than work."""
+    if len(data) < _NAMED.size:
+        raise BadRecord(f"a job in {len(data)} bytes; the shortest with an alias has {_NAMED.size + _JOB_SIZE}")
+    _, _, kind, length = _NAMED.unpack_from(data)
+    start = _NAMED.size + length
+    alias = data[_NAMED.size : start]
+    if kind not in KIND_NAMES or not (kind or alias):
+        raise BadRecord(f"a job of kind {kind} with an alias of {length} bytes; allowed are 0 to {max(KIND_NAMES)}")
+    if data[start : start + 2] != _JOB_START:
+        raise BadRecord(f"{data[start : start + 2]!r} where a job begins, after its alias; {_JOB_START!r} does")
+    return _decode_job(data[start:])._replace(kind=kind, alias=alias)
 
 
 @lru_cache(HOLDER_SETS_KEPT)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from disqued.core import messages as m
 from disqued.core.ids import is_job_id, is_node_id
-from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, Job, JobOptions
-from disqued.core.messages import Message, Rumour
+from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, Job, JobOptions, NamedJob, new_job
+from disqued.core.messages import Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
 from disqued.wire.jobdump import SPAN_MAX_MS, STAMP_MAX
 from disqued.wire.messages import BadMessage, decode, encode
@@ -27,13 +27,20 @@ addresses = st.one_of(st.integers(0, 2**32 - 1).map(IPv4Address), st.integers(0,
 rumours = st.builds(Rumour, node_ids, addresses.map(str), st.integers(0, 65_535), ports, st.integers(0, 7))
 
 
+counts = st.integers(0, 2**64 - 1)
+versions = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=32)
+vitals = st.builds(Vitals, versions.map(str.encode), counts, counts, counts, counts, counts)
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     options = JobOptions(
-        ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535))
-    )
+        ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535)),
+        kind=draw(st.sampled_from([KIND_WORK, KIND_LOG])),
+    )  # fmt: skip
     options.stamp(NOW - draw(st.integers(0, 10_000)))
-    job = Job(draw(job_ids), draw(names), draw(names), draw(st.integers(0, STAMP_MAX)), options)
+    queue, body, alias = draw(names), draw(names), draw(st.one_of(st.just(b""), names))
+    job = new_job(draw(job_ids), queue, body, draw(st.integers(0, STAMP_MAX)), options, alias=alias)
     job.holders = draw(nodes) or None
     job.state = draw(st.integers(0, 3))
     job.flags = draw(st.integers(0, 255))
@@ -63,6 +70,8 @@ def as_received(job: Job) -> StoredJob:
         nacks=job.nacks,
         additional_deliveries=job.additional_deliveries,
         order_key=job.order_key,
+        kind=options.kind,
+        alias=job.alias if isinstance(job, NamedJob) else b"",
     )
 
 
@@ -72,6 +81,7 @@ gossip = st.tuples(
 without_jobs: st.SearchStrategy[Message] = st.one_of(
     gossip,
     st.tuples(st.just(m.FAIL), node_ids),
+    st.tuples(st.just(m.VITALS), vitals),
     st.tuples(st.sampled_from([m.GOTJOB, m.DELJOB]), job_ids),
     st.tuples(st.just(m.HOLDERS), job_ids, nodes),
     st.tuples(st.just(m.SETACK), job_ids, names, st.booleans(), nodes),

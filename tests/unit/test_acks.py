@@ -54,7 +54,7 @@ def test_acknowledged_jobs_count_as_consumed_by_their_queue(server: Server) -> N
 
 
 def test_a_job_can_be_acknowledged_when_its_queue_is_forgotten(server: Server) -> None:
-    job_id = server.add("q", "x", "RETRY", 3_000)
+    job_id = server.add("q", "x", "RETRY", 0)
     server.get()
     server.advance(400_000)
     assert server.stat() is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.job import ACTIVE, QUEUED, Job, JobOptions
+from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, NamedJob, new_job
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.wire.jobdump import FORMAT, BadRecord, decode_record, encode_event, encode_job
 
@@ -16,15 +16,18 @@ OFFSET = 1_700_000_000_000
 spans = st.integers(0, 2**32 * 1_000)
 counters = st.integers(0, 2**32 - 1)
 ids = st.sampled_from([ID, OLD_ID])
+names = st.binary(max_size=300)
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     options = JobOptions(
-        ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535))
-    )
+        ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535)),
+        kind=draw(st.sampled_from([KIND_WORK, KIND_LOG])),
+    )  # fmt: skip
     options.stamp(draw(st.integers(0, 2**40)))
-    job = Job(draw(ids), draw(st.binary(max_size=300)), draw(st.binary(max_size=300)), draw(spans) * 1_000, options)
+    queue, body, alias = draw(names), draw(names), draw(st.one_of(st.just(b""), names))
+    job = new_job(draw(ids), queue, body, draw(spans) * 1_000, options, alias=alias)
     holders = draw(st.frozensets(st.binary(min_size=20, max_size=20).map(lambda raw: raw.hex().encode()), max_size=4))
     job.holders = holders or None
     job.flags = draw(st.integers(0, 3))
@@ -50,6 +53,12 @@ def example_job() -> Job:
     return job
 
 
+def named_job() -> Job:
+    options = JobOptions(ttl_ms=60_000, retry_ms=6_000, delay_ms=0, replicate=1)
+    options.stamp(1_000)
+    return NamedJob(ID, b"queue", b"body", OFFSET * 1_000_000, options, alias=b"alias")
+
+
 @given(jobs(), st.sampled_from([ACTIVE, QUEUED]))
 def test_a_job_comes_back_as_it_was(job: Job, state: int) -> None:
     kind, stored = decode_record(encode_job(job, OFFSET, state))
@@ -60,7 +69,8 @@ def test_a_job_comes_back_as_it_was(job: Job, state: int) -> None:
     assert stored.order_key == job.order_key
     options = job.options
     assert (stored.ttl_ms, stored.retry_ms) == (options.ttl_ms, options.retry_ms)
-    assert (stored.delay_ms, stored.replicate) == (options.delay_ms, options.replicate)
+    assert (stored.delay_ms, stored.replicate, stored.kind) == (options.delay_ms, options.replicate, options.kind)
+    assert stored.alias == (job.alias if isinstance(job, NamedJob) else b"")
     assert stored.expires == job.expires_at + OFFSET
     assert stored.requeue == (job.requeue_at + OFFSET if job.requeue_at else 0)
 
@@ -114,6 +124,7 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     "record",
     [
         encode_job(example_job(), OFFSET),
+        encode_job(named_job(), OFFSET),
         encode_event((UNIT_DONE, ID, b"group"), 7),
         encode_event((QUEUE_PAUSED, b"queue", 3), 7),
     ],
@@ -131,6 +142,7 @@ def replaced(record: bytes, at: int, value: bytes) -> bytes:
 
 
 JOB = encode_job(example_job(), OFFSET)
+NAMED = encode_job(named_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
 PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
 
@@ -139,7 +151,12 @@ PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
     ("record", "text"),
     [
         (b"", "a record of 0 bytes; the shortest has 13"),
-        (replaced(JOB, 0, b"\x02"), "format 2 is not known to this version, which knows 1"),
+        (replaced(JOB, 0, b"\x03"), "format 3 is not known to this version, which knows 1 and 2"),
+        (NAMED[:4], "a job in 4 bytes; the shortest with an alias has 86"),
+        (replaced(NAMED, 2, b"\x02"), "a job of kind 2 with an alias of 5 bytes; allowed are 0 to 1"),
+        (replaced(NAMED, 3, b"\x00"), "a job of kind 0 with an alias of 0 bytes"),
+        (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
+        (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
         (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 4"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),

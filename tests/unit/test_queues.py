@@ -2,6 +2,7 @@
 
 import pytest
 
+from disqued.core.delivery import PLAIN
 from disqued.core.queues import BLOCK, PAUSE_IN, PAUSE_OUT, ImportRate, OrderedUnits, Queue, Queues, Waiter
 from tests.core_fixtures import make_job
 
@@ -57,7 +58,7 @@ def test_a_queue_is_idle_without_jobs_consumers_and_pause(queue: Queue) -> None:
     queue.pause = PAUSE_IN | PAUSE_OUT
     assert not queue.is_idle
     queue.pause = 0
-    queue.waiters[Waiter("anna", [queue], with_counters=False)] = None
+    queue.waiters[Waiter("anna", [queue], PLAIN)] = None
     assert not queue.is_idle
     queue.waiters.clear()
     queue.units.push(make_job())
