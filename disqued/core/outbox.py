@@ -21,6 +21,8 @@ UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or delivered 
 JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
 QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any more
+#: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time; worker empty = none.
+UNIT_LEASED: Final = 5
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"

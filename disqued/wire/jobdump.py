@@ -15,6 +15,9 @@ A record begins with the same two bytes, so that a reader knows what it has befo
     UNIT_DONE, JOB_GONE, FLUSHED, 13 bytes and then the strings:
         when 8, length of id 1, length of tail 2
         id, tail (the scope of a unit that is done, the reason why a job is gone)
+    UNIT_LEASED, 19 bytes and then the strings in this order:
+        when 8, length of id 1, deliveries 4, lengths of scope 2 and worker 2
+        id, scope, worker
     QUEUE_PAUSED, 15 bytes and then the name of the queue:
         when 8, PAUSE_... bits 1, length of name 4
 
@@ -49,7 +52,7 @@ from disqued.core.job import (
     NamedJob,
     StoredJob,
 )
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 
 FORMAT: Final = 1
@@ -58,6 +61,7 @@ NAMED_FORMAT: Final = 2
 _JOB = Struct("<BBBBBHHIIqqqQQQIIq")
 _EVENT = Struct("<BBqBH")
 _PAUSE = Struct("<BBqBI")
+_LEASE = Struct("<BBqBIHH")
 _NAMED = Struct("<BBBH")
 _pack_job = _JOB.pack
 _unpack_job = _JOB.unpack_from
@@ -163,6 +167,10 @@ def encode_event(record: Record, wall: int) -> bytes:
     if kind == QUEUE_PAUSED:
         _, queue, pause = record
         return b"".join((_PAUSE.pack(FORMAT, kind, wall, pause, len(queue)), queue))
+    if kind == UNIT_LEASED:
+        _, job_id, scope, deliveries, worker = record
+        head = _LEASE.pack(FORMAT, kind, wall, len(job_id), deliveries & _COUNTER_MASK, len(scope), len(worker))
+        return b"".join((head, job_id, scope, worker))
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
@@ -172,7 +180,8 @@ def decode_record(data: bytes) -> Record:
     """Read one record back.
 
     Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
-    (FLUSHED, when) or (QUEUE_PAUSED, queue, bits, when).  Raises BadRecord.
+    (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when) or (UNIT_LEASED, job id, scope, deliveries, worker, when).
+    Raises BadRecord.
     """
     if data.startswith(_JOB_START):
         return (JOB_ADDED, _decode_job(data))
@@ -186,7 +195,9 @@ def decode_record(data: bytes) -> Record:
         return _decode_event(data)
     if data[1] == QUEUE_PAUSED:
         return _decode_pause(data)
-    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {QUEUE_PAUSED}")
+    if data[1] == UNIT_LEASED:
+        return _decode_lease(data)
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {UNIT_LEASED}")
 
 
 def _decode_job(data: bytes) -> StoredJob:
@@ -259,6 +270,20 @@ def _decode_event(data: bytes) -> Record:
     if id_length not in (JOB_ID_LENGTH, OLD_JOB_ID_LENGTH) or not is_job_id(job_id):
         raise BadRecord(f"{job_id!r} is no job id")
     return (kind, job_id, data[tail_start:], wall)
+
+
+def _decode_lease(data: bytes) -> Record:
+    if len(data) < _LEASE.size:
+        raise BadRecord(f"a lease in {len(data)} bytes; the shortest has {_LEASE.size}")
+    _, kind, wall, id_length, deliveries, scope_length, worker_length = _LEASE.unpack_from(data)
+    scope_start = _LEASE.size + id_length
+    worker_start = scope_start + scope_length
+    if worker_start + worker_length != len(data):
+        raise BadRecord(f"a lease in {len(data)} bytes whose parts add up to {worker_start + worker_length}")
+    job_id = data[_LEASE.size : scope_start]
+    if not is_job_id(job_id):
+        raise BadRecord(f"{job_id!r} is no job id")
+    return (kind, job_id, data[scope_start:worker_start], deliveries, data[worker_start:], wall)
 
 
 def _decode_pause(data: bytes) -> Record:

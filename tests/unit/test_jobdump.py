@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, NamedJob, new_job
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.wire.jobdump import FORMAT, BadRecord, decode_record, encode_event, encode_job
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -41,6 +41,7 @@ events = st.one_of(
     st.tuples(st.just(UNIT_DONE), ids, st.binary(max_size=300)),
     st.tuples(st.just(JOB_GONE), ids, st.sampled_from([b"expired", b"deleted", b"evicted"])),
     st.just((FLUSHED,)),
+    st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
 )
 
@@ -108,12 +109,12 @@ def test_changed_bytes_decode_or_are_refused(record: bytes, data: st.DataObject)
         decoded = decode_record(bytes(changed))
     except BadRecord:
         return
-    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED)
+    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED, UNIT_LEASED)
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
-    for head in (b"", *(bytes((FORMAT, kind)) for kind in (JOB_ADDED, UNIT_DONE, QUEUE_PAUSED))):
+    for head in (b"", *(bytes((FORMAT, kind)) for kind in (JOB_ADDED, UNIT_DONE, QUEUE_PAUSED, UNIT_LEASED))):
         try:
             decode_record(head + data)
         except BadRecord as error:
@@ -126,6 +127,7 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
         encode_job(example_job(), OFFSET),
         encode_job(named_job(), OFFSET),
         encode_event((UNIT_DONE, ID, b"group"), 7),
+        encode_event((UNIT_LEASED, ID, b"group", 3, b"worker"), 7),
         encode_event((QUEUE_PAUSED, b"queue", 3), 7),
     ],
 )
@@ -144,6 +146,7 @@ def replaced(record: bytes, at: int, value: bytes) -> bytes:
 JOB = encode_job(example_job(), OFFSET)
 NAMED = encode_job(named_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
+LEASE = encode_event((UNIT_LEASED, ID, b"", 3, b"worker-1"), 7)
 PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
 
 
@@ -157,7 +160,7 @@ PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
         (replaced(NAMED, 3, b"\x00"), "a job of kind 0 with an alias of 0 bytes"),
         (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
         (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
-        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 4"),
+        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 5"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 81, b"X"), "is no job id"),
@@ -170,6 +173,9 @@ PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
         (EVENT[:-1], "whose parts add up to 68"),
         (replaced(EVENT, 13, b"X"), "is no job id"),
         (replaced(EVENT, 1, b"\x03"), "a flush that names a job"),
+        (LEASE[:18], "a lease in 18 bytes; the shortest has 19"),
+        (LEASE[:-1], "a lease in 74 bytes whose parts add up to 75"),
+        (replaced(LEASE, 19, b"X"), "is no job id"),
         (PAUSE[:14], "a pause in 14 bytes; the shortest has 15"),
         (PAUSE[:-1], "a pause in 19 bytes whose parts add up to 20"),
         (replaced(PAUSE, 10, b"\x04"), "pause 4; allowed are 0 to 3"),
