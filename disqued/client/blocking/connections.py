@@ -1,0 +1,128 @@
+"""The connections to one node: each is one thread's while its command is under way, and idle in between.
+
+The connection is redis-py's, without its own way of trying again, which would add jobs twice.  Spans are seconds.
+"""
+
+import contextlib
+import threading
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import DefaultParser
+from redis.retry import Retry
+
+from disqued.client.calls import Patience
+from disqued.client.errors import ServerError, server_error
+from disqued.client.nodes import Address
+
+_AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
+
+
+class NotSent(Exception):
+    """The node could not be reached: nothing was sent."""
+
+
+class Broken(Exception):
+    """The connection broke after the command was sent."""
+
+
+class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
+    """Leaves errors their words, which redis-py takes away from those that Redis has, too."""
+
+    EXCEPTION_CLASSES: dict[str, type[Exception]] = {}  # noqa: RUF012 - as in the class that it comes from
+
+
+class Connections:
+    """The connections to one node."""
+
+    def __init__(self, address: Address, password: bytes | None, patience: Patience) -> None:
+        self._address = address
+        self._password = password
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._idle: list[redis.Connection] = []
+        self._is_closed = False
+
+    def ask(self, words: tuple[bytes, ...], limit: float) -> object:
+        """Send a command and wait for its reply.  Raises NotSent, Broken, ServerError."""
+        connection = self._take()
+        try:
+            reply = _exchange(connection, words, limit)
+        except ServerError:
+            self._give(connection)
+            raise
+        except BaseException:  # an interrupt, too: what comes next on it would be the reply to this command
+            connection.disconnect()
+            raise
+        self._give(connection)
+        return reply
+
+    def _take(self) -> redis.Connection:
+        with self._lock:
+            while self._idle:
+                connection = self._idle.pop()
+                if _is_quiet(connection):
+                    return connection
+                connection.disconnect()
+        return self._connect()
+
+    def _give(self, connection: redis.Connection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.disconnect()
+
+    def _connect(self) -> redis.Connection:
+        host, port = self._address
+        connection = redis.Connection(
+            host=host,
+            port=port,
+            protocol=2,
+            socket_timeout=self._patience.reply,
+            socket_connect_timeout=self._patience.connect,
+            retry=Retry(NoBackoff(), 0),
+            parser_class=_Parser,
+            driver_info=None,
+        )
+        try:
+            connection.connect()
+            if self._password is not None:
+                _exchange(connection, (b"AUTH", self._password), self._patience.reply)
+        except (*_AWAY, Broken) as error:
+            connection.disconnect()
+            raise NotSent(str(error)) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest when its command is over."""
+        self._is_closed = True
+        self.rest()
+
+    def rest(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.disconnect()
+
+
+def _exchange(connection: redis.Connection, words: tuple[bytes, ...], limit: float) -> object:
+    """Send a command and read its reply.  Raises Broken, ServerError."""
+    try:
+        connection.send_command(*words, check_health=False)
+        return connection.read_response(disable_decoding=True, timeout=limit)
+    except redis.exceptions.ResponseError as error:
+        raise server_error(str(error)) from None
+    except (*_AWAY, redis.exceptions.RedisError) as error:
+        raise Broken(str(error)) from error
+
+
+def _is_quiet(connection: redis.Connection) -> bool:
+    """Say whether a connection that was idle can be used: nothing has come on it, not even its end."""
+    with contextlib.suppress(*_AWAY):
+        return not connection.can_read(timeout=0)
+    return False

@@ -1,0 +1,186 @@
+"""One command on its way: which node is asked, what is asked next, and when to give up.
+
+    next() --> Ask(node, words) --> answered -----> done, or asked again (a fetch that goes on waiting)
+         |                      +-> refused ------> raised, or another node
+         |                      +-> not_sent -----> another node: nothing was done
+         |                      +-> broken -------> another node when it may be done twice, else Uncertain
+         +--> Pause(seconds)                        no node is open
+         +--> Unreachable                           patience is over
+
+What may be sent again: everything but ADDJOB (unless the caller says so) and `call`.  A fetch is asked in slices, so
+that a node that stands still is noticed, and that a consumer moves when its node does.
+
+Nothing here waits or sends: a client does what `next` says, and tells what came of it.  Times are seconds.
+"""
+
+from typing import Final, Generic, TypeVar, cast
+
+import attrs
+
+from disqued.client.commands import Command, Lane, hello
+from disqued.client.errors import (
+    JournalFailed,
+    NodeFull,
+    NodeLeaving,
+    NodeRefuses,
+    ServerError,
+    Uncertain,
+    Unreachable,
+)
+from disqued.client.job import Job
+from disqued.client.nodes import Node, Nodes
+
+T = TypeVar("T")
+
+SLICE_S: Final = 5.0  #: of a fetch
+MOST_PAUSE_S: Final = 1.0
+_HELLO: Final = hello()
+
+
+@attrs.frozen
+class Ask:
+    """Ask a node, and tell what came of it."""
+
+    node: Node
+    words: tuple[bytes, ...]
+    lane: Lane
+    #: Seconds after which the connection counts as broken.
+    limit: float
+
+
+@attrs.frozen
+class Pause:
+    """Wait, then ask `next` again."""
+
+    seconds: float
+
+
+@attrs.frozen
+class Patience:
+    """How long a client puts up with what, in seconds."""
+
+    #: Until a command that no node takes is given up.
+    total: float = 30.0
+    #: Until a node that does not answer counts as broken, beyond what the command waits for.
+    reply: float = 5.0
+    #: Until a node that cannot be reached counts as broken.
+    connect: float = 5.0
+
+
+class Call(Generic[T]):
+    """One command of a caller."""
+
+    def __init__(
+        self, command: Command[T], nodes: Nodes, patience: Patience, now: float, pinned: Node | None = None
+    ) -> None:
+        """Take a command; `pinned` is the one node that may be asked."""
+        self._command = command
+        self._nodes = nodes
+        self._patience = patience
+        self._pinned = pinned
+        self._give_up_at = now + patience.total
+        self._answer_by = None if command.waits is None else now + command.waits
+        self._refusing: list[Node] = []  #: nodes that said that another one might do it
+        self._asks_hello = False
+        self._error: Exception | None = None  #: what went wrong last
+        #: The node that was asked last.
+        self.node: Node | None = pinned
+        self._result: list[T] = []
+
+    def next(self, now: float) -> Ask | Pause:
+        """Say what to do.  Raises Unreachable, or what the last node refused with."""
+        node = self._pinned or self._nodes.choose(now, self._command.near, self._refusing)
+        if node is None:
+            return self._pause(now)
+        self.node = node
+        self._asks_hello = self._pinned is None and self._nodes.wants_hello(node, now)
+        if self._asks_hello:
+            return Ask(node, _HELLO.words, Lane.QUICK, self._patience.reply)
+        wait = self._slice(now)
+        return Ask(node, self._command.asking(wait), self._command.lane, wait + self._patience.reply)
+
+    def _slice(self, now: float) -> float:
+        """How long the node may take before it answers."""
+        if self._command.lane is not Lane.FETCH:
+            return self._command.waits or 0.0
+        return SLICE_S if self._answer_by is None else min(SLICE_S, max(0.0, self._answer_by - now))
+
+    def _pause(self, now: float) -> Pause:
+        opens_at = self._nodes.opens_at(self._refusing)
+        if opens_at > self._give_up_at or now >= self._give_up_at:
+            raise self._final_error()
+        return Pause(min(max(opens_at - now, 0.0), MOST_PAUSE_S))
+
+    def _final_error(self) -> Exception:
+        if isinstance(self._error, ServerError):
+            return self._error
+        asked = ", ".join(sorted(f"{host}:{port}" for host, port in self._nodes.addresses()))
+        failed = Unreachable(f"no node took {self._name}: {self._error} (known: {asked})")
+        failed.__cause__ = self._error
+        return failed
+
+    @property
+    def _name(self) -> str:
+        return self._command.words[0].decode(errors="replace").upper()
+
+    # What came of it.
+
+    def answered(self, reply: object, now: float) -> bool:
+        """Take the reply; say whether the command is done.  Raises BadReply."""
+        node = cast("Node", self.node)
+        self._nodes.worked(node)
+        if self._asks_hello:
+            self._nodes.heard(node, _HELLO.read(reply, b""), now)
+            return False
+        self._give_up_at = now + self._patience.total
+        result = self._command.read(reply, node.id)
+        if self._command.fetches:
+            jobs = cast("list[Job]", result)
+            self._nodes.took(job.origin for job in jobs)
+            if not jobs and self._goes_on(now):
+                return False
+        self._result = [result]
+        return True
+
+    def answer(self) -> T:
+        """Return what the command returns, once it is done."""
+        return self._result[0]
+
+    def _goes_on(self, now: float) -> bool:
+        """Say whether a fetch that got nothing is to wait on."""
+        return self._command.lane is Lane.FETCH and (self._answer_by is None or now < self._answer_by)
+
+    def refused(self, error: ServerError, now: float) -> None:
+        """Take an error of the node: ask another one, or raise it."""
+        node = cast("Node", self.node)
+        if not isinstance(error, NodeRefuses) or self._pinned:
+            self._nodes.worked(node)
+            raise error
+        self._error = error
+        if isinstance(error, NodeFull | JournalFailed):
+            self._refusing.append(node)  # fit for other commands, as it is
+            return
+        if isinstance(error, NodeLeaving):
+            self._nodes.leaves(node)
+        self._nodes.failed(node, now)
+
+    def not_sent(self, error: Exception, now: float) -> None:
+        """Take that the node could not be reached."""
+        self._lost(error, now)
+
+    def broken(self, error: Exception, now: float) -> None:
+        """Take that the connection broke after the command was sent.  Raises Uncertain."""
+        self._lost(error, now)
+        if not self._asks_hello and not self._command.repeatable:
+            text = f"the connection broke before {self._name} was answered: it may have been done ({error})"
+            if self._command.lane is Lane.ADD and self._name == "ADDJOB":
+                text += "; with retry_add=True it would have been added again, perhaps for the second time"
+            raise Uncertain(text) from error
+
+    def _lost(self, error: Exception, now: float) -> None:
+        self._nodes.failed(cast("Node", self.node), now)
+        self._error = error
+        if self._pinned:
+            raise Unreachable(f"the node that {self._name} has to ask went away: {error}") from error
+        if now >= self._give_up_at:
+            raise self._final_error()

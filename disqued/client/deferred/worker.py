@@ -1,0 +1,344 @@
+"""A worker in a reactor: it fetches, runs a handler on each job, keeps the job alive meanwhile, and says how it ended.
+
+    async def handler(job):
+        await send_mail(job.body)
+
+    worker = Worker(client, ["mail"], handler, concurrency=20)
+    done = worker.run()             # a Deferred that fires when the worker has stopped
+    reactor.addSystemEventTrigger("before", "shutdown", worker.stop)
+
+Which job is told what and when is decided by `tasks.Tasks`.  Spans are seconds.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from disqued.client.deferred.client import Client
+from disqued.client.errors import AccessDenied, DisquedError, TooLate
+from disqued.client.job import Job
+from disqued.client.tasks import (
+    Backoff,
+    Drop,
+    Figures,
+    GoOn,
+    MoveTo,
+    OnExhausted,
+    Task,
+    Tasks,
+    Verdict,
+    What,
+    check_grace,
+    next_pause,
+)
+from disqued.client.values import Span, encode_queues, waiting_seconds
+
+#: Does the work; a job is done when it returns, or what it returns has fired, without an error.
+Handler: TypeAlias = Callable[[Job], object]
+
+_log = Logger(namespace="disqued.client")
+
+
+def _go_on(job: Job, error: BaseException) -> Verdict:
+    return GoOn()
+
+
+class Worker:
+    """Works on the jobs of some queues, some at a time, until it is stopped."""
+
+    def __init__(
+        self,
+        client: Client,
+        queues: Iterable[bytes | str],
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        backoff: Backoff | None = None,
+        max_tries: int | None = None,
+        on_exhausted: OnExhausted = _go_on,
+        grace: Span = 30,
+        poll: Span = 1,
+    ) -> None:
+        """Take a client, which may be used otherwise, too.  Raises ValueError.
+
+        `max_tries` is how often a job is tried before `on_exhausted` says what becomes of it: `Drop`, `MoveTo` or
+        `GoOn`.  `grace` is how long handlers may go on when the worker is stopped.  `poll` is how long one fetch waits,
+        and so how long stopping may take when nothing is to be done.
+        """
+        self._client = client
+        self._queues = encode_queues(queues)
+        self._handler = handler
+        self._on_exhausted = on_exhausted
+        self._grace = check_grace(grace)
+        self._poll = waiting_seconds(poll, "poll")
+        self._rng = client.random
+        self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries)
+        self._running: dict[Task, Deferred[Any]] = {}
+        self._timer: Any = None
+        #: Fires when something has changed that the worker may wait for.
+        self._changed: Deferred[None] = Deferred()
+        self._end: Deferred[None] | None = None
+        self._waiters: list[Deferred[None]] = []
+
+    @property
+    def figures(self) -> Figures:
+        """What it has done so far."""
+        return self._tasks.figures
+
+    @property
+    def at_work(self) -> int:
+        """How many jobs it has in its hands."""
+        return len(self._tasks)
+
+    def run(self) -> "Deferred[None]":
+        """Work until `stop`; the Deferred fires when all is put away, and fails with AccessDenied."""
+        if self._end is not None:
+            raise RuntimeError("this worker has been started before: make another one")
+        self._end = Deferred.fromCoroutine(self._work())
+        ended: Deferred[None] = Deferred()
+        self._end.addBoth(self._ended)
+        self._end.chainDeferred(ended)
+        return ended
+
+    def stop(self) -> "Deferred[None]":
+        """Stop: nothing new is fetched, handlers get their grace, what does not end is given back."""
+        stopped: Deferred[None] = Deferred()
+        if self._end is None or self._end.called:
+            self._tasks.stop(self._client.now())
+            stopped.callback(None)
+            return stopped
+        self._waiters.append(stopped)
+        if not self._tasks.is_stopping:
+            self._tasks.stop(self._client.now())
+            self._change()
+        return stopped
+
+    def _ended(self, result: object) -> object:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.callback(None)
+        return result
+
+    # Fetching.
+
+    async def _work(self) -> None:
+        try:
+            await self._fetch_all()
+        finally:
+            self._tasks.stop(self._client.now())
+            self._tick()
+            await self._put_away()
+
+    async def _fetch_all(self) -> None:
+        failures = 0
+        while not self._tasks.is_stopping:
+            room = self._tasks.room()
+            if not room:
+                await self._until_changed()
+                continue
+            try:
+                jobs = await self._fetch(room)
+                failures = 0
+            except AccessDenied:
+                raise
+            except DisquedError as error:
+                failures += 1
+                _log.warn("fetching from {queues} failed: {error}", queues=self._queues, error=error)
+                await self._until_changed(next_pause(failures, self._rng))
+                continue
+            for job in jobs:
+                self._begin(job)
+
+    def _fetch(self, room: int) -> "Deferred[list[Job]]":
+        """Ask for jobs; every fetch of a worker goes through here."""
+        return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
+
+    def _begin(self, job: Job) -> None:
+        task = self._tasks.begin(job, self._client.now())
+        if task is None:
+            return
+        if self._tasks.is_stopping:
+            self._detach(self._came_late(task))
+        else:
+            self._detach(self._handle(task))
+        self._arm()
+
+    async def _came_late(self, task: Task) -> None:
+        """A job that came while the worker stops is given back, or begun when nobody else would get it."""
+        await self._learn_retry(task)
+        if task.retry:
+            if self._tasks.settle(task):
+                await self._give_back(task)
+        elif self._tasks.is_running(task):
+            await self._handle(task)
+
+    # One job.
+
+    async def _handle(self, task: Task) -> None:
+        running = self._running[task] = maybeDeferred(self._handler, task.job)
+        try:
+            await running
+        except (Exception, CancelledError) as error:
+            await self._failed(task, error)
+        else:
+            await self._done(task)
+        finally:
+            self._running.pop(task, None)
+
+    async def _done(self, task: Task) -> None:
+        if self._tasks.settle(task):
+            await self._acknowledge(task)
+            self._forget(task)
+
+    async def _acknowledge(self, task: Task) -> None:
+        try:
+            await self._client.ack(task.job)
+            self.figures.done += 1
+        except DisquedError as error:
+            self._untold(task, "acknowledged", error)
+
+    async def _failed(self, task: Task, error: BaseException) -> None:
+        if not self._tasks.is_running(task):
+            return  # given back meanwhile
+        self.figures.failed += 1
+        _log.failure("job {id} failed, try {tries}", Failure(error), id=task.job.id.decode(), tries=task.job.tries)
+        await self._learn_retry(task)
+        if not self._tasks.is_running(task):
+            return
+        if task.is_once:
+            self._leave(task)
+        elif self._tasks.is_exhausted(task):
+            await self._exhausted(task, error)
+        else:
+            self._hold(task)
+
+    async def _exhausted(self, task: Task, error: BaseException) -> None:
+        self._tasks.settle(task)
+        self.figures.exhausted += 1
+        try:
+            verdict = await maybeDeferred(self._on_exhausted, task.job, error)
+            if isinstance(verdict, MoveTo):
+                await self._client.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True)
+        except Exception:
+            _log.failure("on_exhausted failed for job {id}, which goes on", id=task.job.id.decode())
+            verdict = GoOn()
+        if isinstance(verdict, Drop | MoveTo):
+            await self._acknowledge(task)
+            self._forget(task)
+        else:
+            self._hold(task)
+
+    def _hold(self, task: Task) -> None:
+        self._tasks.hold(task, self._client.now())
+        self._arm()
+        self._change()
+
+    def _leave(self, task: Task) -> None:
+        self.figures.left += 1
+        self._forget(task)
+
+    def _forget(self, task: Task) -> None:
+        self._tasks.forget(task)
+        self._arm()
+        self._change()
+
+    def _untold(self, task: Task, what: str, error: DisquedError) -> None:
+        self.figures.untold += 1
+        _log.warn(
+            "job {id} could not be {what}, and comes back: {error}", id=task.job.id.decode(), what=what, error=error
+        )
+
+    async def _give_back(self, task: Task) -> None:
+        """Return a job that is settled."""
+        if task.retry is None:
+            await self._learn_retry(task)
+        if task.is_once:
+            self._leave(task)
+            return
+        try:
+            await self._client.nack(task.job)
+            self.figures.returned += 1
+        except DisquedError as error:
+            self._untold(task, "given back", error)
+        self._forget(task)
+
+    # Keeping jobs alive.
+
+    async def _learn_retry(self, task: Task) -> None:
+        if task.retry is None and not task.is_too_late:
+            await self._say_working(task)
+
+    async def _say_working(self, task: Task) -> None:
+        try:
+            retry = await self._client.working(task.job)
+        except TooLate:
+            self._tasks.too_late(task)
+        except DisquedError:
+            self._tasks.not_kept(task, self._client.now())
+        else:
+            self._tasks.kept(task, retry, self._client.now())
+        self._arm()
+
+    def _tick(self) -> None:
+        for what, task in self._tasks.due(self._client.now()):
+            self._detach(self._give_back(task) if what is What.NACK else self._say_working(task))
+        self._arm()
+
+    def _arm(self) -> None:
+        """Set the one timer to the moment when something is due."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        at = self._tasks.next_at()
+        if at is not None:
+            self._timer = self._client.reactor.callLater(max(0.0, at - self._client.now()), self._tick)
+
+    # The end, and waiting.
+
+    async def _put_away(self) -> None:
+        """Wait for the handlers, then give back what they have not ended."""
+        end = self._client.now() + self._grace
+        while self._tasks.any_running() and self._client.now() < end:
+            await self._until_changed(end - self._client.now())
+        for task in self._tasks.give_up():
+            running = self._running.get(task)
+            self._detach(self._give_back(task))
+            if running is not None:
+                running.cancel()
+        while len(self._tasks):
+            await self._until_changed()
+
+    async def _until_changed(self, limit: float | None = None) -> None:
+        changed = self._changed
+        if limit is None:
+            await _either(changed)
+            return
+        timer = deferLater(self._client.reactor, limit, lambda: None)
+        timer.addErrback(lambda failure: failure.trap(CancelledError))
+        await _either(changed, timer)
+        timer.cancel()
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, Deferred()
+        changed.callback(None)
+
+    @staticmethod
+    def _detach(work: Any) -> None:
+        """Let a coroutine run by itself; an error that gets out of it is a bug, and is told."""
+        Deferred.fromCoroutine(work).addErrback(lambda failure: _log.failure("in a worker", failure))
+
+
+def _either(*parts: "Deferred[None]") -> "Deferred[None]":
+    """Wait for the first of some Deferreds, and leave them be."""
+    first: Deferred[None] = Deferred()
+
+    def fired(result: None) -> None:
+        if not first.called:
+            first.callback(None)
+
+    for part in parts:
+        part.addCallback(fired)
+    return first

@@ -1,0 +1,104 @@
+"""How replies read: bytes and numbers in, what callers get out.
+
+Each reader takes the reply and the id of the node that gave it, and raises BadReply for a form that no node sends.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from disqued.client.errors import BadReply
+from disqued.client.job import Job, Topology
+
+T = TypeVar("T")
+Reader: TypeAlias = Callable[[object, bytes], T]
+#: What SHOW and QSTAT tell, by name: numbers, bytes, and lists of bytes.
+Facts: TypeAlias = Mapping[str, object]
+
+
+def read_raw(reply: object, node: bytes) -> object:
+    """Give a reply as it came."""
+    return reply
+
+
+def read_bytes(reply: object, node: bytes) -> bytes:
+    """Read a status or a bulk string."""
+    if isinstance(reply, str):  # a status, when the library reads it as text
+        return reply.encode()
+    if not isinstance(reply, bytes):
+        raise BadReply(f"{reply!r} is no string")
+    return reply
+
+
+def read_word(reply: object, node: bytes) -> str:
+    """Read a status as text."""
+    return read_bytes(reply, node).decode()
+
+
+def read_number(reply: object, node: bytes) -> int:
+    """Read a number."""
+    if not isinstance(reply, int):
+        raise BadReply(f"{reply!r} is no number")
+    return reply
+
+
+def read_list(reply: object) -> list[object]:
+    """Read an array; null is an empty one."""
+    if reply is None:
+        return []
+    if not isinstance(reply, list):
+        raise BadReply(f"{reply!r} is no array")
+    return reply
+
+
+def read_jobs(reply: object, node: bytes) -> list[Job]:
+    """Read `[queue, id, body]`, or `[queue, id, body, "nacks", n, "additional-deliveries", n]`, of each job."""
+    return [_job(read_list(row), node) for row in read_list(reply)]
+
+
+def _job(row: list[object], node: bytes) -> Job:
+    counters = _pairs(row[3:])
+    nacks, additional = counters.get("nacks", 0), counters.get("additional-deliveries", 0)
+    match row[:3]:
+        case [bytes() as queue, bytes() as job_id, bytes() as body]:
+            return Job(queue, job_id, body, read_number(nacks, node), read_number(additional, node), node)
+    raise BadReply(f"{row!r} is no job")
+
+
+def read_facts(reply: object, node: bytes) -> Facts | None:
+    """Read names and values in turn, or a map; None when there is nothing of that name."""
+    if reply is None:
+        return None
+    if isinstance(reply, dict):
+        return {read_word(name, node): value for name, value in reply.items()}
+    return _pairs(read_list(reply))
+
+
+def _pairs(row: list[object]) -> dict[str, object]:
+    if len(row) % 2:
+        raise BadReply(f"{row!r} are no names and values")
+    return {read_word(name, b""): value for name, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def read_page(reply: object, node: bytes) -> tuple[bytes, list[bytes]]:
+    """Read a page of a walk: the cursor, and what was found."""
+    match read_list(reply):
+        case [cursor, list() as found]:
+            return read_bytes(cursor, node), [read_bytes(each, node) for each in found]
+    raise BadReply(f"{reply!r} is no page of a walk")
+
+
+def read_hello(reply: object, node: bytes) -> Topology:
+    """Read HELLO."""
+    match reply:
+        case [1, bytes() as own, *rows]:
+            try:
+                return Topology.of(own, [[read_bytes(each, node) for each in read_list(row)] for row in rows])
+            except (ValueError, TypeError, AttributeError) as error:
+                raise BadReply(f"HELLO answered {reply!r} ({error})") from error
+    raise BadReply(f"HELLO answered {reply!r}, which is none of disqued")
+
+
+def read_info(reply: object, node: bytes) -> dict[str, str]:
+    """Read INFO: `name:value` in lines."""
+    lines = read_word(reply, node).splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

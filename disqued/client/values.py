@@ -1,0 +1,83 @@
+"""What callers give, as the words of a command; a value that no node would take is refused before anything is sent.
+
+Spans are seconds, as numbers or as `timedelta`.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from math import isfinite
+from typing import Final, TypeAlias
+
+Word: TypeAlias = bytes | str | int
+#: Seconds.
+Span: TypeAlias = int | float | timedelta
+
+MOST_SECONDS: Final = 2**31 - 1
+JOB_ID_LENGTHS: Final = (48, 40)
+
+
+def encode(value: Word, name: str = "a word") -> bytes:
+    """Make bytes: text becomes UTF-8, a number decimals.  Raises ValueError."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if not _is_whole(value):
+        raise ValueError(f"{name} is {value!r}; bytes, text and whole numbers can be sent")
+    return b"%d" % value
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def encode_data(value: bytes | str, name: str) -> bytes:
+    """Make bytes of a name or a body.  Raises ValueError, for a number too: as a name it is a mistake."""
+    if not isinstance(value, bytes | str):
+        raise ValueError(f"{name} is {value!r}, and has to be bytes or text")  # noqa: TRY004 - one error for all
+    return encode(value)
+
+
+def encode_queues(queues: Iterable[bytes | str]) -> tuple[bytes, ...]:
+    """Make bytes of the names of one queue or more.  Raises ValueError."""
+    found = tuple(encode_data(queue, "a queue") for queue in queues)
+    if not found:
+        raise ValueError("no queue is named; at least one is needed")
+    return found
+
+
+def to_seconds(span: Span, name: str) -> float:
+    """Read a span.  Raises ValueError."""
+    if isinstance(span, timedelta):
+        return span.total_seconds()
+    if not (_is_whole(span) or isinstance(span, float)) or not isfinite(span):
+        raise ValueError(f"{name} is {span!r}, and has to be a number of seconds or a timedelta")
+    return float(span)
+
+
+def whole_seconds(span: Span, name: str, least: int = 0) -> bytes:
+    """Write a span for an option that takes whole seconds.  Raises ValueError."""
+    seconds = to_seconds(span, name)
+    if seconds != int(seconds) or not least <= seconds <= MOST_SECONDS:
+        raise ValueError(f"{name} is {seconds:g} seconds; whole ones from {least} to {MOST_SECONDS} are allowed")
+    return b"%d" % seconds
+
+
+def waiting_seconds(span: Span, name: str) -> float:
+    """Read how long to wait.  Raises ValueError when that is no time, or too long."""
+    seconds = to_seconds(span, name)
+    if not 0 < seconds <= MOST_SECONDS:
+        raise ValueError(f"{name} is {seconds:g} seconds; more than 0, and at most {MOST_SECONDS}, are allowed")
+    return seconds
+
+
+def milliseconds(seconds: float) -> bytes:
+    """Write a time to wait, never as 0, which a node takes for ever."""
+    return b"%d" % max(1, round(seconds * 1_000))
+
+
+def whole_number(value: int, name: str, least: int = 1, most: int = 2**63 - 1) -> bytes:
+    """Write a count.  Raises ValueError."""
+    if not _is_whole(value) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; a whole number from {least} to {most} is allowed")
+    return b"%d" % value
