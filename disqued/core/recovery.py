@@ -38,7 +38,7 @@ from disqued.core.job import (
     StoredJob,
 )
 from disqued.core.memory import JOB_COST
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.registry import TABLES
 from disqued.core.state import State
 
@@ -142,7 +142,8 @@ class Recovery:
             self._state.flush()
         elif kind == QUEUE_PAUSED:
             self._delivery.set_pause(record[1], record[2])
-        elif kind != UNIT_DONE or record[2] == WORK_SCOPE:
+        elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):
+            # Who has a unit (UNIT_LEASED) says nothing of whether its job is there.
             self._forget(record[1])
 
     def _forget(self, job_id: bytes) -> None:
