@@ -53,7 +53,7 @@ def timeline(node: Node, job: Job) -> list[Moment]:
     if options.delay_ms:
         over = job.flags & FLAG_QUEUED_BEFORE or job.state in (QUEUED, ACKED)
         moments.append(Moment("Delay ends: queued for the first time", created + options.delay_ms, not over))
-    moments += _deliveries(job, now, wall)
+    moments += _deliveries(node, job)
     if job.state == ACKED:
         moments.append(Moment("Acknowledged", None))
     elif _is_to_come_back(job) and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms):
@@ -67,20 +67,24 @@ def _is_to_come_back(job: Job) -> bool:
     return job.state == ACTIVE and job.options.retry_ms > 0 and 0 < job.requeue_at < job.expires_at
 
 
-def _deliveries(job: Job, now: int, wall: int) -> list[Moment]:
+def _deliveries(node: Node, job: Job) -> list[Moment]:
+    now, wall = node.clock.now(), node.clock.wall()
     moments: list[Moment] = []
     if job.redeliveries:
         moments.append(Moment(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
     if job.nacks:
         moments.append(Moment(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
-    # The timer begins with a delivery, and with a queueing.
+    # The timer begins with a queueing.
     retry_ms = job.options.retry_ms
     began = None
     if retry_ms and job.requeue_at:
         # The two clocks are read one after the other: nothing may seem to come before the job.
         began = max(job.ctime // 1_000_000, wall + job.requeue_at - now - retry_ms)
     if job.flags & FLAG_LEASED and job.state == ACTIVE:
-        moments.append(Moment("Delivered to a consumer by this node", began))
+        queue = node.state.queues.by_name.get(job.queue)
+        since = None if queue is None else queue.leased.get(job)
+        delivered = None if since is None else max(job.ctime // 1_000_000, wall + since - now)
+        moments.append(Moment("Delivered to a consumer by this node", delivered))
     elif job.state == QUEUED:
         # A store keeps how long a timer runs at most, not when it began.
         moments.append(Moment("In the queue of this node", None if job.flags & FLAG_CAME_BACK else began))
@@ -165,7 +169,8 @@ class Search:
     state: str = "queued"  #: queued, active, wait-repl, acked or any
     text: bytes = b""  #: part of the body
     older_ms: int = 0  #: added at least so long ago
-    cursor: int = 0  #: where to go on: a place in the queue, or the number of a table of jobs
+    #: Where to go on: a place in the queue, or a table of jobs and, times TABLES, a place in it.
+    cursor: int = 0
 
     def lets_through(self, job: Job, wall: int) -> bool:
         """Tell whether a job is one of those."""
@@ -213,18 +218,29 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
 
 
 async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
-    """Look through all jobs of the node, table by table."""
-    found: list[Job] = []
+    """Look through all jobs, table by table; what comes or goes meanwhile may be met twice or not at all."""
+    found: dict[bytes, Job] = {}
     looked_at = since = 0
-    for number in range(min(wanted.cursor, TABLES), TABLES):
-        table = gateway.node.state.jobs.table(number)
-        wall = gateway.node.clock.wall()
-        found += (job for job in table if wanted.lets_through(job, wall))
-        looked_at += len(table)
-        since += len(table) + 1
-        if (len(found) >= ROWS_MAX or looked_at >= LOOKED_AT_MAX) and number + 1 < TABLES:
-            return Found(found, looked_at, number + 1)
+    place, number = divmod(wanted.cursor, TABLES)
+    while number < TABLES and looked_at < LOOKED_AT_MAX and len(found) < ROWS_MAX:
+        jobs = gateway.node.state.jobs.table(number)[place : place + SLICE_ROWS]
+        passed = _pick(jobs, wanted, gateway.node.clock.wall(), found)
+        looked_at += passed
+        since += passed + 1
+        place += passed
+        if len(jobs) < SLICE_ROWS and passed == len(jobs):
+            place, number = 0, number + 1
         if since >= SLICE_ROWS:
             since = 0
             await next_turn(gateway.reactor)
-    return Found(found, looked_at, 0)
+    return Found(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
+
+
+def _pick(jobs: list[Job], wanted: Search, wall: int, found: dict[bytes, Job]) -> int:
+    """Add the jobs that are looked for to those found, until they are ROWS_MAX; returns how many were looked at."""
+    for passed, job in enumerate(jobs, 1):
+        if wanted.lets_through(job, wall):
+            found[job.id] = job
+            if len(found) == ROWS_MAX:
+                return passed
+    return len(jobs)

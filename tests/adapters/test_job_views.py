@@ -1,9 +1,16 @@
 """What a job's page says of its past, its future and of why nobody works on it; on a clock that is told to move."""
 
+from typing import cast
+
+import attrs
+from twisted.internet.defer import ensureDeferred
+from twisted.internet.testing import MemoryReactorClock
+
 from disqued.core.job import ACTIVE, QUEUED
 from disqued.core.recovery import Recovery
 from disqued.testing.clock import WALL_MS
-from disqued.web.job_views import Moment, timeline, why_not_running
+from disqued.web.gateway import Gateway
+from disqued.web.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.core_fixtures import Server
 
@@ -106,3 +113,52 @@ def test_nothing_seems_to_happen_before_a_job_was_added() -> None:
     job_id = server.add("q", "x")
     server.clock.jump_wall(-5)
     assert moments(server, job_id)[WAITS] == Moment(WAITS, WALL_MS)
+
+
+def test_working_does_not_move_the_moment_of_the_delivery() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", RETRY_MS // 1_000)
+    server.advance(1_000)
+    server.get("q")
+    for _ in range(3):
+        server.advance(2_000)
+        server("WORKING", job_id)
+    found = moments(server, job_id)
+    assert found[DELIVERED].at == WALL_MS + 1_000
+    assert found[AGAIN].at == WALL_MS + 7_000 + RETRY_MS
+
+
+class OneNode:
+    """As much of a gateway as a search needs."""
+
+    def __init__(self, server: Server) -> None:
+        self.node = server.node
+        self.reactor = MemoryReactorClock()
+
+
+def search_all(server: Server, wanted: Search) -> tuple[list[int], set[bytes]]:
+    """Search to the end, page by page; returns how many jobs each page had, and the bodies."""
+    pages: list[int] = []
+    bodies: set[bytes] = set()
+    while True:
+        gateway = OneNode(server)
+        waited = ensureDeferred(search(cast("Gateway", gateway), wanted))
+        while not waited.called:
+            gateway.reactor.advance(1)
+        found = waited.result
+        assert isinstance(found, Found)
+        pages.append(len(found.jobs))
+        bodies |= {job.body for job in found.jobs}
+        if not found.cursor:
+            return pages, bodies
+        wanted = attrs.evolve(wanted, cursor=found.cursor)
+
+
+def test_a_search_among_all_jobs_has_full_pages_and_meets_each_job() -> None:
+    server = Server()
+    bodies = {b"%d" % number for number in range(3 * ROWS_MAX + 7)}
+    for body in bodies:
+        server.add("q", body)
+    pages, met = search_all(server, Search(b"q", state="any"))
+    assert met == bodies
+    assert pages == [ROWS_MAX, ROWS_MAX, ROWS_MAX, 7]
