@@ -36,8 +36,9 @@ class Phase(Enum):
     """Where a job is."""
 
     RUNNING = "the handler works on it"
-    SETTLING = "what came of it is being told"
+    TELLING = "it is being acknowledged"
     HELD = "it failed, and is given back later"
+    RETURNING = "it is being given back"
 
 
 class What(Enum):
@@ -152,12 +153,16 @@ class Tasks:
         """How many jobs to fetch now."""
         if self.is_stopping:
             return 0
-        held = sum(task.phase is Phase.HELD for task in self._tasks.values())
-        return self._concurrency - (len(self._tasks) - held) if held < self._held_most else 0
+        busy = sum(task.phase in (Phase.RUNNING, Phase.TELLING) for task in self._tasks.values())
+        return self._concurrency - busy if len(self._tasks) - busy < self._held_most else 0
 
     def begin(self, job: Job, now: float) -> Task | None:
-        """Take a job that was fetched; None when it is here already, handed out twice."""
-        if job.id in self._tasks:
+        """Take a job that was fetched; None when it is here already, handed out twice.
+
+        A job that is given back may be here again before the node has said that it took it.
+        """
+        known = self._tasks.get(job.id)
+        if known is not None and known.phase is not Phase.RETURNING:
             return None
         self.figures.taken += 1
         task = self._tasks[job.id] = Task(job, Phase.RUNNING, now + FIRST_WORKING_S)
@@ -171,7 +176,7 @@ class Tasks:
         for task in self._tasks.values():
             if task.nack_at is not None and task.nack_at <= now:
                 task.nack_at = task.working_at = None
-                task.phase = Phase.SETTLING
+                task.phase = Phase.RETURNING
                 found.append((What.NACK, task))
             elif task.working_at is not None and task.working_at <= now:
                 task.working_at = None
@@ -213,7 +218,7 @@ class Tasks:
         """Begin to tell what came of a job; False when that has been done: it was given up meanwhile."""
         if not self.is_running(task):
             return False
-        task.phase = Phase.SETTLING
+        task.phase = Phase.TELLING
         return True
 
     def is_exhausted(self, task: Task) -> bool:
@@ -239,12 +244,18 @@ class Tasks:
             if task.phase is Phase.HELD:
                 task.nack_at = now
 
-    def give_up(self) -> list[Task]:
-        """Name the jobs that still run; each is to be given back now."""
+    def give_up(self, now: float) -> list[Task]:
+        """Give back at once what still runs, and name it; what its handlers say from now on does not count."""
         running = [task for task in self._tasks.values() if task.phase is Phase.RUNNING]
         for task in running:
-            task.phase = Phase.SETTLING
+            self.give_back(task, now)
         return running
+
+    def give_back(self, task: Task, now: float) -> None:
+        """Have a job given back that runs: `due` says so next, behind a WORKING that is under way."""
+        if self.is_running(task):
+            task.phase = Phase.HELD
+            task.nack_at = now
 
 
 def check_grace(grace: Span) -> float:

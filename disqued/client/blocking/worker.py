@@ -174,8 +174,10 @@ class Worker:
         self._learn_retry(task)
         if not task.retry:
             self._todo.put(task)
-        elif self._settle(task):
-            self._give_back(task)
+            return
+        with self._changed:
+            self._tasks.give_back(task, self._client.now())
+            self._changed.notify_all()
 
     # One job, in a thread of its own.
 
@@ -328,10 +330,8 @@ class Worker:
             self._changed.notify_all()
             while self._tasks.any_running() and self._client.now() < end:
                 self._changed.wait(max(0.0, end - self._client.now()))
-            unfinished = self._tasks.give_up()
-        for task in unfinished:
-            self._give_back(task)
-        with self._changed:
+            self._tasks.give_up(self._client.now())
+            self._changed.notify_all()
             self._changed.wait_for(lambda: not len(self._tasks))
 
     def _change(self) -> None:

@@ -24,7 +24,8 @@ from twisted.logger import Logger
 from disqued.client import commands, replies
 from disqued.client.calls import Ask, Call, Patience, Pause
 from disqued.client.commands import Command, JobStateName, Page
-from disqued.client.deferred.links import Broken, Links, NotSent
+from disqued.client.deferred.failures import Broken, NotSent
+from disqued.client.deferred.links import Links
 from disqued.client.errors import Closed, DisquedError, ServerError
 from disqued.client.nodes import HELLO_EVERY_S, Address, Node, Nodes
 from disqued.client.values import Span, encode_data, waiting_seconds

@@ -171,8 +171,8 @@ class Worker:
         """A job that came while the worker stops is given back, or begun when nobody else would get it."""
         await self._learn_retry(task)
         if task.retry:
-            if self._tasks.settle(task):
-                await self._give_back(task)
+            self._tasks.give_back(task, self._client.now())
+            self._arm()
         elif self._tasks.is_running(task):
             await self._handle(task)
 
@@ -303,11 +303,10 @@ class Worker:
         end = self._client.now() + self._grace
         while self._tasks.any_running() and self._client.now() < end:
             await self._until_changed(end - self._client.now())
-        for task in self._tasks.give_up():
-            running = self._running.get(task)
-            self._detach(self._give_back(task))
-            if running is not None:
+        for task in self._tasks.give_up(self._client.now()):
+            if (running := self._running.get(task)) is not None:
                 running.cancel()
+        self._tick()
         while len(self._tasks):
             await self._until_changed()
 

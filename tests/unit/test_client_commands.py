@@ -1,0 +1,216 @@
+"""The client's commands: the words that are sent, what is refused before, and how replies and errors read."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from disqued.client import commands, replies
+from disqued.client.commands import Command, Lane
+from disqued.client.errors import (
+    AccessDenied,
+    BadReply,
+    NodeCrowded,
+    NodeLeaving,
+    NotReplicated,
+    ServerError,
+    UnknownJob,
+    server_error,
+)
+from disqued.client.job import Job
+
+ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
+OLD_ID = b"D-0f0c644f-d3ccb51c2cedbd47fcb6f312-05a1"
+OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (commands.add("mail", "to: ann"), b"ADDJOB mail to:_ann 5000"),
+        (commands.add(b"mail", b"x", timeout=0.0001), b"ADDJOB mail x 1"),
+        (
+            commands.add("m", "x", timeout=timedelta(seconds=2), replicate=3, delay=1, retry=timedelta(minutes=1)),
+            b"ADDJOB m x 2000 REPLICATE 3 DELAY 1 RETRY 60",
+        ),
+        (commands.add("m", "x", retry=0, ttl=60.0), b"ADDJOB m x 5000 RETRY 0 TTL 60"),
+        (commands.add("m", "x", maxlen=5, asynchronous=True), b"ADDJOB m x 5000 MAXLEN 5 ASYNC"),
+        (commands.add("grüße", "x"), "ADDJOB grüße x 5000".encode()),
+        (commands.get("a", b"b"), b"GETJOB COUNT 1 FROM a b"),
+        (commands.get("a", count=5, counters=True), b"GETJOB WITHCOUNTERS COUNT 5 FROM a"),
+        (commands.get("a", nohang=True), b"GETJOB NOHANG COUNT 1 FROM a"),
+        (commands.ack(ID, OTHER), b"ACKJOB " + ID + b" " + OTHER),
+        (commands.ack(OLD_ID.decode()), b"ACKJOB " + OLD_ID),
+        (commands.fast_ack(ID), b"FASTACK " + ID),
+        (commands.nack(Job(b"q", ID, b"x")), b"NACK " + ID),
+        (commands.working(ID), b"WORKING " + ID),
+        (commands.enqueue(ID), b"ENQUEUE " + ID),
+        (commands.dequeue(ID), b"DEQUEUE " + ID),
+        (commands.delete(ID), b"DELJOB " + ID),
+        (commands.show(ID), b"SHOW " + ID),
+        (commands.qlen("q"), b"QLEN q"),
+        (commands.qpeek("q", -3), b"QPEEK q -3"),
+        (commands.qstat("q"), b"QSTAT q"),
+        (commands.qstat("q", full=True), b"QSTAT q FULL"),
+        (commands.pause("q"), b"PAUSE q all"),
+        (commands.pause("q", "in", everywhere=True), b"PAUSE q none in bcast"),
+        (commands.pause("q", "out"), b"PAUSE q none out"),
+        (commands.scan_queues(b"7", minlen=0, maxlen=9), b"QSCAN 7 COUNT 100 MINLEN 0 MAXLEN 9"),
+        (
+            commands.scan_jobs(queue="q", states=["queued", "active"], count=5),
+            b"JSCAN 0 COUNT 5 QUEUE q STATE queued STATE active",
+        ),
+        (commands.hello(), b"HELLO"),
+        (commands.info(), b"INFO"),
+        (commands.info("jobs"), b"INFO jobs"),
+        (commands.call("CLIENT", b"SETNAME", "x", 3), b"CLIENT SETNAME x 3"),
+    ],
+)
+def test_a_command_is_sent_as_these_words(command: Command, words: bytes) -> None:
+    assert b" ".join(word.replace(b" ", b"_") for word in command.words) == words
+
+
+def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
+    body = bytes(range(256))
+    assert commands.add("q", body).words[2] == body
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: commands.add("q", 3), "body is 3, and has to be bytes or text"),
+        (lambda: commands.add(None, "x"), "queue is None"),
+        (lambda: commands.add("q", "x", retry=0.5), r"retry is 0.5 seconds; whole ones from 0"),
+        (lambda: commands.add("q", "x", retry=-1), "retry is -1 seconds"),
+        (lambda: commands.add("q", "x", ttl=0), "ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.add("q", "x", delay=2**31), "delay is 2.14748e"),
+        (lambda: commands.add("q", "x", delay="5"), "delay is '5', and has to be a number of seconds or a timedelta"),
+        (lambda: commands.add("q", "x", delay=True), "delay is True"),
+        (lambda: commands.add("q", "x", delay=float("nan")), "delay is nan"),
+        (lambda: commands.add("q", "x", timeout=0), "timeout is 0 seconds; more than 0"),
+        (lambda: commands.add("q", "x", replicate=0), "replicate is 0; a whole number from 1 to 65535"),
+        (lambda: commands.add("q", "x", maxlen=1.5), "maxlen is 1.5"),
+        (commands.get, "no queue is named"),
+        (lambda: commands.get("q", count=0), "count is 0"),
+        (lambda: commands.get("q", timeout=-1), "timeout is -1 seconds"),
+        (lambda: commands.get("q", timeout=1, nohang=True), "nohang does not wait"),
+        (commands.ack, "ACKJOB without a job"),
+        (lambda: commands.ack("nonsense"), "b'nonsense' is no job id"),
+        (lambda: commands.ack(b"X" * 48), "is no job id"),
+        (lambda: commands.pause("q", "off"), "a pause of 'off'; none, in, out, all and state are allowed"),
+        (lambda: commands.scan_jobs(states=["done"]), "a state of 'done'"),
+        (lambda: commands.qpeek("q", 2.0), "count is 2.0"),
+        (commands.call, "at least one word"),
+        (lambda: commands.call("X", 1.5), "a word is 1.5"),
+    ],
+)
+def test_what_no_node_would_take_is_refused_before_it_is_sent(make: Callable[[], Command], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_only_adding_and_what_the_client_does_not_know_is_not_to_be_repeated() -> None:
+    assert not commands.add("q", "x").repeatable
+    assert not commands.call("X").repeatable
+    assert commands.add("q", "x", retry_add=True).repeatable
+    assert commands.call("X", repeatable=True).repeatable
+    for command in (commands.ack(ID), commands.working(ID), commands.get("q"), commands.qlen("q"), commands.hello()):
+        assert command.repeatable
+
+
+def test_what_waits_goes_by_a_connection_of_its_own() -> None:
+    assert (commands.get("q").lane, commands.get("q").waits) == (Lane.FETCH, None)
+    assert (commands.get("q", timeout=2).lane, commands.get("q", timeout=2).waits) == (Lane.FETCH, 2)
+    assert commands.get("q", nohang=True).lane is Lane.QUICK
+    assert (commands.add("q", "x").lane, commands.add("q", "x").waits) == (Lane.ADD, 5)
+    assert commands.working(ID).lane is Lane.QUICK
+    assert commands.call("X", waits=3).lane is Lane.ADD
+
+
+def test_a_fetch_is_asked_for_the_time_that_is_left() -> None:
+    assert commands.get("q").asking(1.5) == (b"GETJOB", b"TIMEOUT", b"1500", b"COUNT", b"1", b"FROM", b"q")
+    assert commands.get("q").asking(0.0)[2] == b"1", "0 would be for ever"
+    assert commands.add("q", "x").asking(9.0) == commands.add("q", "x").words
+
+
+def test_what_is_said_of_jobs_goes_to_the_node_that_handed_them_out() -> None:
+    here, there = (Job(b"q", id_, b"", node=node) for id_, node in ((ID, b"here"), (OTHER, b"there")))
+    assert commands.ack(here).near == b"here"
+    assert commands.ack(here, there).near == b""
+    assert commands.ack(ID).near == b""
+
+
+# Replies.
+
+
+def test_jobs_read_with_and_without_counters() -> None:
+    assert replies.read_jobs([[b"q", ID, b"x"]], b"n") == [Job(b"q", ID, b"x")]
+    [job] = replies.read_jobs([[b"q", ID, b"x", b"nacks", 2, b"additional-deliveries", 1]], b"n")
+    assert (job.nacks, job.additional_deliveries, job.tries, job.node) == (2, 1, 4, b"n")
+    assert job.origin == b"0f0c644f"
+    assert Job(b"q", OLD_ID, b"x").origin == b"0f0c644f"
+    assert replies.read_jobs(None, b"n") == []
+
+
+def test_descriptions_read_as_mappings() -> None:
+    assert replies.read_facts([b"len", 2, b"pause", b"none"], b"") == {"len": 2, "pause": b"none"}
+    assert replies.read_facts({b"len": 2}, b"") == {"len": 2}
+    assert replies.read_facts(None, b"") is None
+
+
+def test_other_replies_read_as_what_they_are() -> None:
+    assert replies.read_page([b"7", [b"a", b"b"]], b"") == (b"7", [b"a", b"b"])
+    assert replies.read_word(b"none", b"") == "none"
+    assert replies.read_info(b"# Server\r\nversion:1.0\r\nurl:http://x\r\n\r\n", b"") == {
+        "version": "1.0",
+        "url": "http://x",
+    }
+    told = replies.read_hello([1, b"a" * 40, [b"a" * 40, b"", b"7711", b"1"], [b"b" * 40, b"::1", b"7712", b"5"]], b"")
+    assert told.id == b"a" * 40
+    assert [(node.host, node.port, node.priority) for node in told.nodes] == [("", 7711, 1), ("::1", 7712, 5)]
+
+
+@pytest.mark.parametrize(
+    ("read", "reply"),
+    [
+        (replies.read_jobs, b"no array"),
+        (replies.read_jobs, [[b"q", ID]]),
+        (replies.read_jobs, [[b"q", ID, b"x", b"nacks"]]),
+        (replies.read_number, b"3"),
+        (replies.read_bytes, 3),
+        (replies.read_facts, [b"len"]),
+        (replies.read_page, [b"0"]),
+        (replies.read_hello, [2, b"a"]),
+        (replies.read_hello, [1, b"a", [b"b", b"host", b"no port", b"1"]]),
+        (replies.read_hello, [1, b"a", [b"b"]]),
+        (replies.read_hello, {b"server": b"redis"}),
+    ],
+)
+def test_a_reply_that_no_node_gives_is_told_as_such(read: Callable[[object, bytes], object], reply: object) -> None:
+    with pytest.raises(BadReply):
+        read(reply, b"")
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "word"),
+    [
+        ("NOREPL Not enough reachable nodes", NotReplicated, "NOREPL"),
+        ("NOJOB Job not known", UnknownJob, "NOJOB"),
+        ("LEAVING This node is leaving", NodeLeaving, "LEAVING"),
+        ("NOAUTH Authentication required.", AccessDenied, "NOAUTH"),
+        ("WRONGPASS invalid", AccessDenied, "WRONGPASS"),
+        ("ERR invalid password", AccessDenied, "ERR"),
+        ("ERR max number of clients reached", NodeCrowded, "ERR"),
+        ("ERR unknown command 'X'", ServerError, "ERR"),
+        ("unknown command 'X'", ServerError, "ERR"),
+        ("BRANDNEW word", ServerError, "BRANDNEW"),
+    ],
+)
+def test_an_error_has_its_class_and_its_word(text: str, kind: type[ServerError], word: str) -> None:
+    error = server_error(text)
+    assert type(error) is kind
+    assert error.word == word
+    assert str(error).endswith(text)

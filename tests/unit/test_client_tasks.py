@@ -1,0 +1,206 @@
+"""A worker's decisions: when WORKING is due, how long a failed job is held, and what is left when it stops."""
+
+from random import Random
+
+import pytest
+
+from disqued.client.job import Job
+from disqued.client.tasks import Backoff, MoveTo, Phase, Task, Tasks, What, check_grace, move_to
+
+
+def job(n: int = 0, **more: int) -> Job:
+    return Job(b"q", b"DI%046d" % n, b"body", **more)
+
+
+def tasks_of(concurrency: int = 4, **more: int) -> Tasks:
+    return Tasks(concurrency, Backoff(1.0, 60.0), Random(1), **more)
+
+
+def begun(tasks: Tasks, n: int = 0, now: float = 0.0, **more: int) -> Task:
+    task = tasks.begin(job(n, **more), now)
+    assert task is not None
+    return task
+
+
+def whats(tasks: Tasks, now: float) -> list[What]:
+    return [what for what, _ in tasks.due(now)]
+
+
+def test_a_worker_fetches_no_more_than_it_can_work_on() -> None:
+    tasks = tasks_of(3)
+    assert tasks.room() == 3
+    first, second = begun(tasks, 1), begun(tasks, 2)
+    assert tasks.room() == 1
+    tasks.settle(first)
+    assert tasks.room() == 1, "it is not told yet"
+    tasks.forget(first)
+    assert tasks.room() == 2
+    tasks.hold(second, 0)
+    assert tasks.room() == 3, "a job that is held is no work"
+    tasks.due(100)
+    assert (second.phase, tasks.room()) == (Phase.RETURNING, 3)
+
+
+def test_a_worker_does_not_fetch_while_it_holds_too_many_jobs() -> None:
+    tasks = tasks_of(1, held_most=2)
+    for n in range(2):
+        assert tasks.room() == 1
+        tasks.hold(begun(tasks, n), 0)
+    assert tasks.room() == 0
+
+
+@pytest.mark.parametrize("more", [{"concurrency": 0}, {"concurrency": 1.5}, {"concurrency": 1, "max_tries": 0}])
+def test_figures_of_a_worker_that_make_no_sense_are_refused(more: dict) -> None:
+    with pytest.raises(ValueError, match="a whole number from 1"):
+        tasks_of(**more)
+
+
+def test_working_is_said_before_the_shortest_retry_time_is_over_and_then_well_within_the_real_one() -> None:
+    tasks = tasks_of()
+    task = begun(tasks, now=10.0)
+    assert tasks.next_at() is not None
+    assert 10.0 < tasks.next_at() < 11.0
+    assert whats(tasks, 10.2) == []
+    assert whats(tasks, 10.5) == [What.WORKING]
+    assert whats(tasks, 10.5) == [], "it is under way"
+    assert tasks.next_at() is None
+    tasks.kept(task, 30, 11.0)
+    assert tasks.next_at() == 21.0
+    assert whats(tasks, 21.0) == [What.WORKING]
+
+
+def test_a_job_of_one_second_is_kept_alive() -> None:
+    tasks = tasks_of()
+    task = begun(tasks)
+    now, last = 0.0, 0.0
+    while now < 20:
+        now = tasks.next_at() or now
+        assert now - last < 0.75, "a quarter of the retry time is left for the way"
+        assert whats(tasks, now) == [What.WORKING]
+        tasks.kept(task, 1, now)
+        last = now
+
+
+def test_at_most_once_jobs_are_asked_for_once() -> None:
+    tasks = tasks_of()
+    task = begun(tasks)
+    tasks.due(0.5)
+    tasks.kept(task, 0, 0.5)
+    assert task.is_once
+    assert tasks.next_at() is None
+    tasks.not_kept(task, 1.0)
+    assert tasks.next_at() is None
+
+
+def test_working_that_could_not_be_said_is_said_again_soon() -> None:
+    tasks = tasks_of()
+    task = begun(tasks)
+    tasks.due(0.5)
+    tasks.not_kept(task, 0.6)
+    assert 0.6 < (tasks.next_at() or 0) < 1.0
+    tasks.kept(task, 30, 1.0)
+    tasks.due(11.0)
+    tasks.not_kept(task, 11.0)
+    assert tasks.next_at() == 16.0
+
+
+def test_after_half_of_its_life_a_job_is_worked_on_and_not_kept() -> None:
+    tasks = tasks_of()
+    task = begun(tasks)
+    tasks.too_late(task)
+    tasks.too_late(task)
+    assert tasks.next_at() is None
+    assert tasks.figures.too_late == 1
+    assert tasks.is_running(task)
+
+
+def test_a_job_that_comes_twice_is_worked_on_once() -> None:
+    tasks = tasks_of()
+    begun(tasks)
+    assert tasks.begin(job(), 1.0) is None
+    assert tasks.figures.taken == 1
+
+
+def test_a_job_that_is_given_back_may_be_here_again_before_the_node_has_said_so() -> None:
+    tasks = tasks_of()
+    old = begun(tasks)
+    tasks.hold(old, 0)
+    assert tasks.begin(job(), 0.1) is None, "it is held for its pause, whoever hands it out"
+    tasks.due(100)
+    new = tasks.begin(job(nacks=1), 100)
+    assert new is not None
+    tasks.forget(old)
+    assert len(tasks) == 1
+    assert tasks.is_running(new)
+
+
+def test_the_pause_before_a_job_is_given_back_doubles_up_to_its_limit() -> None:
+    backoff, rng = Backoff(1.0, 60.0), Random(2)
+    for tries, least, most in ((1, 0.75, 1.25), (2, 1.5, 2.5), (4, 6, 10), (20, 45, 75), (10_000, 45, 75)):
+        pauses = [backoff.pause(tries, rng) for _ in range(50)]
+        assert least <= min(pauses) < max(pauses) <= most
+
+
+def test_a_job_that_failed_is_kept_alive_until_it_is_given_back() -> None:
+    tasks = tasks_of()
+    task = begun(tasks, nacks=3)
+    tasks.kept(task, 3, 0.0)
+    tasks.hold(task, 0.0)
+    assert task.nack_at is not None
+    assert 6 <= task.nack_at <= 10
+    assert whats(tasks, 1.0) == [What.WORKING]
+    tasks.kept(task, 3, 1.0)
+    assert whats(tasks, task.nack_at) == [What.NACK], "and no WORKING with it"
+    assert tasks.next_at() is None
+
+
+def test_a_job_is_exhausted_when_it_was_tried_as_often_as_allowed() -> None:
+    tasks = tasks_of(max_tries=3)
+    exhausted = [tasks.is_exhausted(begun(tasks, n, nacks=n, additional_deliveries=1)) for n in range(3)]
+    assert exhausted == [False, True, True]
+    assert not tasks_of().is_exhausted(Task(job(nacks=1_000), Phase.RUNNING, None))
+
+
+def test_a_worker_that_stops_takes_nothing_and_gives_back_what_it_holds() -> None:
+    tasks = tasks_of()
+    held, running = begun(tasks, 1, nacks=8), begun(tasks, 2)
+    tasks.hold(held, 0.0)
+    tasks.stop(0.1)
+    assert tasks.room() == 0
+    assert tasks.due(0.1) == [(What.NACK, held)]
+    tasks.hold(running, 0.2)
+    assert tasks.due(0.2) == [(What.NACK, running)], "what fails now is not held"
+
+
+def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count() -> None:
+    tasks = tasks_of()
+    done, running, told = (begun(tasks, n) for n in range(3))
+    assert tasks.settle(done)
+    tasks.forget(done)
+    tasks.settle(told)
+    tasks.stop(0.0)
+    assert tasks.any_running()
+    assert tasks.give_up(0.1) == [running]
+    assert not tasks.any_running()
+    assert tasks.due(0.1) == [(What.NACK, running)]
+    assert not tasks.settle(running)
+    assert not tasks.is_running(running)
+
+
+def test_a_job_that_is_told_of_is_not_given_back_as_well() -> None:
+    tasks = tasks_of()
+    task = begun(tasks)
+    tasks.settle(task)
+    tasks.give_back(task, 0.0)
+    assert whats(tasks, 0.1) == []
+
+
+def test_grace_and_pauses_are_checked() -> None:
+    assert check_grace(0) == 0.0
+    for make in (lambda: check_grace(-1), lambda: Backoff(0), lambda: Backoff(1, "x"), lambda: move_to(3)):
+        with pytest.raises(ValueError, match=r"-1|0 seconds|'x'|3"):
+            make()
+
+
+def test_dead_letters_go_to_the_queue_that_is_named() -> None:
+    assert move_to("dead", 60)(job(), ValueError()) == MoveTo("dead", 60)
