@@ -16,7 +16,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 
 from disqued.core.ids import NODE_ID_LENGTH
 from disqued.core.job import Job, JobOptions
-from disqued.core.messages import DELJOB, NEEDJOBS, PING, REPLJOB, Greeting, Message, Target
+from disqued.core.messages import DELJOB, NEEDJOBS, PING, PONG, REPLJOB, VITALS, Greeting, Message, Target
 from disqued.net import bus as bus_module
 from disqued.net import links
 from disqued.wire.frames import PIECE_BYTES, FrameReader, FrameWriter, LinkAcceptor, LinkOpener
@@ -68,7 +68,7 @@ def heard_by(running: Running) -> list[Message]:
     handle = running.daemon.node.message
 
     def listen(sender: bytes, message: Message) -> None:
-        if message[0] <= PING + 1:
+        if message[0] in (PING, PONG, VITALS):
             handle(sender, message)
         else:
             heard.append(message)
