@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 from twisted.python.failure import Failure
 
-from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import KIND_WORK, Job, JobOptions, new_job
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.store import SqliteStore
@@ -63,10 +63,13 @@ def job_id(number: int) -> bytes:
     return b"DI%044dSQ" % number
 
 
-def make_job(number: int, body: bytes = b"body", *, queue: bytes = b"queue", **facts: Any) -> Job:
-    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1)
+def make_job(
+    number: int, body: bytes = b"body", *, queue: bytes = b"queue", alias: bytes = b"", kind: int = KIND_WORK,
+    **facts: Any,
+) -> Job:  # fmt: skip
+    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1, kind=kind)
     options.stamp(1_000)
-    job = Job(job_id(number), queue, body, 1_700_000_000_000_000_000 + number, options)
+    job = new_job(job_id(number), queue, body, 1_700_000_000_000_000_000 + number, options, alias=alias)
     for name, value in facts.items():
         setattr(job, name, value)
     return job
@@ -165,9 +168,23 @@ def replayed(records: Iterable[Record]) -> tuple[dict[bytes, bytes], dict[bytes,
             pauses.clear()
         elif kind == QUEUE_PAUSED:
             pauses[record[1]] = record[2]
-        elif kind != UNIT_DONE or record[2] == b"":
+        elif kind != UNIT_LEASED and (kind != UNIT_DONE or record[2] == b""):
             jobs.pop(record[1], None)
     return jobs, {queue: pause for queue, pause in pauses.items() if pause}
+
+
+def units(records: Iterable[Record]) -> dict[tuple[bytes, bytes], Record]:
+    """The last word on each unit that somebody has, or that a group is done with, by job id and scope."""
+    found: dict[tuple[bytes, bytes], Record] = {}
+    for record in records:
+        kind = record[0]
+        if kind == FLUSHED:
+            found.clear()
+        elif kind == UNIT_LEASED or (kind == UNIT_DONE and record[2]):
+            found[record[1], record[2]] = record
+        elif kind in (UNIT_DONE, JOB_GONE):
+            found = {name: word for name, word in found.items() if name[0] != record[1]}
+    return found
 
 
 class Gate:

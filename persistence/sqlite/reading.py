@@ -25,6 +25,7 @@ from disqued.persistence.sqlite.rows import (
     fact_record,
     flush_record,
     job_records,
+    lease_record,
     pause_record,
 )
 from disqued.persistence.sqlite.schema import (
@@ -37,6 +38,7 @@ from disqued.persistence.sqlite.schema import (
     failure_of,
     find_database,
     has_queues,
+    version_of,
     wal_path,
 )
 from disqued.persistence.sqlite.transaction import PAUSED_NOW
@@ -45,6 +47,8 @@ CHECK_CACHE_KIB = 65_536  #: ids are looked up in no order
 ROWS = 500  #: rows asked for at a time
 
 _JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY seq"  # noqa: S608 - names of ours
+#: In version 1 all jobs are work jobs without an alias.
+_JOBS_OF_1 = _JOBS.replace("kind, alias", "0 AS kind, NULL AS alias")
 _DONE = "SELECT seq, id, scope, queue, ctime, done_at, crc FROM done "
 #: What groups have done of jobs that are there still.
 _DONE_IN_GROUPS = _DONE + "WHERE scope <> '' AND EXISTS (SELECT 1 FROM jobs WHERE id = done.id) ORDER BY seq"  # noqa: S608 - a query of ours
@@ -55,6 +59,7 @@ _NOT_FOUND_BY_ID = (
 _EVICTIONS = "SELECT seq, id, reason, queue, ctime, gone_at, crc FROM evictions "
 _FLUSHES = "SELECT seq, flushed_at, jobs, crc FROM flushes "
 _PAUSES = "SELECT seq, queue, pause, paused_at, crc FROM pauses "
+_LEASES = "SELECT seq, id, scope, deliveries, worker, leased_at, crc FROM leases ORDER BY seq"
 _OLDEST = ("SELECT min(done_at) FROM done", "SELECT min(gone_at) FROM evictions")
 
 
@@ -105,6 +110,8 @@ class DatabaseReader:
             yield from self._read_jobs()
             for row in self._connection.execute(_DONE_IN_GROUPS):
                 yield self._checked(_done_record, row)
+            for row in self._connection.execute(_LEASES):
+                yield self._checked(lease_record, row)
         except DATABASE_ERRORS as error:
             raise failure_of(error, self._path) from error
         self.bytes_loaded = self.bytes_total
@@ -185,22 +192,25 @@ def peek_database(path: Path) -> Iterator[Record]:
         connection = connect_reader(path, mode="ro")
         try:
             connection.execute("BEGIN")
-            check_schema(connection, path)
-            yield from _history(connection, path)
+            version = version_of(connection)
+            check_schema(connection, path, version)
+            yield from _history(connection, path, version)
         finally:
             connection.close()
     except DATABASE_ERRORS as error:
         raise failure_of(error, path) from error
 
 
-def _history(connection: sqlite3.Connection, path: Path) -> Iterator[Record]:
+def _history(connection: sqlite3.Connection, path: Path, version: int) -> Iterator[Record]:
     sources: list[tuple[str, Callable[[Row], Record]]] = [
-        (_JOBS, _job_record),
+        (_JOBS if version > 1 else _JOBS_OF_1, _job_record),
         (_DONE + "ORDER BY seq", _done_record),
         (_EVICTIONS + "ORDER BY seq", _gone_record),
         (_FLUSHES + "ORDER BY seq", flush_record),
         (_PAUSES + "ORDER BY seq", pause_record),
     ]
+    if version > 1:
+        sources.append((_LEASES, lease_record))
     streams = [_numbered(connection, query, record_of) for query, record_of in sources]
     for _, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
         try:

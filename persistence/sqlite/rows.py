@@ -9,7 +9,8 @@ are not: read as bytes, both are what was given.
 
 Each row carries a CRC-32 of all that it says, its number included: SQLite's own checks see a page that makes no sense,
 but not a letter that has become another one.  What is over is written down without being read: SQL adds what it
-copies from the row of the job (`fact_crc`) to what is new about it (`news_crc`), modulo 2**32.
+copies from the row of the job (`fact_crc`) to what is new about it (`news_crc`), modulo 2**32.  An alias and a kind
+add to the checksum of a job only where there is one, so that a row from before there were any is right as it is.
 
 Times are integer milliseconds of the wall clock, except `ctime`.
 """
@@ -18,13 +19,13 @@ from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
-from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, Record
+from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, NamedJob, StoredJob
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, Record
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
     "seq", "id", "queue", "body", "state", "ctime", "expires_at", "requeue_at", "ttl_ms", "retry_ms", "delay_ms",
-    "replicate", "flags", "nacks", "additional_deliveries", "order_key", "holders", "fact_crc", "crc",
+    "replicate", "flags", "nacks", "additional_deliveries", "order_key", "holders", "fact_crc", "crc", "kind", "alias",
 )  # fmt: skip
 
 Row = tuple[Any, ...]
@@ -33,6 +34,8 @@ Note = tuple[Any, ...]
 
 _pack_job = Struct("<qBBHBIIqqqQQQIIq").pack
 _new_job = tuple.__new__
+_pack_name = Struct("<BH").pack
+_pack_lease = Struct("<qIqBHH").pack
 _pack_ctime = Struct("<q").pack
 _pack_news = Struct("<qq").pack
 _pack_pause = Struct("<qBq").pack
@@ -73,6 +76,7 @@ def noted(records: list[Record], first: int, wall: int, offset: int, *, with_sta
                 options.replicate, job.holders, job.ctime, job.expires_at + offset,
                 requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
                 job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+                options.kind, job.alias if isinstance(job, NamedJob) else b"",
             ))  # fmt: skip
         else:
             notes.append((record[0], sequence, *record[1:], wall))
@@ -112,11 +116,16 @@ def news_crc(sequence: int, when: int, tail: bytes) -> int:
     return crc32(tail, crc32(_pack_news(sequence, when)))
 
 
+def name_crc(kind: int, alias: bytes, check: int) -> int:
+    """Checksum of a job that has an alias, or is of another kind than work; `check` is that of the rest of it."""
+    return crc32(alias, crc32(_pack_name(kind, len(alias)), check))
+
+
 def job_row(note: Note) -> Row:
     """The row of a job."""
     (
         _, sequence, job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
-        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
     ) = note  # fmt: skip
     fact = fact_crc(job_id, queue, ctime)
     check = crc32(
@@ -126,6 +135,8 @@ def job_row(note: Note) -> Row:
         ) + job_id + queue + body,
         fact,
     )  # fmt: skip
+    if kind or alias:
+        check = name_crc(kind, alias, check)
     text = None
     if holders:
         named = b" ".join(sorted(holders))
@@ -134,6 +145,7 @@ def job_row(note: Note) -> Row:
     return (
         sequence, id_text(job_id), readable(queue), readable(body), state, ctime, expires, requeue, ttl_ms, retry_ms,
         delay_ms, replicate, flags, nacks, additional_deliveries, order_key, text, fact, check,
+        kind, readable(alias) if alias else None,
     )  # fmt: skip
 
 
@@ -146,7 +158,7 @@ def job_records(rows: list[Row]) -> list[Record]:
         for row in rows:
             (
                 sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms,
-                replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted,
+                replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted, kind, alias,
             ) = row  # fmt: skip
             if not job_id.isascii():
                 job_id = id_bytes(job_id)
@@ -157,6 +169,10 @@ def job_records(rows: list[Row]) -> list[Record]:
                 ) + job_id + queue + body,
                 fact,
             )  # fmt: skip
+            if alias is None:
+                alias = b""
+            if kind or alias:
+                check = name_crc(kind, alias, check)
             holders = None
             if named is not None:
                 check = crc32(named, check)
@@ -166,7 +182,7 @@ def job_records(rows: list[Row]) -> list[Record]:
             # The class's own constructor takes twice as long.
             records.append((JOB_ADDED, _new_job(StoredJob, (
                 job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
-                ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
+                ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
             ))))  # fmt: skip
     except _NONSENSE as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
@@ -202,6 +218,33 @@ def fact_record(kind: int, row: Row) -> Record:
     if check != wanted:
         raise BadRow("the checksum is wrong", row)
     return (kind, job_id, tail, when)
+
+
+def lease_row(note: Note) -> Row:
+    """The row of a unit that a consumer has."""
+    _, sequence, job_id, scope, deliveries, worker, when = note
+    count = deliveries & _COUNTER_MASK
+    check = _lease_crc((sequence, job_id, scope, count, worker, when))
+    return (sequence, id_text(job_id), readable(scope), count, readable(worker), when, check)
+
+
+def lease_record(row: Row) -> Record:
+    """(UNIT_LEASED, id, scope, deliveries, worker, when) from its row, read with TEXT as bytes.  Raises BadRow."""
+    sequence, text, scope, deliveries, worker, when, wanted = row
+    try:
+        job_id = id_bytes(text)
+        check = _lease_crc((sequence, job_id, scope, deliveries, worker, when))
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
+    if check != wanted:
+        raise BadRow("the checksum is wrong", row)
+    return (UNIT_LEASED, job_id, scope, deliveries, worker, when)
+
+
+def _lease_crc(values: Row) -> int:
+    sequence, job_id, scope, deliveries, worker, when = values
+    head = _pack_lease(sequence, deliveries, when, len(job_id), len(scope), len(worker))
+    return crc32(head + job_id + scope + worker)
 
 
 def pause_row(sequence: int, queue: bytes, pause: int, when: int) -> Row:

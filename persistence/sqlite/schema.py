@@ -7,6 +7,8 @@
                  pauses       when a queue was paused and when not any more; the last word on a queue holds
                  meta         words about the file: `queues` = yes after a controlled shutdown, `schema` = its checksum
                  ..._readable views of the first three for people: names of states, times as ISO 8601
+    version 2    jobs         has a kind, and an alias where there is one
+                 leases       which consumer has a unit: the last word on each unit of a job that is there; and a view
 
 A new file is made aside, synced and renamed, so that a file that exists is complete and carries our marks in its
 header (`application_id`, `user_version`): what does not carry them is somebody else's.
@@ -202,13 +204,13 @@ def _create(path: Path) -> None:
 def _migrate(path: Path) -> None:
     connection = connect(path)
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = version_of(connection)
         if version < len(STEPS):
-            check_schema(connection, path)
+            check_schema(connection, path, version)
             _take_steps(connection, version)
             # The header itself is to say so from now on: it is what `find_database` reads.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        check_schema(connection, path)
+        check_schema(connection, path, len(STEPS))
     finally:
         connection.close()
 
@@ -222,7 +224,7 @@ def _take_steps(connection: sqlite3.Connection, version: int) -> None:
         for step in STEPS[version:]:
             step(database)
         connection.execute(f"PRAGMA user_version = {len(STEPS)}")
-        _set_word(connection, "schema", f"{_schema_crc(connection):08x}")
+        _set_word(connection, "schema", f"{_schema_crc(connection, len(STEPS)):08x}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -233,15 +235,21 @@ def _take_steps(connection: sqlite3.Connection, version: int) -> None:
 # Words about the file.
 
 
-def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that tables, indexes and views are what they were made as.  Raises DatabaseDamaged."""
-    if read_word(connection, path, "schema") != f"{_schema_crc(connection):08x}":
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the schema that a database has."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Check that tables, indexes and views are what that version made.  Raises DatabaseDamaged."""
+    if read_word(connection, path, "schema") != f"{_schema_crc(connection, version):08x}":
         raise DatabaseDamaged(path, "tables, indexes or views are not what disqued made them; they must not be changed")
 
 
-def _schema_crc(connection: sqlite3.Connection) -> int:
-    """Checksum of what we made; what people add for themselves does not count."""
-    names = sorted((*_TABLES, *_INDEXES, *_VIEWS))
+def _schema_crc(connection: sqlite3.Connection, version: int) -> int:
+    """Checksum of what we made up to a version; what people add for themselves does not count."""
+    names = sorted(name for name in (*_TABLES, *_INDEXES, *_VIEWS) if _SINCE.get(name, 1) <= version)
     found = {
         _text(name): [_text(value) for value in rest]
         for name, *rest in connection.execute("SELECT name, type, tbl_name, coalesce(sql, '') FROM sqlite_schema")
@@ -281,9 +289,10 @@ def set_has_queues(connection: sqlite3.Connection, *, value: bool) -> None:
     _set_word(connection, "queues", "yes" if value else "no")
 
 
-# Version 1.
+# What there is.
 
-NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses")  #: tables of records, each with its number
+#: Tables of records, each with its number.
+NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases")
 _TABLES: Final = (*NUMBERED, "meta")
 #: Table and columns of each index.  What belongs to the jobs is made anew by those who replace them all.
 _INDEXES: Final = {
@@ -297,7 +306,18 @@ _INDEXES: Final = {
     "evictions_by_time": ("evictions", ["gone_at"]),
     "evictions_by_queue": ("evictions", ["queue", "gone_at"]),
     "pauses_by_queue": ("pauses", ["queue"]),
+    "jobs_by_alias": ("jobs", ["queue", "alias"]),
+    "leases_by_id": ("leases", ["id", "scope"]),
 }
+_UNIQUE: Final = ("jobs_by_id", "leases_by_id")
+#: Which rows an index knows, where it does not know all of them.
+_PARTIAL: Final = {
+    # A work job is done once and for all; what a group has done is asked for while the job lives.
+    "done_of_groups": "scope <> ''",
+    "jobs_by_alias": "alias IS NOT NULL",
+}
+#: The version that something came with; all else with the first.
+_SINCE: Final = dict.fromkeys(("jobs_by_alias", "leases", "leases_by_id", "leases_readable"), 2)
 
 #: Where a job was; nothing while nobody can know.
 _STATE = (
@@ -315,29 +335,54 @@ def _iso(milliseconds: str, name: str) -> str:
 
 
 _CREATED = _iso("(ctime / 1000000)", "created")
+#: Columns of the view of the jobs, as in version 1.
+_JOBS_SHOWN: Final = (
+    "seq",
+    "id",
+    _shown("queue"),
+    _shown("body"),
+    f"{_STATE} AS state",
+    _CREATED,
+    _iso("expires_at", "expires"),
+    _iso("nullif(requeue_at, 0)", "requeue"),
+    "ttl_ms / 1000.0 AS ttl_s",
+    "retry_ms / 1000.0 AS retry_s",
+    "delay_ms / 1000.0 AS delay_s",
+    "replicate",
+    "nacks",
+    "additional_deliveries",
+    "holders",
+)
+_KIND: Final = "CASE kind WHEN 0 THEN 'work' WHEN 1 THEN 'log' END AS kind"
 #: Columns and table of each view.
 _VIEWS: Final = {
-    "jobs_readable": (
-        (
-            "seq", "id", _shown("queue"), _shown("body"), f"{_STATE} AS state", _CREATED, _iso("expires_at", "expires"),
-            _iso("nullif(requeue_at, 0)", "requeue"), "ttl_ms / 1000.0 AS ttl_s", "retry_ms / 1000.0 AS retry_s",
-            "delay_ms / 1000.0 AS delay_s", "replicate", "nacks", "additional_deliveries", "holders",
-        ),
-        "jobs",
-    ),
+    "jobs_readable": ((*_JOBS_SHOWN, _KIND, _shown("alias")), "jobs"),
     "done_readable": (("seq", "id", _shown("scope"), _shown("queue"), _CREATED, _iso("done_at", "done")), "done"),
     "evictions_readable": (
         ("seq", "id", _shown("reason"), _shown("queue"), _CREATED, _iso("gone_at", "gone")), "evictions",
     ),
+    "leases_readable": (
+        ("seq", "id", _shown("scope"), "deliveries", _shown("worker"), _iso("leased_at", "leased")), "leases",
+    ),
 }  # fmt: skip
+
+
+# Version 1.
 
 
 def _make_version_1(database: "Database") -> None:
     _make_tables(database)
-    make_indexes(database.conn)
-    for name, (columns, table) in _VIEWS.items():
-        database.create_view(name, f"SELECT {', '.join(columns)} FROM {table}")  # noqa: S608 - names of ours
+    for name in _INDEXES:
+        if name not in _SINCE:
+            _make_index(database.conn, name)
+    _make_view(database, "jobs_readable", _JOBS_SHOWN, "jobs")
+    for name in ("done_readable", "evictions_readable"):
+        _make_view(database, name, *_VIEWS[name])
     set_has_queues(database.conn, value=False)
+
+
+def _make_view(database: "Database", name: str, columns: tuple[str, ...], table: str) -> None:
+    database.create_view(name, f"SELECT {', '.join(columns)} FROM {table}")  # noqa: S608 - names of ours
 
 
 def _make_tables(database: "Database") -> None:
@@ -364,14 +409,18 @@ def _make_table(database: "Database", table: str, **columns: object) -> "Table":
     return database.create_table(table, columns, pk=key, not_null=required, strict=True)
 
 
-def make_indexes(connection: sqlite3.Connection, table: str | None = None) -> None:
-    """Make the indexes, or those of one table."""
-    for name, (owner, columns) in _INDEXES.items():
-        if table in (None, owner):
-            unique = "UNIQUE " if name == "jobs_by_id" else ""
-            # A work job is done once and for all; what a group has done is asked for while the job lives.
-            only = " WHERE scope <> ''" if name == "done_of_groups" else ""
-            connection.execute(f"CREATE {unique}INDEX {name} ON {owner} ({', '.join(columns)}){only}")
+def make_indexes(connection: sqlite3.Connection, table: str) -> None:
+    """Make the indexes of one table."""
+    for name, (owner, _) in _INDEXES.items():
+        if owner == table:
+            _make_index(connection, name)
+
+
+def _make_index(connection: sqlite3.Connection, name: str) -> None:
+    table, columns = _INDEXES[name]
+    unique = "UNIQUE " if name in _UNIQUE else ""
+    only = f" WHERE {_PARTIAL[name]}" if name in _PARTIAL else ""
+    connection.execute(f"CREATE {unique}INDEX {name} ON {table} ({', '.join(columns)}){only}")
 
 
 def drop_indexes(connection: sqlite3.Connection, table: str) -> None:
@@ -381,5 +430,24 @@ def drop_indexes(connection: sqlite3.Connection, table: str) -> None:
             connection.execute(f"DROP INDEX {name}")
 
 
+# Version 2.
+
+
+def _make_version_2(database: "Database") -> None:
+    # A row of version 1 is one of a work job without an alias, and takes up no more room than it did.
+    database.conn.execute("ALTER TABLE jobs ADD COLUMN kind INTEGER NOT NULL DEFAULT 0")
+    database.conn.execute("ALTER TABLE jobs ADD COLUMN alias ANY")
+    number = int
+    _make_table(
+        database, "leases",
+        seq=number, id=str, scope="ANY", deliveries=number, worker="ANY", leased_at=number, crc=number,
+    )  # fmt: skip
+    for name in ("jobs_by_alias", "leases_by_id"):
+        _make_index(database.conn, name)
+    database.conn.execute("DROP VIEW jobs_readable")
+    for name in ("jobs_readable", "leases_readable"):
+        _make_view(database, name, *_VIEWS[name])
+
+
 #: What leads from version n to version n + 1, at place n.
-STEPS: list[Callable[["Database"], None]] = [_make_version_1]
+STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2]

@@ -1,8 +1,10 @@
 """A commit as one transaction: what the records come to, in few statements.
 
     ADDED a, ADDED b, DONE a, DONE c    -->    c: into `done`, out of `jobs`     a: into `done`     b: into `jobs`
+    LEASED b, LEASED b, LEASED a        -->    b: into `leases`, once
 
-A job that comes and goes between two commits never gets into the table of jobs.  Whatever the database has to do
+A job that comes and goes between two commits never gets into the table of jobs.  Who has a unit is known as long as
+its job is there and the unit is not done.  Whatever the database has to do
 it is told for up to 64 rows at once: each statement lets go of the interpreter and asks for it back, and a
 busy reactor is slow to hand it over.
 
@@ -15,8 +17,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
-from disqued.core.job import WORK_SCOPE
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.job import ACKED, WORK_SCOPE
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     Note,
@@ -25,6 +27,7 @@ from disqued.persistence.sqlite.rows import (
     flush_row,
     id_text,
     job_row,
+    lease_row,
     news_row,
     pause_row,
     readable,
@@ -36,6 +39,17 @@ _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)  #: rows of a statement; few sizes, so 
 _JOB = f"({', '.join('?' * len(JOB_COLUMNS))})"
 _INSERT_JOBS = f"INSERT OR REPLACE INTO jobs ({', '.join(JOB_COLUMNS)}) VALUES "  # noqa: S608 - names of ours
 _DELETE_JOBS = "DELETE FROM jobs WHERE id IN ("
+_DELETE_DONE_IN_GROUPS = "DELETE FROM done WHERE scope <> '' AND id IN ("
+_LEASE = "(?, ?, ?, ?, ?, ?, ?)"
+_INSERT_LEASES = "INSERT OR REPLACE INTO leases (seq, id, scope, deliveries, worker, leased_at, crc) "
+_DELETE_LEASES = "DELETE FROM leases WHERE id IN ("
+_DELETE_LEASES_OF_UNITS = "DELETE FROM leases WHERE (id, scope) IN (VALUES "
+_INSERT_DONE_ANEW = (
+    "INSERT INTO done (seq, id, scope, queue, ctime, done_at, crc) SELECT ?, ?, ?, ?, ?, ?, ?"
+    " WHERE NOT EXISTS (SELECT 1 FROM done WHERE scope <> '' AND id = ? AND scope = ?)"
+)
+_LEASES_OF_JOBS = _INSERT_LEASES + "SELECT * FROM (VALUES "  # noqa: S608 - names of ours
+_OF_A_JOB = ") WHERE EXISTS (SELECT 1 FROM jobs WHERE jobs.id = column2)"
 #: The row of what is over, with what the row of the job knows; the sum is modulo 2**32.
 _FROM_JOB = (
     "SELECT column1, column2, column3, queue, ctime, column4, coalesce(fact_crc, column5) + column6 & 4294967295"
@@ -56,7 +70,7 @@ class Transaction:
     """Writes notes within a transaction that is open."""
 
     def __init__(self, connection: sqlite3.Connection, *, keeps_history: bool) -> None:
-        """Take the connection; without history only the jobs that are left are written."""
+        """Take the connection; without history only what comes back is written."""
         self.oldest_fact: int | None = None  #: time of the first job that is over
         self._connection = connection
         self._execute = connection.execute
@@ -64,9 +78,14 @@ class Transaction:
         # What is known of the jobs since the last flush.
         self._added: dict[bytes, Note] = {}
         self._over: dict[bytes, Note] = {}  #: the last word on jobs that the database may hold
-        self._done_in_groups: list[Note] = []
+        self._done_in_groups: list[Note] = []  #: of jobs that the database may hold
         self._brief: list[tuple[Note, Note]] = []  #: (end, beginning) of jobs that came and went
-        self._stale: set[bytes] = set()  #: their ids, which older rows may have
+        self._brief_in_groups: list[tuple[Note, Note]] = []  #: (done, beginning) of units that came and went
+        self._stale: set[bytes] = set()  #: ids of jobs that came and went, which older rows may have
+        # What is known of those who have units since then.
+        self._leased: dict[bytes, dict[bytes, Note]] = {}  #: the last word, by id of the job and scope
+        self._free_jobs: dict[bytes, None] = {}  #: ids of jobs that nobody has, whatever the database says
+        self._free_units: dict[tuple[bytes, bytes], None] = {}  #: (id, scope) of units, likewise
 
     def write(self, notes: Iterable[Note]) -> None:
         """Write notes, in their order.  Raises sqlite3.Error."""
@@ -77,14 +96,18 @@ class Transaction:
                 # The later one stands at the end.
                 added.pop(note[2], None)
                 added[note[2]] = note
+                if note[5] == ACKED:
+                    self._free(note[2])
             elif kind == FLUSHED:
                 self._settle()
                 self._flush(note)
             elif kind == QUEUE_PAUSED:
                 _, sequence, queue, pause, when = note
                 self._pause(sequence, queue, pause, when)
+            elif kind == UNIT_LEASED:
+                self._lease(note)
             elif kind == UNIT_DONE and note[3] != WORK_SCOPE:
-                self._done_in_groups.append(note)
+                self._end_in_group(note)
             else:
                 self._end(note)
         self._settle()
@@ -97,16 +120,45 @@ class Transaction:
             self._brief.append((note, job))
         elif job_id not in self._stale:
             self._over.setdefault(job_id, note)
+        self._free(job_id)
+
+    def _end_in_group(self, note: Note) -> None:
+        _, _, job_id, scope, _ = note
+        job = self._added.get(job_id)
+        if job is not None:
+            self._brief_in_groups.append((note, job))
+        else:
+            self._done_in_groups.append(note)
+        self._leased.get(job_id, {}).pop(scope, None)
+        self._free_units[job_id, scope] = None
+
+    def _lease(self, note: Note) -> None:
+        units = self._leased.setdefault(note[2], {})
+        # The later one stands at the end.
+        units.pop(note[3], None)
+        units[note[3]] = note
+
+    def _free(self, job_id: bytes) -> None:
+        """Nobody has any unit of a job."""
+        self._leased.pop(job_id, None)
+        self._free_jobs[job_id] = None
 
     def _settle(self) -> None:
         """Write what is known of jobs so far."""
+        gone = [id_text(job_id) for job_id in chain(self._over, self._stale)]
         if self._keeps_history:
             self._write_facts()
-        gone = [id_text(job_id) for job_id in chain(self._over, self._stale)]
+        else:
+            self._write_done_in_groups()
+            self._in_pieces(_DELETE_DONE_IN_GROUPS, "?", ")", gone)
         self._in_pieces(_DELETE_JOBS, "?", ")", gone)
         rows = [job_row(note) for note in self._added.values()]
         self._in_pieces(_INSERT_JOBS, _JOB, "", rows)
-        for known in (self._added, self._over, self._done_in_groups, self._brief, self._stale):
+        self._write_leases()
+        for known in (
+            self._added, self._over, self._done_in_groups, self._brief, self._brief_in_groups, self._stale,
+            self._leased, self._free_jobs, self._free_units,
+        ):  # fmt: skip
             known.clear()
 
     def _write_facts(self) -> None:
@@ -114,18 +166,38 @@ class Transaction:
             brief = [pair for pair in self._brief if (pair[0][0] == UNIT_DONE) is done]
             over = [note for note in self._over.values() if (note[0] == UNIT_DONE) is done]
             if done:
+                brief += self._brief_in_groups
                 over += self._done_in_groups
-            table, tail, at = _FACTS[done]
-            head = f"INSERT INTO {table} (seq, id, {tail}, queue, ctime, {at}, crc) "
-            self._in_pieces(head + "VALUES ", "(?, ?, ?, ?, ?, ?, ?)", "", [fact_row(*pair) for pair in brief])
-            self._in_pieces(
-                head + _FROM_JOB,
-                "(?, ?, ?, ?, ?, ?)",
-                ") LEFT JOIN jobs ON jobs.id = column2",
-                [news_row(note) for note in over],
-            )
+            self._insert_facts(brief, over, "LEFT JOIN", done=done)
             for note in chain((pair[0] for pair in brief), over):
                 self._note_fact(note[4])
+
+    def _write_done_in_groups(self) -> None:
+        """Write what groups have done of jobs that are there: it comes back with them."""
+        brief = [pair for pair in self._brief_in_groups if pair[0][2] in self._added]
+        self._insert_facts(brief, self._done_in_groups, "JOIN", done=True)
+
+    def _insert_facts(self, brief: list[tuple[Note, Note]], over: list[Note], join: str, *, done: bool) -> None:
+        table, tail, at = _FACTS[done]
+        head = f"INSERT INTO {table} (seq, id, {tail}, queue, ctime, {at}, crc) "
+        self._in_pieces(head + "VALUES ", "(?, ?, ?, ?, ?, ?, ?)", "", [fact_row(*pair) for pair in brief])
+        self._in_pieces(
+            head + _FROM_JOB,
+            "(?, ?, ?, ?, ?, ?)",
+            f") {join} jobs ON jobs.id = column2",
+            [news_row(note) for note in over],
+        )
+
+    def _write_leases(self) -> None:
+        """Write who has which unit, after the jobs."""
+        if self._free_jobs or self._free_units:
+            (found,) = self._execute("SELECT EXISTS (SELECT 1 FROM leases)").fetchone()
+            if found:
+                self._in_pieces(_DELETE_LEASES, "?", ")", [id_text(job_id) for job_id in self._free_jobs])
+                units = [(id_text(job_id), readable(scope)) for job_id, scope in self._free_units]
+                self._in_pieces(_DELETE_LEASES_OF_UNITS, "(?, ?)", ")", units)
+        leased = [lease_row(note) for units in self._leased.values() for note in units.values()]
+        self._in_pieces(_LEASES_OF_JOBS, _LEASE, _OF_A_JOB, leased)
 
     def _note_fact(self, when: int) -> None:
         if self.oldest_fact is None or when < self.oldest_fact:
@@ -154,6 +226,9 @@ class Transaction:
         _, sequence, when = note
         (jobs,) = self._execute("SELECT count(*) FROM jobs").fetchone()
         self._execute("DELETE FROM jobs")
+        self._execute("DELETE FROM leases")
+        if not self._keeps_history:
+            self._execute("DELETE FROM done WHERE scope <> ''")
         self._execute(
             "INSERT INTO flushes (seq, flushed_at, jobs, crc) VALUES (?, ?, ?, ?)", flush_row(sequence, when, jobs)
         )
@@ -161,18 +236,30 @@ class Transaction:
     # Everything anew.
 
     def replace(self, slices: Iterable[list[Note]]) -> None:
-        """Let these jobs and pauses be all that there is; what is over stays."""
+        """Let these jobs, leases and pauses be all that there is; what is over stays."""
         drop_indexes(self._connection, "jobs")
         self._execute("DELETE FROM jobs")
+        self._execute("DELETE FROM leases")
         paused = {queue: pause for _, queue, pause, _, _ in self._execute(PAUSED_NOW).fetchall()}
         for notes in slices:
             self._in_pieces(_INSERT_JOBS, _JOB, "", [job_row(note) for note in notes if note[0] == JOB_ADDED])
             for _, sequence, queue, pause, when in (note for note in notes if note[0] == QUEUE_PAUSED):
                 if paused.pop(readable(queue), 0) != pause:
                     self._pause(sequence, queue, pause, when)
+            self._put_units(notes)
         for queue in paused:
             self._execute("DELETE FROM pauses WHERE queue = ?", (queue,))
         self._make_indexes()
+        self._execute("DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = leases.id)")
+
+    def _put_units(self, notes: list[Note]) -> None:
+        """Write what is known of units: who has them, and what groups have done and the database does not know."""
+        leased = [lease_row(note) for note in notes if note[0] == UNIT_LEASED]
+        self._in_pieces(_INSERT_LEASES + "VALUES ", _LEASE, "", leased)
+        for note in notes:
+            if note[0] == UNIT_DONE and note[3] != WORK_SCOPE:
+                row = fact_row(note, None)
+                self._execute(_INSERT_DONE_ANEW, (*row, *row[1:3]))
 
     def _make_indexes(self) -> None:
         try:

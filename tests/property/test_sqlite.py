@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED
 from disqued.core.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -23,6 +23,7 @@ from disqued.core.outbox import (
     JOB_GONE,
     QUEUE_PAUSED,
     UNIT_DONE,
+    UNIT_LEASED,
     Record,
 )
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
@@ -46,6 +47,7 @@ from tests.databases import (
     opened,
     replayed,
     rows,
+    units,
 )
 from tests.small_disk import small_disk
 
@@ -63,32 +65,37 @@ def hex_bytes(raw: bytes) -> bytes:
     middle=st.binary(min_size=44, max_size=44),
     holders=st.none() | st.frozensets(st.binary(min_size=20, max_size=20).map(hex_bytes), min_size=1),
     numbers=st.tuples(*[st.integers(0, 2**32 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 2),
+    name=st.tuples(st.sampled_from([KIND_WORK, KIND_LOG]), st.just(b"") | st.binary(max_size=30)),
 )  # fmt: skip
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_job_comes_back_as_it_was_whatever_it_is_made_of(
-    tmp_path: Path, queue: bytes, body: bytes, middle: bytes, holders: frozenset[bytes] | None, numbers: tuple[int, ...]
-) -> None:
+    tmp_path: Path, queue: bytes, body: bytes, middle: bytes, holders: frozenset[bytes] | None,
+    numbers: tuple[int, ...], name: tuple[int, bytes],
+) -> None:  # fmt: skip
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
+    kind, alias = name
     nacks, additional_deliveries, ctime, order_key = numbers
     job = make_job(
         1, body, queue=queue, id=b"DI" + middle + b"SQ", holders=holders, nacks=nacks, ctime=ctime, order_key=order_key,
-        additional_deliveries=additional_deliveries, flags=3, requeue_at=70_000,
+        additional_deliveries=additional_deliveries, flags=3, requeue_at=70_000, kind=kind, alias=alias,
     )  # fmt: skip
     store, _ = opened(tmp_path)
     now, wall = store.clock.now(), store.clock.wall()
     store.put((JOB_ADDED, job), (QUEUE_PAUSED, queue, PAUSE_IN))
     store.put((UNIT_DONE, job.id, b"of " + queue), (JOB_GONE, job_id(9), body[:9]))
+    store.put((UNIT_LEASED, job.id, b"by " + queue, nacks, alias))
     store.end()
-    pause, (_, stored), done = loaded(tmp_path)
+    pause, (_, stored), done, leased = loaded(tmp_path)
     assert pause == (QUEUE_PAUSED, queue, PAUSE_IN, wall)
     assert stored == (
         job.id, queue, body, ACTIVE, 3, 1, holders, ctime, job.expires_at + wall - now, 70_000 + wall - now,
-        600_000, 60_000, 0, nacks, additional_deliveries, order_key,
+        600_000, 60_000, 0, nacks, additional_deliveries, order_key, kind, alias,
     )  # fmt: skip
+    assert leased == (UNIT_LEASED, job.id, b"by " + queue, nacks, alias, wall)
     assert done == (UNIT_DONE, job.id, b"of " + queue, wall)
     assert list(peek_database(tmp_path / NAME)) == [
-        (JOB_ADDED, stored), pause, done, (JOB_GONE, job_id(9), body[:9], wall),
+        (JOB_ADDED, stored), pause, done, (JOB_GONE, job_id(9), body[:9], wall), leased,
     ]  # fmt: skip
 
 
@@ -106,6 +113,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 9), st.binary(max_size=20)),
         st.tuples(st.sampled_from(["done", "gone", "done in a group"]), st.integers(0, 9)),
+        st.tuples(st.just("lease"), st.integers(0, 9), st.sampled_from([b"", b"group"]), st.binary(max_size=3)),
         st.tuples(st.just("pause"), st.integers(0, 2), st.integers(0, 3)),
         st.tuples(st.sampled_from(["flush", "commit", "restart", "crash", "last word", "compact", "renew"])),
     ),
@@ -132,8 +140,12 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             tell(added(*rest))
         elif word == "done":
             tell((UNIT_DONE, job_id(rest[0]), b""))
-        elif word == "done in a group":
-            tell((UNIT_DONE, job_id(rest[0]), b"group"))
+        elif word in ("done in a group", "lease"):
+            # Nothing is said of the units of a job that is not there.
+            if job_id(rest[0]) in jobs and word == "lease":
+                tell((UNIT_LEASED, job_id(rest[0]), rest[1], store.clock.now(), rest[2]))
+            elif job_id(rest[0]) in jobs:
+                tell((UNIT_DONE, job_id(rest[0]), b"group"))
         elif word == "gone":
             tell((JOB_GONE, job_id(rest[0]), GONE_DELETED))
         elif word == "pause":
@@ -152,12 +164,16 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
                     path.write_bytes(data)
             store, records = opened(tmp_path, history_s=history_s, clock=store.clock)
             assert replayed(records) == (jobs, pauses)
+            assert said(records) == said(told)
             assert [record[1].id for record in records if record[0] == JOB_ADDED] == list(jobs)
         elif word == "compact":
             store.put()
             store.compact_now()
         elif word == "last word":
-            told = [added(int(name[2:46]), body) for name, body in jobs.items()]
+            told = [
+                *(added(int(name[2:46]), body) for name, body in jobs.items()),
+                *units(told).values(),
+            ]
             told = [*((QUEUE_PAUSED, queue, pause) for queue, pause in pauses.items()), *told]
             store.put_all(told)
         else:
@@ -167,9 +183,77 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             store.loop.wait(store.renew())
             told = []
     store.end()
-    assert replayed(loaded(tmp_path)) == replayed(told)
+    records = loaded(tmp_path)
+    assert (replayed(records), said(records)) == (replayed(told), said(told))
     if history_s:
-        assert replayed(peek_database(tmp_path / NAME)) == replayed(told)
+        records = list(peek_database(tmp_path / NAME))
+        assert (replayed(records), said(records)) == (replayed(told), said(told))
+
+
+def said(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
+    """What is known of units, without the time."""
+    return {name: word[:5] if word[0] == UNIT_LEASED else word[:3] for name, word in units(records).items()}
+
+
+def test_who_has_a_unit_can_be_read_and_only_the_last_one_counts(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put(added(1, alias=b"eone"), added(2, kind=KIND_LOG, alias=b"\xff"), added(3))
+    store.put((UNIT_LEASED, job_id(1), b"", 1, b"anna"), (UNIT_LEASED, job_id(2), b"group", 1, b"\xfe"))
+    store.clock.advance(1_500)
+    store.put((UNIT_LEASED, job_id(1), b"", 2, b"bob"), (UNIT_LEASED, job_id(9), b"", 1, b"nobody knows the job"))
+    columns = "id, scope, deliveries, worker, leased"
+    assert rows(tmp_path, f"SELECT {columns} FROM leases_readable ORDER BY seq") == [
+        (job_id(2).decode(), "group", 1, "x'FE'", "2023-11-14T22:13:20.000Z"),
+        (job_id(1).decode(), "", 2, "bob", "2023-11-14T22:13:21.500Z"),
+    ]
+    assert rows(tmp_path, "SELECT kind, alias FROM jobs_readable ORDER BY seq") == [
+        ("work", "eone"), ("log", "x'FF'"), ("work", None),
+    ]  # fmt: skip
+    assert rows(tmp_path, "SELECT id FROM jobs WHERE queue = 'queue' AND alias = 'eone'") == [(job_id(1).decode(),)]
+    store.end()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_lease_goes_with_its_job_and_when_its_unit_is_done(tmp_path: Path, at_once: bool) -> None:
+    store, _ = opened(tmp_path)
+    leases = [
+        (UNIT_LEASED, job_id(number), scope, 1, b"w") for number in range(7) for scope in (b"", b"group", b"\xff")
+    ]
+    ends = [
+        (UNIT_DONE, job_id(1), b""),
+        (UNIT_DONE, job_id(2), b"group"),
+        (UNIT_DONE, job_id(3), b"\xff"),
+        (JOB_GONE, job_id(4), GONE_DELETED),
+        added(5, state=ACKED),
+        (UNIT_DONE, job_id(6), b"group"),
+        (UNIT_LEASED, job_id(6), b"group", 2, b"v"),
+    ]
+    records = [*map(added, range(7)), *leases, *ends]
+    for some in [records] if at_once else [[record] for record in records]:
+        store.put(*some)
+    store.end()
+    left = {
+        (int(record[1][2:46]), record[2], record[4]) for record in loaded(tmp_path) if record[0] == UNIT_LEASED
+    }  # fmt: skip
+    assert left == {
+        (0, b"", b"w"), (0, b"group", b"w"), (0, b"\xff", b"w"), (2, b"", b"w"), (2, b"\xff", b"w"), (3, b"", b"w"),
+        (3, b"group", b"w"), (6, b"", b"w"), (6, b"group", b"v"), (6, b"\xff", b"w"),
+    }  # fmt: skip
+    store, _ = opened(tmp_path)
+    store.put((FLUSHED,))
+    store.end()
+    assert rows(tmp_path, "SELECT count(*) FROM leases") == [(0,)]
+
+
+def test_all_written_anew_knows_units_as_they_are_told_and_what_groups_have_done_once(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    done = (UNIT_DONE, job_id(1), b"group")
+    store.put(added(1), added(2), (UNIT_LEASED, job_id(2), b"", 1, b"old"), done)
+    other = (UNIT_DONE, job_id(2), b"other")
+    leased = (UNIT_LEASED, job_id(1), b"", 7, b"new")
+    store.put_all([added(1), leased, done, added(2), other, (UNIT_LEASED, job_id(3), b"", 1, b"no such job")])
+    store.end()
+    assert [record[:-1] for record in loaded(tmp_path) if record[0] != JOB_ADDED] == [done, other, leased]
 
 
 # What is over.
@@ -223,13 +307,28 @@ def test_many_records_in_one_transaction_are_all_written(tmp_path: Path) -> None
         tmp_path.mkdir()
 
 
-def test_without_history_only_what_is_left_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_without_history_only_what_is_left_is_written(tmp_path: Path, at_once: bool) -> None:
     store, _ = opened(tmp_path, history_s=0)
-    store.put(added(1), added(2), added(3))
-    store.put((UNIT_DONE, job_id(1), b""), (JOB_GONE, job_id(2), GONE_DELETED), (UNIT_DONE, job_id(3), b"group"))
+    records = [
+        *map(added, range(1, 6)),
+        (UNIT_DONE, job_id(1), b""),
+        (JOB_GONE, job_id(2), GONE_DELETED),
+        *((UNIT_DONE, job_id(number), b"group") for number in (3, 4, 9)),
+        (UNIT_DONE, job_id(4), b""),
+    ]
+    for some in [records] if at_once else [[record] for record in records]:
+        store.put(*some)
+    # What a group has done of a job that is there comes back with it.
+    assert rows(tmp_path, "SELECT id, scope FROM done") == [(job_id(3).decode(), "group")]
+    assert rows(tmp_path, "SELECT count(*) FROM evictions") == [(0,)]
     store.end()
-    assert bodies(tmp_path) == [b"body"]
-    assert rows(tmp_path, "SELECT (SELECT count(*) FROM done) + (SELECT count(*) FROM evictions)") == [(0,)]
+    kinds = [record[0] for record in loaded(tmp_path, history_s=0)]
+    assert kinds == [JOB_ADDED, JOB_ADDED, UNIT_DONE]
+    store, _ = opened(tmp_path, history_s=0)
+    store.put((FLUSHED,))
+    assert rows(tmp_path, "SELECT count(*) FROM done") == [(0,)]
+    store.end()
 
 
 def test_compaction_removes_what_is_over_for_longer_than_is_wanted(tmp_path: Path) -> None:
@@ -731,6 +830,8 @@ def test_a_query_for_what_an_administrator_asks_uses_an_index(tmp_path: Path) ->
     for query in (
         "SELECT * FROM jobs WHERE queue = 'mail' ORDER BY ctime",
         "SELECT * FROM jobs WHERE id = 'DI'",
+        "SELECT * FROM jobs WHERE queue = 'mail' AND alias = 'one'",
+        "SELECT * FROM leases WHERE id = 'DI'",
         "SELECT * FROM jobs ORDER BY ctime DESC LIMIT 10",
         "SELECT * FROM jobs WHERE state = 2 ORDER BY expires_at",
         "SELECT * FROM done WHERE done_at > 5 ORDER BY done_at",

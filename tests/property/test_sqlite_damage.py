@@ -4,20 +4,24 @@ import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.outbox import GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.job import KIND_LOG
+from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.sqlite import schema as sqlite_schema
 from disqued.persistence.sqlite.reading import peek_database
-from tests.databases import NAME, added, bodies, change, job_id, loaded, opened, replayed, rows
+from tests.databases import NAME, added, bodies, change, job_id, loaded, make_job, opened, replayed, rows
 
 PAGE = 4_096
 HEADER = 100
+#: A database of the first version, as the code of that version wrote it.
+VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 
 
 def small_database(directory: Path) -> bytes:
@@ -25,10 +29,17 @@ def small_database(directory: Path) -> bytes:
     store, _ = opened(directory)
     store.put_bodies(*(b"%d " % number + b"x" * (number * 37 % 200) for number in range(40)))
     store.put((UNIT_DONE, job_id(3), b""), (JOB_GONE, job_id(4), GONE_DELETED), (QUEUE_PAUSED, b"queue", PAUSE_IN))
-    store.put_all([added(number, b"again %d" % number, holders=frozenset([b"a" * 40])) for number in range(20)])
+    store.put_all([added(number, b"again %d" % number, **facts_of(number)) for number in range(20)])
     store.put((UNIT_DONE, job_id(5), b""), (QUEUE_PAUSED, b"mail", PAUSE_IN))
+    store.put(*((UNIT_LEASED, job_id(number), b"group", number, b"worker") for number in range(5, 9)))
     store.end()
     return (directory / NAME).read_bytes()
+
+
+def facts_of(number: int) -> dict[str, Any]:
+    """A job in three has an alias and belongs to a log."""
+    named = {"alias": b"alias %d" % number, "kind": KIND_LOG} if number % 3 == 1 else {}
+    return {"holders": frozenset([b"a" * 40]), **named}
 
 
 def begin_anew(directory: Path) -> None:
@@ -42,6 +53,12 @@ def use(directory: Path) -> None:
     jobs, pauses = replayed(records)
     assert (len(jobs), pauses) == (19, {b"mail": PAUSE_IN})
     assert jobs == {job_id(number): b"again %d" % number for number in range(20) if number != 5}
+    for stored in (record[1] for record in records if record[0] == JOB_ADDED):
+        named = facts_of(int(stored.id[2:46]))
+        assert (stored.alias, stored.kind) == (named.get("alias", b""), named.get("kind", 0))
+    assert [record[1:5] for record in records if record[0] == UNIT_LEASED] == [
+        (job_id(number), b"group", number, b"worker") for number in range(6, 9)
+    ]
     try:
         store.put(*((UNIT_DONE, name, b"") for name in jobs))
         store.end()
@@ -149,6 +166,15 @@ def test_a_page_of_zeros_anywhere_is_told_or_changes_nothing(tmp_path: Path) -> 
         ("UPDATE jobs SET holders = NULL WHERE seq = (SELECT max(seq) FROM jobs)", "the checksum is wrong"),
         ("UPDATE jobs SET retry_ms = -1 WHERE seq = (SELECT max(seq) FROM jobs)", "the row makes no sense"),
         ("UPDATE pauses SET pause = 2", "the checksum is wrong"),
+        ("UPDATE jobs SET alias = 'other' WHERE alias = 'alias 7'", "the checksum is wrong"),
+        ("UPDATE jobs SET alias = NULL WHERE alias = 'alias 7'", "the checksum is wrong"),
+        ("UPDATE jobs SET kind = 0 WHERE alias = 'alias 7'", "the checksum is wrong"),
+        ("UPDATE jobs SET kind = 1 WHERE alias IS NULL", "the checksum is wrong"),
+        ("UPDATE jobs SET kind = -1 WHERE alias IS NULL", "the row makes no sense"),
+        ("UPDATE leases SET worker = 'thief'", "the checksum is wrong"),
+        ("UPDATE leases SET deliveries = 0", "the checksum is wrong"),
+        ("UPDATE leases SET deliveries = -1", "the row makes no sense"),
+        ("DROP TABLE leases", "they must not be changed"),
         ("UPDATE meta SET value = 'yes' WHERE name = 'queues'", "the word `queues` in the table meta is wrong"),
         ("DELETE FROM meta WHERE name = 'queues'", "the word `queues` is missing"),
         ("DROP INDEX jobs_by_queue", "they must not be changed"),
@@ -182,7 +208,7 @@ def test_damage_in_what_is_over_is_told_by_those_who_read_it(tmp_path: Path) -> 
         with pytest.raises(StoreDamaged, match="the checksum is wrong"):
             list(peek_database(tmp_path / NAME))
         (tmp_path / NAME).write_bytes(data)
-    assert len(list(peek_database(tmp_path / NAME))) == 19 + 2 + 1 + 1
+    assert len(list(peek_database(tmp_path / NAME))) == 19 + 2 + 1 + 1 + 3
 
 
 # Other files.
@@ -242,14 +268,74 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
     small_database(tmp_path)
-    change(tmp_path, "PRAGMA user_version = 2")
+    change(tmp_path, "PRAGMA user_version = 3")
     data = (tmp_path / NAME).read_bytes()
-    with pytest.raises(StoreError, match="version 2 of the schema is not known to this version of disqued, which know"):
+    with pytest.raises(StoreError, match="version 3 of the schema is not known to this version of disqued, which know"):
         loaded(tmp_path)
     assert (tmp_path / NAME).read_bytes() == data
 
 
-def test_a_database_of_version_1_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_of_version_1_is_brought_up_to_date_with_all_that_it_holds(tmp_path: Path) -> None:
+    change(tmp_path, VERSION_1.read_text())
+    data = (tmp_path / NAME).read_bytes()
+    jobs = [
+        make_job(1, b"one"), make_job(2, b"\xff\x00", queue=b"mail \xff"),
+        make_job(
+            3, b"three", holders=frozenset([b"a" * 40, b"b" * 40]), flags=1, nacks=2, additional_deliveries=3,
+            order_key=-5, requeue_at=70_000,
+        ),
+    ]  # fmt: skip
+    when = 1_700_000_000_007
+    groups = [(UNIT_DONE, job_id(1), b"group", when), (UNIT_DONE, job_id(3), b"\xfe", when)]
+    # Whoever only looks changes nothing.
+    history = list(peek_database(tmp_path / NAME))
+    assert (tmp_path / NAME).read_bytes() == data
+    # And now it is brought up to date.
+    records = loaded(tmp_path)
+    assert [record for record in records if record[0] != JOB_ADDED] == [(QUEUE_PAUSED, b"queue", 1, when), *groups]
+    stored = [record[1] for record in records if record[0] == JOB_ADDED]
+    assert [(job.id, job.queue, job.body, job.ctime, job.holders, job.order_key) for job in stored] == [
+        (job.id, job.queue, job.body, job.ctime, job.holders, job.order_key) for job in jobs
+    ]
+    assert [(job.flags, job.nacks, job.additional_deliveries, job.kind, job.alias) for job in stored] == [
+        (job.flags, job.nacks, job.additional_deliveries, 0, b"") for job in jobs
+    ]
+    assert list(peek_database(tmp_path / NAME)) == history
+    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    # It goes on as one that was new with this version.
+    store, _ = opened(tmp_path)
+    store.put(added(6, alias=b"six", kind=KIND_LOG), (UNIT_LEASED, job_id(3), b"", 4, b"worker"))
+    now = store.clock.wall()
+    store.end()
+    *records, leased = loaded(tmp_path)
+    assert leased == (UNIT_LEASED, job_id(3), b"", 4, b"worker", now)
+    assert [record[1].alias for record in records if record[0] == JOB_ADDED] == [b"", b"", b"", b"six"]
+
+
+def test_a_database_that_was_brought_up_to_date_has_what_a_new_one_has(tmp_path: Path) -> None:
+    schema = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY name"
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    change(tmp_path / "old", VERSION_1.read_text())
+    loaded(tmp_path / "old")
+    loaded(tmp_path / "new")
+    assert rows(tmp_path / "old", schema) == rows(tmp_path / "new", schema)
+    crc = "SELECT value FROM meta WHERE name = 'schema'"
+    assert rows(tmp_path / "old", crc) == rows(tmp_path / "new", crc)
+
+
+def test_a_database_of_version_1_that_was_changed_is_not_brought_up_to_date(tmp_path: Path) -> None:
+    for statement, text in (
+        ("DROP INDEX jobs_by_queue", "they must not be changed"),
+        ("UPDATE jobs SET body = 'two' WHERE seq = 1", "record 1: the checksum is wrong"),
+    ):
+        begin_anew(tmp_path)
+        change(tmp_path, VERSION_1.read_text() + statement)
+        with pytest.raises(StoreDamaged, match=text):
+            loaded(tmp_path)
+
+
+def test_a_database_of_this_version_is_brought_up_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_database(tmp_path)
     before = loaded(tmp_path)
 
@@ -258,11 +344,11 @@ def test_a_database_of_version_1_is_brought_up_to_date(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, add_notes])
     assert loaded(tmp_path) == before
-    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
     assert rows(tmp_path, "SELECT count(*) FROM notes") == [(0,)]
     assert loaded(tmp_path) == before
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="version 2 of the schema"):
+    with pytest.raises(StoreError, match="version 3 of the schema"):
         loaded(tmp_path)
 
 
@@ -287,7 +373,7 @@ def test_a_changed_database_is_not_brought_up_to_date(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, lambda database: None])
     with pytest.raises(StoreDamaged, match="they must not be changed"):
         loaded(tmp_path)
-    assert rows(tmp_path, "PRAGMA user_version") == [(1,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
 
 
 def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
