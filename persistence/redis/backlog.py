@@ -7,8 +7,9 @@
 A batch is applied whole or not at all, and its number with it.  So after a loss the server's number tells which batch
 is next: nothing is lost and nothing is applied twice.
 
-A batch in the form of the script that applies it: A n (id job)*n | D id scope time | G id reason time | F time |
-P queue pause | U queue.  Jobs that are added one after the other share one A.
+A batch in the form of the script that applies it: A n (id job)*n | D id scope time | L id scope record | E id |
+G id reason time | F time | P queue pause | U queue.  Jobs that are added one after the other share one A.  L is the
+last word on a unit: who has it, or that a group is done with it; E ends all that is known of the units of a job.
 
 A server that is out of memory takes no batch, and as long as none is taken no job is removed from it: so the removals
 among what waits are sent ahead.  When it is the turn of their batch there is nothing left to remove.
@@ -20,7 +21,8 @@ from typing import Final
 
 import attrs
 
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import ACKED, WORK_SCOPE, Job
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
@@ -39,15 +41,18 @@ class BatchBuilder:
         self.size: int = 0  #: bytes
         self._adding = -1  #: where the number of jobs stands that are being added; -1 = none is
 
-    def add_job(self, job_id: bytes, data: bytes) -> None:
+    def add_job(self, job: Job, data: bytes) -> None:
         """A job as it is now."""
         args = self.args
         if self._adding < 0:
             args += (b"A", b"0")
             self._adding = len(args) - 1
-        args += (job_id, data)
+        args += (job.id, data)
         self.count += 1
         self.size += len(data) + RECORD_COST
+        if job.state == ACKED:
+            self.seal()
+            args += (b"E", job.id)
 
     def add_event(self, record: Record, wall: int) -> None:
         """What happened to a job, to all of them or to a queue."""
@@ -55,11 +60,15 @@ class BatchBuilder:
         kind = record[0]
         if kind == FLUSHED:
             event = [b"F", b"%d" % wall]
+        elif kind == UNIT_LEASED:
+            event = [b"L", record[1], record[2], encode_event(record, wall)]
         elif kind == QUEUE_PAUSED:
             queue, pause = record[1:3]
             event = [b"P", queue, encode_event(record, wall)] if pause else [b"U", queue]
         else:
             event = [b"D" if kind == UNIT_DONE else b"G", record[1], record[2], b"%d" % wall]
+            if kind == UNIT_DONE and record[2] != WORK_SCOPE:
+                event += [b"L", record[1], record[2], encode_event(record, wall)]
         self.args += event
         self.count += 1
         self.size += sum(map(len, event)) + RECORD_COST
@@ -85,7 +94,7 @@ def build(records: Iterable[Record], wall: int, now: int, *, with_state: bool) -
         if record[0] == JOB_ADDED:
             job = record[1]
             data = encode_job(job, offset, job.state) if with_state else encode_job(job, offset)
-            builder.add_job(job.id, data)
+            builder.add_job(job, data)
         else:
             builder.add_event(record, wall)
     builder.seal()
@@ -140,7 +149,7 @@ class Backlog:
         for record in records:
             if record[0] == JOB_ADDED:
                 job = record[1]
-                builder.add_job(job.id, encode_job(job, offset))
+                builder.add_job(job, encode_job(job, offset))
             else:
                 builder.add_event(record, wall)
             if builder.is_full:
@@ -213,4 +222,4 @@ def removals(args: list[bytes]) -> list[bytes]:
 
 
 #: Arguments of a record, by its kind; A has as many as it says.
-_SIZES: Final = {b"D": 4, b"G": 4, b"F": 2, b"P": 3, b"U": 2}
+_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2}

@@ -1,11 +1,12 @@
 """What stands where in the Redis server, and the scripts that change it.
 
     {prefix}:jobs        hash    id -> the job, as `wire.jobdump` writes it
+    {prefix}:units       hash    id of a job that is there -> the last word on each of its units, see below
     {prefix}:pauses      hash    queue -> its pause, as `wire.jobdump` writes it
     {prefix}:done        stream  id, queue, added, time [, scope]: units that were acknowledged; the newest ones
     {prefix}:evictions   stream  id, queue, added, time, reason: jobs that ended otherwise; the newest ones
     {prefix}:order       list    ids in the order of a snapshot with queues
-    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, queues
+    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, units, queues
     {prefix}:owner       string  the run that writes now; ends with its lease
     {prefix}:new:...             the same, while it is being written anew
 
@@ -16,7 +17,12 @@ The braces are part of the names: a cluster keeps such keys in one slot, so that
     writer    the run that took possession last
     sequence  number of the last batch of records that was applied
     jobs      how many there are: tells when something else has removed some
+    units     of how many jobs there is a word about units, likewise
     queues    there while what the jobs say of their place in a queue is true
+
+The last word on a unit says who has it, or that a group is done with it: a record as `wire.jobdump` writes it.  Those
+of one job stand behind each other, each as length of scope 2 bytes, length of record 4 bytes, little-endian, scope,
+record.  They go with their job.
 
 A script runs as one step that nothing else interrupts, and Redis journals and replicates what it did as one
 transaction.  Each begins by looking whether the data are still what this run left, and writes the lease first, so that
@@ -30,12 +36,14 @@ from typing import Final
 
 import attrs
 
-FORMAT: Final = 1  #: of the keys as a whole; a greater number is refused
+#: Of the keys as a whole; a greater number is refused.  1 knew nothing of units.
+FORMAT: Final = 2
 HISTORY: Final = 100_000  #: entries that each stream keeps, about
 
 KINDS: Final = {
-    "jobs": "hash", "pauses": "hash", "done": "stream", "evictions": "stream", "order": "list", "meta": "hash",
-    "owner": "string", "new:jobs": "hash", "new:pauses": "hash", "new:order": "list", "new:meta": "hash",
+    "jobs": "hash", "units": "hash", "pauses": "hash", "done": "stream", "evictions": "stream", "order": "list",
+    "meta": "hash", "owner": "string", "new:jobs": "hash", "new:units": "hash", "new:pauses": "hash",
+    "new:order": "list", "new:meta": "hash",
 }  # fmt: skip
 
 
@@ -75,7 +83,7 @@ local function hold()
 end
 
 local function read_meta()
-    local names = {'format', 'birth', 'epoch', 'writer', 'sequence', 'jobs', 'queues'}
+    local names = {'format', 'birth', 'epoch', 'writer', 'sequence', 'jobs', 'units', 'queues'}
     local values = redis.call('HMGET', K.meta, unpack(names))
     local meta = {}
     for i, name in ipairs(names) do meta[name] = values[i] end
@@ -83,12 +91,20 @@ local function read_meta()
 end
 
 local function newer(meta)
-    if meta.format and tonumber(meta.format) ~= %(format)d then return {'format', meta.format} end
+    if meta.format and tonumber(meta.format) > %(format)d then return {'format', meta.format} end
 end
 
 local function missing(meta)
-    local count = redis.call('HLEN', K.jobs)
-    if tostring(count) ~= meta.jobs then return {'missing', count, meta.jobs or '0', K.meta} end
+    for _, part in ipairs({'jobs', 'units'}) do
+        local count = redis.call('HLEN', K[part])
+        local wanted = meta[part] or '0'
+        if tostring(count) ~= wanted then return {'missing', count, wanted, K.meta, part} end
+    end
+end
+
+-- Write down how many there are now; ARGV of HSET may follow.
+local function count(...)
+    redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs), 'units', redis.call('HLEN', K.units), ...)
 end
 
 -- Whether the data are what this run left.
@@ -99,7 +115,7 @@ local function changed(meta)
     if tonumber(meta.epoch) < tonumber(EPOCH) then return {'lost', 'is as it was before this node started'} end
     if meta.writer ~= WRITER then return {'taken', meta.writer or '?'} end
     local gap = missing(meta)
-    if gap then return {'lost', 'has ' .. gap[2] .. ' jobs where ' .. gap[3] .. ' were written'} end
+    if gap then return {'lost', 'has ' .. gap[2] .. ' ' .. gap[5] .. ' where ' .. gap[3] .. ' were written'} end
 end
 """
 
@@ -123,7 +139,7 @@ if owner and owner ~= WRITER then return {'held', owner, redis.call('PTTL', K.ow
 local meta = read_meta()
 if newer(meta) then return newer(meta) end
 if not meta.format then
-    for _, part in ipairs({'jobs', 'pauses', 'order', 'done', 'evictions'}) do
+    for _, part in ipairs({'jobs', 'units', 'pauses', 'order', 'done', 'evictions'}) do
         if redis.call('EXISTS', K[part]) == 1 then return {'foreign', K[part], K.meta} end
     end
     meta = {birth = BIRTH, epoch = '0', sequence = '0', jobs = '0'}
@@ -133,8 +149,8 @@ if gap then return gap end
 hold()
 local epoch = string.format('%.0f', tonumber(meta.epoch) + 1)
 redis.call('HSET', K.meta, 'format', FORMAT, 'birth', meta.birth, 'epoch', epoch, 'writer', WRITER,
-    'sequence', meta.sequence, 'jobs', meta.jobs)
-redis.call('UNLINK', K['new:jobs'], K['new:pauses'], K['new:order'], K['new:meta'])
+    'sequence', meta.sequence, 'jobs', meta.jobs, 'units', meta.units or '0')
+redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:pauses'], K['new:order'], K['new:meta'])
 return {'ok', meta.birth, epoch, meta.sequence, meta.queues or '', meta.jobs, redis.call('HLEN', K.pauses)}
 """.replace("FORMAT", str(FORMAT))
 )
@@ -160,6 +176,10 @@ local HISTORY = ARGV[5]
 
 -- What a history tells of a job: its queue, and when it was added.
 local function told(job)
+    if string.byte(job) == 2 and #job > 5 then
+        -- An alias stands in front.
+        job = string.sub(job, 6 + struct.unpack('<I2', job, 4))
+    end
     if #job < 81 then return '', '' end
     local length, _, ctime = struct.unpack('<I4I4i8', job, 10)
     local start = 82 + string.byte(job, 5)
@@ -180,15 +200,37 @@ local function gone(stream, id, time, word, value)
     local job = redis.call('HGET', K.jobs, id)
     if job then
         redis.call('HDEL', K.jobs, id)
+        redis.call('HDEL', K.units, id)
         note(stream, id, job, time, word, value)
     end
 end
 """
 
+#: What scripts begin with that are told of units.
+_UNITS = """
+-- Keep the last word on a unit of a job that is there, behind those on its other units.
+local function keep(jobs, units, id, scope, record)
+    if redis.call('HEXISTS', jobs, id) == 0 then return end
+    local known = redis.call('HGET', units, id) or ''
+    local kept, at = {}, 1
+    while at <= #known do
+        local length, size = struct.unpack('<I2I4', known, at)
+        local after = at + 6 + length + size
+        if string.sub(known, at + 6, at + 5 + length) ~= scope then
+            kept[#kept + 1] = string.sub(known, at, after - 1)
+        end
+        at = after
+    end
+    kept[#kept + 1] = struct.pack('<I2I4', #scope, #record) .. scope .. record
+    redis.call('HSET', units, id, table.concat(kept))
+end
+"""
+
 #: Apply a batch.  ARGV 6 and 7: the sequence before and after; then the records:
-#: A n (id job)*n | D id scope time | G id reason time | F time | P queue pause | U queue.
+#: A n (id job)*n | D id scope time | L id scope record | E id | G id reason time | F time | P queue pause | U queue.
 APPLY: Final = _script(
     _HISTORY
+    + _UNITS
     + """
 local wrong = misplaced()
 if wrong then return wrong end
@@ -214,12 +256,18 @@ while i <= last do
             note(K.done, id, redis.call('HGET', K.jobs, id), time, 'scope', scope)
         end
         i = i + 4
+    elseif kind == 'L' then
+        keep(K.jobs, K.units, ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+        i = i + 4
+    elseif kind == 'E' then
+        redis.call('HDEL', K.units, ARGV[i + 1])
+        i = i + 2
     elseif kind == 'G' then
         gone(K.evictions, ARGV[i + 1], ARGV[i + 3], 'reason', ARGV[i + 2])
         i = i + 4
     elseif kind == 'F' then
         note(K.evictions, '', nil, ARGV[i + 1], 'reason', 'flushed')
-        redis.call('UNLINK', K.jobs, K.pauses)
+        redis.call('UNLINK', K.jobs, K.units, K.pauses)
         i = i + 2
     elseif kind == 'P' then
         redis.call('HSET', K.pauses, ARGV[i + 1], ARGV[i + 2])
@@ -235,7 +283,7 @@ if meta.queues then
     redis.call('HDEL', K.meta, 'queues')
     redis.call('UNLINK', K.order)
 end
-redis.call('HSET', K.meta, 'sequence', after, 'jobs', redis.call('HLEN', K.jobs))
+count('sequence', after)
 return {'ok', after}
 """
 )
@@ -259,7 +307,7 @@ for i = 6, #ARGV, 4 do
         gone(K.evictions, ARGV[i + 1], ARGV[i + 3], 'reason', ARGV[i + 2])
     end
 end
-redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs))
+count()
 return {'ok'}
 """
 )
@@ -272,20 +320,25 @@ local meta = read_meta()
 wrong = changed(meta)
 if wrong then return wrong end
 hold()
-redis.call('UNLINK', K.jobs, K.pauses, K.order, K.done, K.evictions)
-redis.call('HSET', K.meta, 'jobs', 0)
+redis.call('UNLINK', K.jobs, K.units, K.pauses, K.order, K.done, K.evictions)
+count()
 redis.call('HDEL', K.meta, 'queues')
 return {'ok'}
 """)
 
-#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch, A and P alone.
-STAGE: Final = _script("""
+#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, L and E, and D,
+#: which is no news.
+STAGE: Final = _script(
+    _UNITS
+    + """
 local wrong = misplaced()
 if wrong then return wrong end
 if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
 hold()
 local number = tonumber(ARGV[5])
-if number == 0 then redis.call('UNLINK', K['new:jobs'], K['new:pauses'], K['new:order'], K['new:meta']) end
+if number == 0 then
+    redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:pauses'], K['new:order'], K['new:meta'])
+end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= number then return {'parts'} end
 local i, last = 7, #ARGV
 while i <= last do
@@ -301,13 +354,22 @@ while i <= last do
     elseif ARGV[i] == 'P' then
         redis.call('HSET', K['new:pauses'], ARGV[i + 1], ARGV[i + 2])
         i = i + 3
+    elseif ARGV[i] == 'L' then
+        keep(K['new:jobs'], K['new:units'], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+        i = i + 4
+    elseif ARGV[i] == 'E' then
+        redis.call('HDEL', K['new:units'], ARGV[i + 1])
+        i = i + 2
+    elseif ARGV[i] == 'D' then
+        i = i + 4
     else
         return redis.error_reply('ERR a snapshot with a record of kind ' .. tostring(ARGV[i]))
     end
 end
 redis.call('HSET', K['new:meta'], 'parts', number + 1)
 return {'ok'}
-""")
+"""
+)
 
 #: Put what was written aside into its place.  ARGV 5: how many parts; 6: 1 when it has queues; 7: the sequence.
 SWAP: Final = _script(
@@ -320,12 +382,11 @@ if wrong and wrong[1] ~= 'lost' then return wrong end
 if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= tonumber(ARGV[5]) then return {'parts'} end
 hold()
-redis.call('UNLINK', K.jobs, K.pauses, K.order, K['new:meta'])
-for _, part in ipairs({'jobs', 'pauses', 'order'}) do
+redis.call('UNLINK', K.jobs, K.units, K.pauses, K.order, K['new:meta'])
+for _, part in ipairs({'jobs', 'units', 'pauses', 'order'}) do
     if redis.call('EXISTS', K['new:' .. part]) == 1 then redis.call('RENAME', K['new:' .. part], K[part]) end
 end
-redis.call('HSET', K.meta, 'format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER,
-    'sequence', ARGV[7], 'jobs', redis.call('HLEN', K.jobs))
+count('format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER, 'sequence', ARGV[7])
 if ARGV[6] == '1' then redis.call('HSET', K.meta, 'queues', '1') else redis.call('HDEL', K.meta, 'queues') end
 return {'ok'}
 """.replace("FORMAT", str(FORMAT))

@@ -1,9 +1,10 @@
 """Reading the keys of a node beside the node: for an export, and for whoever wants to know.
 
-    what is over so far --> pauses --> jobs --> what was over since
+    what is over so far --> pauses --> jobs --> their units --> what was over since
 
 A job that ends while the jobs are read is either not found any more, and then stands in the history that follows, or
-was found and stands there too.  Nothing is written, and no lease is needed.
+was found and stands there too.  What a group has done of a job that is there may stand in the history and with the
+job; it is told once.  Nothing is written, and no lease is needed.
 """
 
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from disqued.config_values import RedisAddress
+from disqued.core.job import WORK_SCOPE
+from disqued.core.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import FORMAT, Keys
 from disqued.persistence.redis.link import Link, RedisConnection, RedisError, ServerRefused, reason_of
@@ -27,8 +30,8 @@ class Peeker:
 
     async def _check(self, connection: RedisConnection) -> None:
         version = await connection.ask("HGET", self._keys.name("meta"), "format")
-        if version is not None and version != b"%d" % FORMAT:
-            raise ServerRefused(f"the keys have format {version.decode()}, this version knows {FORMAT}")
+        if version is not None and int(version) > FORMAT:
+            raise ServerRefused(f"the keys have format {version.decode()}, this version knows those up to {FORMAT}")
 
     def _is_up(self) -> None:
         self._ready.callback(None)
@@ -59,12 +62,24 @@ class Peeker:
         try:
             yield self._ready
             history = HistoryReader(self._keys, self._ask)
-            yield from history.records()
+            told: set[tuple[bytes, bytes]] = set()
             # Meanwhile the node goes on: what is missing in the end is no error.
-            yield from JobReader(self._keys, self._ask).records(0, in_order=False)
-            yield from history.records()
+            jobs = JobReader(self._keys, self._ask).records(0, in_order=False)
+            for records in (history.records(), jobs, history.records()):
+                yield from _once(records, told)
         finally:
             self._stop()
+
+
+def _once(records: Records, told: set[tuple[bytes, bytes]]) -> Records:
+    """Leave out what groups have done and was told; `told` has (id, scope) of that."""
+    for record in records:
+        if isinstance(record, tuple) and record[0] == UNIT_DONE and record[2] != WORK_SCOPE:
+            unit = record[1:3]
+            if unit in told:
+                continue
+            told.add(unit)
+        yield record
 
 
 def peek(address: RedisAddress, keys: Keys) -> Records:

@@ -1,16 +1,19 @@
 """Reading what the server holds, page by page.
 
-    after a crash         pauses, then the jobs as HSCAN finds them       any order will do
-    a controlled restart  pauses, then the jobs in the order of the list  queues are restored
-    beside a node         history, pauses, jobs, and the history since    nothing is missed between two of them
+    after a crash         pauses, the jobs as HSCAN finds them, units        any order of the jobs will do
+    a controlled restart  pauses, the jobs in the order of the list, units   queues are restored
+    beside a node         history, pauses, jobs, units, and history since    nothing is missed between two of them
 
 The next page is asked for before the records of this one are given out, so that the server works while we do.
 
+Units are those that somebody has, and those that a group is done with: the last word on each.
+
 A cursor of HSCAN means nothing to a server that was started again.  So when the connection was lost the scan begins
-anew; a job that is met twice is the same job.
+anew; a job that is met twice is the same job, and so is a unit.
 """
 
 from collections.abc import Callable, Generator, Iterator
+from struct import Struct
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -29,8 +32,11 @@ Records = Iterator["Record | Deferred[None]"]
 Reply = Generator["Deferred[None]", None, Any]
 
 
+_UNIT: Final = Struct("<HI")  #: before each word on a unit: length of its scope, and of the record behind that
+
+
 class JobReader:
-    """Reads the jobs and the pauses, once."""
+    """Reads the jobs, what is known of their units, and the pauses, once."""
 
     def __init__(self, keys: Keys, ask: Ask) -> None:
         self.bytes_loaded: int = 0
@@ -50,35 +56,37 @@ class JobReader:
         """Yield everything; `expected` is how many jobs there are.  Raises StoreError."""
         self.expected = expected
         yield from self._pauses()
-        yield from self._snapshot() if in_order else self._scan()
+        yield from self._snapshot() if in_order else self._scan("jobs", self._jobs)
         if self._read < expected:
             raise StoreError(
                 f"{self._keys.name('jobs').decode()} gave {self._read} jobs where {expected} were written; something"
                 " else has removed the others"
             )
         self.expected = self._read
+        yield from self._scan("units", self._words)
 
     def _pauses(self) -> Records:
         pauses = yield from self._again("HGETALL", self._keys.name("pauses"))
         for data in pauses[1::2]:
             yield self._decode("pauses", data)
 
-    def _scan(self) -> Records:
-        """The jobs, in any order."""
-        jobs = self._keys.name("jobs")
+    def _scan(self, part: str, records_of: Callable[[list[bytes]], Iterator[Record]]) -> Records:
+        """The values of a hash, in any order; `records_of` makes records of a page of them."""
+        key = self._keys.name(part)
+        begun = self._read, self.bytes_loaded
         cursor = b"0"
-        asked = self._ask("HSCAN", jobs, cursor, "COUNT", PAGE)
+        asked = self._ask("HSCAN", key, cursor, "COUNT", PAGE)
         while True:
             page = yield from reply(asked)
             if page is None:
-                self._read = self.bytes_loaded = 0
+                self._read, self.bytes_loaded = begun
                 cursor = b"0"
             else:
                 cursor = page[0]
             if page is None or cursor != b"0":
-                asked = self._ask("HSCAN", jobs, cursor, "COUNT", PAGE)
+                asked = self._ask("HSCAN", key, cursor, "COUNT", PAGE)
             if page is not None:
-                yield from self._jobs(page[1][1::2])
+                yield from records_of(page[1][1::2])
                 if cursor == b"0":
                     return
 
@@ -97,6 +105,16 @@ class JobReader:
             self.bytes_loaded += len(data)
             yield self._decode("jobs", data)
 
+    def _words(self, page: list[bytes]) -> Iterator[Record]:
+        """The last word on each unit of some jobs."""
+        for data in page:
+            self.bytes_loaded += len(data)
+            at = 0
+            while at < len(data):
+                place = _record_at(data, at)
+                yield self._decode("units", data[place])
+                at = place.stop
+
     def _decode(self, part: str, data: bytes) -> Record:
         try:
             return decode_record(data)
@@ -109,6 +127,15 @@ class JobReader:
             answer = yield from reply(self._ask(*command))
             if answer is not None:
                 return answer
+
+
+def _record_at(data: bytes, at: int) -> slice:
+    """Where the record stands whose lengths begin at a byte; of nonsense, something that is no record."""
+    if at + _UNIT.size > len(data):
+        return slice(at, len(data))
+    length, size = _UNIT.unpack_from(data, at)
+    start = at + _UNIT.size + length
+    return slice(start, start + size)
 
 
 class HistoryReader:

@@ -331,8 +331,8 @@ def explain(answer: list[Any]) -> str:
             return f"the key {facts[0]} is there and {facts[1]} is not; remove it, or choose another redis-prefix"
         case "missing":
             return (
-                f"there are {facts[0]} jobs where {facts[1]} were written; something else has removed the others;"
-                f" restore the server's data, or accept what is there with: HSET {facts[2]} jobs {facts[0]}"
+                f"there are {facts[0]} {facts[3]} where {facts[1]} were written; something else has removed the others;"
+                f" restore the server's data, or accept what is there with: HSET {facts[2]} {facts[3]} {facts[0]}"
             )
         case "sequence":
             return f"it is at batch {facts[0]}"

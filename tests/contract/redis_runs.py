@@ -9,7 +9,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from disqued.core.job import FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
+from disqued.core.job import FLAG_QUEUED_BEFORE, KIND_WORK, QUEUED, Job, JobOptions, new_job
 from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.redis.factory import RedisStoreFactory
@@ -31,12 +31,15 @@ class Settings:
     aof_load_truncated: bool = True
 
 
-def make_job(number: int, *, queue: bytes = b"queue", body: bytes | None = None) -> Job:
+def make_job(
+    number: int, *, queue: bytes = b"queue", body: bytes | None = None, alias: bytes = b"", kind: int = KIND_WORK
+) -> Job:
     """A job that can be told from others by its number."""
-    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1)
+    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1, kind=kind)
     options.stamp(1_000)
     text = b"body %d" % number if body is None else body
-    job = Job(b"DI%044dSQ" % number, queue, text, 1_700_000_000_000_000_000 + number * 1_000_000, options)
+    ctime = 1_700_000_000_000_000_000 + number * 1_000_000
+    job = new_job(b"DI%044dSQ" % number, queue, text, ctime, options, alias=alias)
     job.state = QUEUED
     job.flags = FLAG_QUEUED_BEFORE
     return job

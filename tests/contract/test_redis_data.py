@@ -9,6 +9,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
+from disqued.core.job import KIND_LOG
 from disqued.core.outbox import (
     FLUSHED,
     GONE_EVICTED,
@@ -17,6 +18,7 @@ from disqued.core.outbox import (
     JOB_GONE,
     QUEUE_PAUSED,
     UNIT_DONE,
+    UNIT_LEASED,
     Record,
 )
 from disqued.core.queues import PAUSE_IN
@@ -24,6 +26,7 @@ from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
 from disqued.persistence.redis import server as redis_server
 from disqued.persistence.redis import store as redis_store
 from disqued.persistence.redis.factory import RedisStoreFactory
+from disqued.wire.jobdump import decode_record
 from tests.contract.redis_runs import Run, added, make_job, read, until
 from tests.redis_server import RedisServer
 
@@ -110,8 +113,8 @@ async def test_the_streams_keep_the_newest_entries(
 async def test_all_keys_lie_in_one_slot_of_a_cluster(server: RedisServer, run: Runs) -> None:
     node = run(server, redis_prefix="staging")
     await node.start()
-    await node.put(*added(1, 2), (QUEUE_PAUSED, b"q", PAUSE_IN), (UNIT_DONE, make_job(1).id, b""))
-    await node.store.rewrite(iter(added(3)))
+    await node.put(*added(1, 2), (QUEUE_PAUSED, b"q", PAUSE_IN), (UNIT_DONE, make_job(1).id, b""), lease(2))
+    await node.store.rewrite(iter([*added(3), lease(3)]))
     names = server.call("KEYS", "*")
     assert {name.partition(b":")[0] for name in names} == {b"{staging}"}
 
@@ -124,6 +127,51 @@ async def test_a_pause_that_ends_is_forgotten_and_a_flush_ends_all(server: Redis
     assert server.call("HKEYS", node.key("pauses")) == [b"b"]
     await node.put((FLUSHED,))
     assert server.call("EXISTS", node.key("pauses")) == 0
+
+
+def lease(number: int, scope: bytes = b"", worker: bytes = b"worker") -> Record:
+    return (UNIT_LEASED, make_job(number).id, scope, 1, worker)
+
+
+@async_test
+async def test_a_job_with_an_alias_is_stored_as_it_travels_and_its_end_is_told(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    job = make_job(7, queue=b"mail \xff", alias=b"e\0\xff", kind=KIND_LOG)
+    await node.put((JOB_ADDED, job))
+    _, stored = decode_record(server.call("HGET", node.key("jobs"), job.id))
+    assert (stored.alias, stored.kind, stored.queue, stored.body) == (b"e\0\xff", KIND_LOG, b"mail \xff", b"body 7")
+    await node.put((UNIT_DONE, job.id, b""))
+    [entry] = node.noted("done")
+    assert (entry[b"queue"], entry[b"added"]) == (b"mail \xff", b"1700000000007")
+
+
+@async_test
+async def test_what_is_known_of_units_goes_with_their_job(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*added(1, 2, 3), *(lease(number, scope) for number in range(1, 5) for scope in (b"", b"group")))
+    # Of a job that is not there nothing is known.
+    assert set(server.call("HKEYS", node.key("units"))) == ids(1, 2, 3)
+    await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(2).id, GONE_EXPIRED))
+    assert set(server.call("HKEYS", node.key("units"))) == ids(3)
+    await node.put((FLUSHED,), *added(3))
+    assert server.call("EXISTS", node.key("units")) == 0
+    assert server.call("HGET", node.key("meta"), "units") == b"0"
+
+
+@async_test
+async def test_many_units_of_many_jobs_are_read_page_by_page(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 7)
+    before = run(server)
+    await before.start()
+    leases = [lease(number, b"group %d" % group) for number in range(700) for group in range(3)]
+    await before.put(*added(*range(700)), *leases)
+    await before.close()
+    records = await run(server).start()
+    assert {record[1:5] for record in records if record[0] == UNIT_LEASED} == {record[1:] for record in leases}
 
 
 @async_test
@@ -182,10 +230,10 @@ async def test_jobs_without_the_key_that_describes_them_stop_the_start(server: R
 @async_test
 async def test_a_newer_format_is_refused(server: RedisServer, run: Runs) -> None:
     node = run(server)
-    server.call("HSET", node.key("meta"), "format", 2)
-    with pytest.raises(StoreError, match="the keys have format 2, this version knows those up to 1"):
+    server.call("HSET", node.key("meta"), "format", 3)
+    with pytest.raises(StoreError, match="the keys have format 3, this version knows those up to 2"):
         await node.start()
-    with pytest.raises(StoreError, match="the keys have format 2"):
+    with pytest.raises(StoreError, match="the keys have format 3, this version knows those up to 2"):
         await read(RedisStoreFactory().peek(node.settings))
 
 
@@ -200,6 +248,50 @@ async def test_jobs_that_somebody_removed_stop_the_start_until_that_is_accepted(
         await run(server).start()
     server.call("HSET", before.key("meta"), "jobs", 2)
     assert bodies(await run(server).start()) == {b"body 2", b"body 3"}
+
+
+@async_test
+async def test_units_that_somebody_removed_stop_the_start_until_that_is_accepted(
+    server: RedisServer, run: Runs
+) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(*added(1, 2), lease(1), lease(2))
+    await before.close()
+    server.call("HDEL", before.key("units"), make_job(1).id)
+    with pytest.raises(StoreError, match=r"there are 1 units where 2 were written.* HSET \{disqued\}:meta units 1"):
+        await run(server).start()
+    server.call("HSET", before.key("meta"), "units", 1)
+    assert [record[1] for record in await run(server).start() if record[0] == UNIT_LEASED] == [make_job(2).id]
+
+
+@async_test
+async def test_data_of_the_first_format_are_taken_over(server: RedisServer, run: Runs) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(*added(1, 2))
+    await before.close()
+    server.call("HSET", before.key("meta"), "format", 1)
+    server.call("HDEL", before.key("meta"), "units")
+    assert bodies(await read(before.factory.peek(before.settings))) == {b"body 1", b"body 2"}
+    after = run(server)
+    assert bodies(await after.start()) == {b"body 1", b"body 2"}
+    assert server.call("HMGET", before.key("meta"), "format", "units") == [b"2", b"0"]
+    await after.put(lease(1))
+    await after.close()
+    assert [record[1] for record in await run(server).start() if record[0] == UNIT_LEASED] == [make_job(1).id]
+
+
+@async_test
+@pytest.mark.parametrize("nonsense", [b"n", b"nonsense", b"\0" * 6, b"\xff" * 6 + b"x"])
+async def test_a_word_on_a_unit_that_is_none_stops_the_start(server: RedisServer, run: Runs, nonsense: bytes) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(*added(1), lease(1))
+    await before.close()
+    server.call("HSET", before.key("units"), make_job(1).id, nonsense)
+    with pytest.raises(StoreError, match=r"\{disqued\}:units holds what is no record"):
+        await run(server).start()
 
 
 @async_test
@@ -384,7 +476,7 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     with pytest.raises(StoreFailed, match="it has lost its data") as caught:
         await node.commit()
     assert caught.value.final
-    walk = iter(added(*range(1, 10), 20))
+    walk = iter([*added(*range(1, 10)), lease(8), lease(9), *added(20)])
     node.store.compact(walk)
     assert node.store.status()["aof_rewrite_in_progress"] == 1
     assert not node.store.wants_compaction
@@ -399,7 +491,9 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     assert node.store.status()["aof_last_bgrewrite_status"] == "ok"
     assert not own_server.call("KEYS", node.key("new:*"))
     await node.close()
-    assert bodies(await run(own_server).start()) == {b"body %d" % number for number in (*range(1, 9), 20, 21)}
+    records = await run(own_server).start()
+    assert bodies(records) == {b"body %d" % number for number in (*range(1, 9), 20, 21)}
+    assert [record[1] for record in records if record[0] == UNIT_LEASED] == [make_job(8).id]
 
 
 @async_test
@@ -602,6 +696,24 @@ async def test_everything_can_be_read_beside_a_running_node_which_does_not_notic
     assert bodies(records[4:]) == {b"body 4"}
     assert before == {name: server.call("DUMP", name) for name in server.call("KEYS", "*") if b"owner" not in name}
     await node.put(*added(5))
+
+
+@async_test
+async def test_what_a_group_has_done_is_told_once_to_who_reads_beside(server: RedisServer, run: Runs) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(*added(1), (UNIT_DONE, make_job(1).id, b"first"), lease(1, b"other"))
+    records = []
+    for record in node.factory.peek(node.settings):
+        if not isinstance(record, tuple):
+            await record
+            continue
+        records.append(record)
+        if record[0] == JOB_ADDED:
+            await node.put((UNIT_DONE, make_job(1).id, b"second"))
+    done = [record[2] for record in records if record[0] == UNIT_DONE]
+    assert sorted(done) == [b"first", b"second"]
+    assert [record[2] for record in records if record[0] == UNIT_LEASED] == [b"other"]
 
 
 @async_test

@@ -1,6 +1,6 @@
 """What every store promises, whichever it is: each is made by its plugin, as the daemon makes it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -8,14 +8,25 @@ import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
-from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, new_job
+from disqued.core.outbox import (
+    FLUSHED,
+    GONE_DELETED,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    Record,
+)
 from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.testing.clock import Clock
+from tests.databases import units
 
 async_test = pytest_twisted.ensureDeferred
 
@@ -42,10 +53,17 @@ class Settings:
     sqlite_history: int = 7 * 86_400
 
 
-def make_job(number: int, *, state: int = QUEUED, retry_ms: int = 60_000) -> Job:
-    options = JobOptions(ttl_ms=600_000, retry_ms=retry_ms, delay_ms=0, replicate=1)
+def job_id(number: int) -> bytes:
+    return b"DI%044dSQ" % number
+
+
+def make_job(
+    number: int, *, state: int = QUEUED, retry_ms: int = 60_000, alias: bytes = b"", kind: int = KIND_WORK
+) -> Job:
+    options = JobOptions(ttl_ms=600_000, retry_ms=retry_ms, delay_ms=0, replicate=1, kind=kind)
     options.stamp(1_000)
-    job = Job(b"DI%044dSQ" % number, b"queue", b"body %d" % number, 1_700_000_000_000_000_000 + number, options)
+    ctime = 1_700_000_000_000_000_000 + number
+    job = new_job(job_id(number), b"queue", b"body %d" % number, ctime, options, alias=alias)
     job.state = state
     job.flags = FLAG_QUEUED_BEFORE
     return job
@@ -95,7 +113,18 @@ class Bench:
 
     async def rewrite(self, *jobs: Job) -> None:
         """Leave these jobs as the last word."""
-        await done(self.running.rewrite((JOB_ADDED, job) for job in jobs))
+        await self.rewrite_all((JOB_ADDED, job) for job in jobs)
+
+    async def rewrite_all(self, records: Iterable[Record]) -> None:
+        """Leave these records as the last word."""
+        await done(self.running.rewrite(records))
+
+    async def compact(self, records: Iterable[Record]) -> None:
+        """Make what is stored smaller, while the node knows these records."""
+        self.running.compact(iter(records))
+        while self.running.status()["aof_rewrite_in_progress"]:
+            await deferLater(reactor, 0.01)
+        assert self.running.status()["aof_last_bgrewrite_status"] == "ok"
 
     @property
     def running(self) -> IStore:
@@ -324,3 +353,203 @@ async def test_a_job_that_is_done_but_kept_for_other_nodes_comes_back_as_one_tha
         stored = [facts[0] for kind, *facts in records if kind == JOB_ADDED and facts[0].id == job.id][-1]
         assert (stored.state, stored.body, stored.holders) == (ACKED, b"", holders)
         await bench.rewrite(done_job)
+
+
+# Aliases and kinds.
+
+#: All that an alias may be made of: nothing in it may end it, or be taken for something else.
+ALIASES = [b"eone", b"e\0", b"\xff\xfe", b"\0" * 5, "tôt".encode(), b"x'00'", b"e" + bytes(range(256)) * 255]
+
+
+def named_jobs() -> list[Job]:
+    """A job with each alias, half of them of a log, and two without."""
+    kinds = [KIND_WORK, KIND_LOG]
+    jobs = [make_job(number, alias=alias, kind=kinds[number % 2]) for number, alias in enumerate(ALIASES)]
+    return [*jobs, make_job(len(jobs), kind=KIND_LOG), make_job(len(jobs) + 1)]
+
+
+def names(records: Iterable[Record]) -> dict[bytes, tuple[bytes, int]]:
+    """Alias and kind of the jobs, by id."""
+    return {record[1].id: (record[1].alias, record[1].kind) for record in records if record[0] == JOB_ADDED}
+
+
+def names_of(jobs: list[Job]) -> dict[bytes, tuple[bytes, int]]:
+    return {job.id: (getattr(job, "alias", b""), job.options.kind) for job in jobs}
+
+
+@async_test
+async def test_an_alias_of_any_bytes_and_a_kind_come_back(bench: Bench) -> None:
+    jobs = named_jobs()
+    await bench.start()
+    await bench.put(*((JOB_ADDED, job) for job in jobs))
+    for _ in range(2):
+        assert names(await bench.start()) == (names_of(jobs) if bench.running.records else {})
+
+
+@async_test
+async def test_a_controlled_restart_keeps_aliases_and_kinds_in_their_order(bench: Bench) -> None:
+    jobs = named_jobs()
+    jobs.reverse()
+    await bench.start()
+    await bench.rewrite(*jobs)
+    assert list(names(await bench.start(enqueue_once=True)).items()) == list(names_of(jobs).items())
+
+
+@async_test
+@pytest.mark.parametrize("bench", ["aof", "sqlite"], indirect=True)
+async def test_a_compaction_keeps_aliases_and_kinds(bench: Bench) -> None:
+    jobs = named_jobs()
+    await bench.start()
+    await bench.put(*((JOB_ADDED, job) for job in jobs))
+    await bench.compact((JOB_ADDED, job) for job in jobs)
+    assert names(await bench.start()) == names_of(jobs)
+
+
+@async_test
+async def test_what_is_over_is_told_of_a_job_with_an_alias_as_of_any_other(bench: Bench) -> None:
+    jobs = named_jobs()
+    await bench.start()
+    await bench.put(*((JOB_ADDED, job) for job in jobs))
+    await bench.put(*((UNIT_DONE, job.id, b"") for job in jobs[:-1]))
+    assert still_there(await bench.start()) == ({jobs[-1].body} if bench.running.records else set())
+
+
+# Who has what.
+
+
+def lease(number: int, scope: bytes = b"", deliveries: int = 1, worker: bytes = b"") -> Record:
+    return (UNIT_LEASED, job_id(number), scope, deliveries, worker)
+
+
+def check_order(records: list[Record]) -> None:
+    """Each word on a unit stands behind its job."""
+    jobs = set()
+    for record in records:
+        if record[0] == JOB_ADDED:
+            jobs.add(record[1].id)
+        elif record[0] in (UNIT_LEASED, UNIT_DONE):
+            assert record[1] in jobs
+
+
+async def known(bench: Bench, **options: bool) -> dict[tuple[bytes, bytes], Record]:
+    """The last word on each unit of the jobs that are there, after a start."""
+    records = await bench.start(**options)
+    check_order(records)
+    there = still_there([record for record in records if record[0] != UNIT_DONE or not record[2]])
+    assert {b"body %d" % int(name[2:46]) for name, _ in units(records)} <= there
+    if bench.settings.appendfilename.with_name("disque.aof.manifest").exists():
+        return units(records)
+    words = [record for record in records if record[0] in (UNIT_LEASED, UNIT_DONE)]
+    assert len(words) == len(units(records)), "a store that is no journal keeps the last word alone"
+    return units(records)
+
+
+WORKERS = [b"", b"anna", b"\xff\0'", b"w" * 300]
+SCOPES = [b"", b"group", b"\0", b"group\xff"]
+
+
+@async_test
+async def test_who_has_a_unit_comes_back_as_it_was(bench: Bench) -> None:
+    await bench.start()
+    leases = [
+        lease(number, scope, 2**32 - 1 - number, worker) for number, worker in enumerate(WORKERS) for scope in SCOPES
+    ]
+    await bench.put(*((JOB_ADDED, make_job(number)) for number in range(5)), *leases)
+    when = bench.clock.wall()
+    bench.clock.advance(7_000)
+    wanted = {record[1:3]: (*record, when) for record in leases} if bench.running.records else {}
+    for _ in range(2):
+        assert await known(bench) == wanted
+
+
+@async_test
+async def test_of_two_leases_of_a_unit_the_later_counts(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1)), lease(1, b"a", 1, b"anna"), lease(1, b"b", 1, b"bob"))
+    await bench.put(lease(1, b"a", 2, b"cleo"), lease(1, b"a", 3, b"dora"))
+    bench.clock.advance(50)
+    await bench.put(lease(1, b"a", 4, b"eve"))
+    now = bench.clock.wall()
+    wanted = {
+        (job_id(1), b"a"): (*lease(1, b"a", 4, b"eve"), now),
+        (job_id(1), b"b"): (*lease(1, b"b", 1, b"bob"), now - 50),
+    }
+    assert await known(bench) == (wanted if bench.running.records else {})
+
+
+@async_test
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_lease_ends_with_its_job_with_its_unit_and_with_all(bench: Bench, at_once: bool) -> None:
+    await bench.start()
+    records: list[Record] = [(JOB_ADDED, make_job(number)) for number in range(1, 6)]
+    records += [lease(number, scope) for number in range(1, 6) for scope in (b"a", b"b")]
+    records += [(UNIT_DONE, job_id(1), b""), (JOB_GONE, job_id(2), GONE_DELETED), (UNIT_DONE, job_id(3), b"a")]
+    records += [(JOB_ADDED, make_job(4, state=ACKED))]
+    for some in [records] if at_once else [[record] for record in records]:
+        await bench.put(*some)
+    loaded = await known(bench)
+    # The end of a job that is kept for other nodes is told by the job itself.
+    left = {unit: word[0] for unit, word in loaded.items() if unit[0] != job_id(4)}
+    wanted = {(3, b"a"): UNIT_DONE, (3, b"b"): UNIT_LEASED, (5, b"a"): UNIT_LEASED, (5, b"b"): UNIT_LEASED}
+    if not bench.running.records:
+        wanted = {}
+    assert left == {(job_id(number), scope): kind for (number, scope), kind in wanted.items()}
+    await bench.put((FLUSHED,))
+    assert await known(bench) == {}
+
+
+@async_test
+async def test_a_lease_stays_when_its_job_is_told_again(bench: Bench) -> None:
+    await bench.start()
+    job = make_job(1)
+    await bench.put((JOB_ADDED, job), lease(1, b"", 3, b"anna"))
+    job.nacks = 5
+    await bench.put((JOB_ADDED, job))
+    wanted = {(job_id(1), b"")} if bench.running.records else set()
+    assert set(await known(bench)) == wanted
+
+
+@async_test
+async def test_a_rewrite_keeps_the_leases_that_it_is_given_and_no_others(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1)), (JOB_ADDED, make_job(2)), lease(1, b"old"), lease(2, b"old"))
+    done_in_group = (UNIT_DONE, job_id(2), b"done")
+    await bench.rewrite_all(
+        [(JOB_ADDED, make_job(1)), lease(1, b"new", 9, b"anna"), (JOB_ADDED, make_job(2)), done_in_group, lease(2)]
+    )
+    when = bench.clock.wall()
+    wanted = {
+        (job_id(1), b"new"): (*lease(1, b"new", 9, b"anna"), when),
+        (job_id(2), b"done"): (*done_in_group, when),
+        (job_id(2), b""): (*lease(2), when),
+    }
+    assert await known(bench, enqueue_once=True) == wanted
+
+
+@async_test
+@pytest.mark.parametrize("bench", ["aof", "sqlite"], indirect=True)
+async def test_a_compaction_keeps_what_a_walk_yields(bench: Bench) -> None:
+    await bench.start()
+    records = [
+        (JOB_ADDED, make_job(1)), lease(1, b"a", 2, b"anna"), (UNIT_DONE, job_id(1), b"b"), (JOB_ADDED, make_job(2)),
+        lease(2),
+    ]  # fmt: skip
+    await bench.put(*records, (JOB_ADDED, make_job(3)), lease(3), (JOB_GONE, job_id(3), GONE_DELETED))
+    await bench.compact(records)
+    wanted = {(job_id(1), b"a"): UNIT_LEASED, (job_id(1), b"b"): UNIT_DONE, (job_id(2), b""): UNIT_LEASED}
+    for _ in range(2):
+        assert {unit: word[0] for unit, word in (await known(bench)).items()} == wanted
+
+
+@async_test
+async def test_what_a_group_has_done_of_a_job_comes_back_with_it(bench: Bench) -> None:
+    await bench.start()
+    await bench.put((JOB_ADDED, make_job(1, kind=KIND_LOG)), (UNIT_DONE, job_id(1), b"before"))
+    await bench.put(lease(1, b"after"), (UNIT_DONE, job_id(1), b"after"), (UNIT_DONE, job_id(1), b"\xff\0"))
+    when = bench.clock.wall()
+    bench.clock.advance(1_000)
+    wanted = {(job_id(1), scope): (UNIT_DONE, job_id(1), scope, when) for scope in (b"before", b"after", b"\xff\0")}
+    for _ in range(2):
+        assert await known(bench) == (wanted if bench.running.records else {})
+    await bench.put((UNIT_DONE, job_id(1), b""))
+    assert await known(bench) == {}
