@@ -42,8 +42,8 @@ from zope.interface import implementer
 
 from disqued.config import Config
 from disqued.core.clock import Clock
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, Job, JobOptions
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, Record
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SCOPE, Job, JobOptions
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.tools.running import (
@@ -135,7 +135,7 @@ class Holdings:
             self.known.clear()
             self.alive.clear()
             self.pauses.clear()
-        else:
+        elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):
             self.known.add(record[1])
             self.alive.discard(record[1])
 
