@@ -170,12 +170,13 @@ class Call(Generic[T]):
 
     def broken(self, error: Exception, now: float) -> None:
         """Take that the connection broke after the command was sent.  Raises Uncertain."""
-        self._lost(error, now)
         if not self._asks_hello and not self._command.repeatable:
+            self._nodes.failed(cast("Node", self.node), now)
             text = f"the connection broke before {self._name} was answered: it may have been done ({error})"
             if self._command.lane is Lane.ADD and self._name == "ADDJOB":
                 text += "; with retry_add=True it would have been added again, perhaps for the second time"
             raise Uncertain(text) from error
+        self._lost(error, now)
 
     def _lost(self, error: Exception, now: float) -> None:
         self._nodes.failed(cast("Node", self.node), now)

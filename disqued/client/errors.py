@@ -3,7 +3,7 @@
     DisquedError
       ServerError          a node refused; `word` is the first word of its answer
         NotReplicated ...  the words that mean something of their own
-      Unreachable          no node took the command in time; it was not done
+      Unreachable          no node answered in time; what is not sent twice was not done
       Uncertain            the connection broke while it was asked for: it was done, or it was not
       Closed               the client was closed
       BadReply             an answer that no node gives
@@ -19,7 +19,7 @@ class DisquedError(Exception):
 
 
 class Unreachable(DisquedError):
-    """No node took the command within the client's patience: it was not done."""
+    """No node answered within the client's patience: a command that is not sent twice was not done."""
 
 
 class Uncertain(DisquedError):

@@ -115,6 +115,8 @@ class Nodes:
 
     def failed(self, node: Node, now: float) -> None:
         """Leave a node alone for a while: it cannot be reached, does not answer or cannot help."""
+        if now < node.open_at:
+            return  # others that asked it have said so
         span = min(FIRST_CLOSED_S * 2 ** min(node.failures, DOUBLINGS), LAST_CLOSED_S)
         node.failures += 1
         # Not all clients of a node that comes back at the same moment.

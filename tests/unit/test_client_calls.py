@@ -87,6 +87,14 @@ def test_an_addition_is_not_sent_again_and_the_error_says_why() -> None:
     assert way.nodes.choose(0) is not way.call.node, "the next command goes elsewhere"
 
 
+def test_an_addition_that_was_sent_is_uncertain_however_late_it_is() -> None:
+    way = Way(commands.add("q", "x"))
+    way.ask()
+    way.now = 1_000.0
+    with pytest.raises(Uncertain):
+        way.call.broken(BROKEN, way.now)
+
+
 def test_an_addition_is_sent_again_when_it_was_not_sent_or_may_be_done_twice() -> None:
     way = Way(commands.add("q", "x"))
     first = way.ask()

@@ -129,15 +129,25 @@ def test_a_node_that_fails_is_closed_twice_as_long_each_time() -> None:
     nodes = nodes_of()
     node = chosen(nodes)
     spans = []
+    now = 0.0
     for _ in range(12):
-        nodes.failed(node, 0)
+        nodes.failed(node, now)
         assert nodes.choose(node.open_at - 0.001) is None
         assert nodes.choose(node.open_at) is node
         assert nodes.opens_at() == node.open_at
-        spans.append(node.open_at)
+        spans.append(node.open_at - now)
+        now = node.open_at
     assert 0.075 <= spans[0] <= 0.125
     assert 0.15 <= spans[1] <= 0.25
     assert spans[-1] <= LAST_CLOSED_S * 1.25
+
+
+def test_many_commands_that_fail_at_the_same_time_close_a_node_once() -> None:
+    nodes = nodes_of()
+    node = chosen(nodes)
+    for _ in range(200):
+        nodes.failed(node, 0)
+    assert (node.failures, node.open_at < 0.2) == (1, True)
 
 
 def test_a_node_that_failed_counts_as_sound_again_when_it_works_or_others_say_so() -> None:

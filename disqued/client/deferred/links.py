@@ -9,10 +9,11 @@ A fetch whose caller has gone away is still answered: the jobs that come are han
 
 from typing import TYPE_CHECKING, Any, cast
 
-from twisted.internet.defer import CancelledError, DeferredLock
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
 
 from disqued.client.calls import Patience
 from disqued.client.commands import Lane
@@ -36,7 +37,8 @@ class Links:
         self._factory = Factory.forProtocol(lambda: Link(reactor))
         self._factory.noisy = False
         self._shared: dict[Lane, Link] = {}
-        self._opening: dict[Lane, DeferredLock] = {lane: DeferredLock() for lane in (Lane.QUICK, Lane.ADD)}
+        #: Who waits for the connection that is being made.
+        self._opening: dict[Lane, list[Deferred[Link]]] = {}
         self._idle: list[Link] = []
         self._open: set[Link] = set()
         self._is_closed = False
@@ -49,14 +51,24 @@ class Links:
             return await self._fetch(words, limit, unclaimed)
         link = self._shared.get(lane)
         if link is None or not link.is_up:
-            link = await self._opening[lane].run(self._shared_link, lane)
+            link = await self._opened(lane)
         return await link.ask(words, limit)
 
-    async def _shared_link(self, lane: Lane) -> "Link":
-        link = self._shared.get(lane)
-        if link is None or not link.is_up:
-            link = self._shared[lane] = await self._connect()
-        return link
+    def _opened(self, lane: Lane) -> "Deferred[Link]":
+        """Wait for a new connection that is shared; all who ask while it is made get the same one."""
+        waiter: Deferred[Link] = Deferred()
+        waiting = self._opening.setdefault(lane, [])
+        waiting.append(waiter)
+        if len(waiting) == 1:
+            Deferred.fromCoroutine(self._connect()).addBoth(self._hand_out, lane)
+        return waiter
+
+    def _hand_out(self, opened: "Link | Failure", lane: Lane) -> None:
+        if not isinstance(opened, Failure):
+            self._shared[lane] = opened
+        for waiter in self._opening.pop(lane):
+            if not waiter.called:  # else whoever waited has gone away
+                waiter.callback(opened)
 
     async def _fetch(self, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None") -> object:
         self._idle = [link for link in self._idle if link.is_up]
@@ -106,9 +118,10 @@ class Links:
     async def close(self) -> None:
         """Close all connections, and return when they are."""
         self._is_closed = True
-        for link in [link for link in self._open if link.is_up]:
-            gone = link.whenDisconnected()
+        ending = [(link, link.whenDisconnected()) for link in self._open if link.is_up]
+        for link, _ in ending:
             link.finish()
+        for _, gone in ending:  # each is asked for before any can be gone
             await gone
 
     def rest(self) -> None:
