@@ -2,11 +2,11 @@
 
     store --peek--> records --row--> JSON lines, or Parquet (parquet.py) --> standard output, or a file
 
-One row is one event: a job added, done or gone, a flush, a pause.  Every row has every column, in both formats, null
-where the event has nothing to say; `COLUMNS` is the schema.  The store may be in use: a record that is being written
-ends the export.  Unless the user names a store it is the one that holds the jobs, as `store.conf` says.
+One row is one event: a job added, leased, done or gone, a flush, a pause.  Every row has every column, in both
+formats, null where the event has nothing to say; `COLUMNS` is the schema.  The store may be in use: a record that is
+being written ends the export.  Unless the user names a store it is the one that holds the jobs, as `store.conf` says.
 
-Text is UTF-8.  Names of queues may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
+Text is UTF-8.  Names and aliases may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
 never ambiguous, a backslash is written twice.  Bodies are bytes in Parquet and base64 in JSON, always.
 
 Times are unix milliseconds, except `ctime`.
@@ -25,8 +25,8 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
-from disqued.core.job import StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import KIND_NAMES, StoredJob
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
@@ -71,9 +71,14 @@ COLUMNS: Final = (
     Column("additional_deliveries", "integer"),
     Column("expires", "integer"),
     Column("pause", "text"),
+    Column("kind", "text"),
+    Column("alias", "text"),
+    Column("worker", "text"),
+    Column("deliveries", "integer"),
 )
 
-_NO_JOB: Final = (None,) * 9  #: the columns from body to expires
+
+_NAMES: Final = tuple(column.name for column in COLUMNS)
 
 
 class Writer(Protocol):
@@ -201,20 +206,32 @@ def row(record: Record) -> Row:
         return _added(record[1])
     if kind == UNIT_DONE:
         _, job_id, scope, when = record
-        return ("done", when, text(job_id), None, text(scope), None, *_NO_JOB, None)
+        return _row(event="done", at=when, id=text(job_id), scope=text(scope))
+    if kind == UNIT_LEASED:
+        _, job_id, scope, deliveries, worker, when = record
+        return _row(
+            event="leased", at=when, id=text(job_id), scope=text(scope), worker=text(worker), deliveries=deliveries
+        )
     if kind == JOB_GONE:
         _, job_id, reason, when = record
-        return ("gone", when, text(job_id), None, None, text(reason), *_NO_JOB, None)
+        return _row(event="gone", at=when, id=text(job_id), reason=text(reason))
     if kind == QUEUE_PAUSED:
         _, queue, pause, when = record
-        return ("paused", when, None, text(queue), None, None, *_NO_JOB, text(PAUSE_NAMES[pause]))
+        return _row(event="paused", at=when, queue=text(queue), pause=text(PAUSE_NAMES[pause]))
     if kind == FLUSHED:
-        return ("flushed", record[1], None, None, None, None, *_NO_JOB, None)
+        return _row(event="flushed", at=record[1])
     raise ToolError(f"the store holds a record of kind {kind}, which this version cannot export")
 
 
 def _added(job: StoredJob) -> Row:
-    return (
-        "added", job.ctime // 1_000_000, text(job.id), text(job.queue), None, None, job.body, job.ctime,
-        job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.nacks, job.additional_deliveries, job.expires, None,
+    return _row(
+        event="added", at=job.ctime // 1_000_000, id=text(job.id), queue=text(job.queue), body=job.body,
+        ctime=job.ctime, ttl_ms=job.ttl_ms, retry_ms=job.retry_ms, delay_ms=job.delay_ms, replicate=job.replicate,
+        nacks=job.nacks, additional_deliveries=job.additional_deliveries, expires=job.expires,
+        kind=text(KIND_NAMES[job.kind]), alias=text(job.alias) if job.alias else None,
     )  # fmt: skip
+
+
+def _row(**values: Value) -> Row:
+    """A row with these values; the other columns are null."""
+    return tuple(map(values.get, _NAMES))

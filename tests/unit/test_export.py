@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from disqued.core.job import ACTIVE, StoredJob
-from disqued.core.outbox import FLUSHED, GONE_EXPIRED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import ACTIVE, KIND_LOG, StoredJob
+from disqued.core.outbox import FLUSHED, GONE_EXPIRED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
 from disqued.tools.export import COLUMNS, JsonLines, Row, row, text
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
@@ -36,7 +36,27 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
         {
             "event": "added", "at": 1_700_000_000_123, "id": ID.decode(), "queue": "mail", "body": b"\xff\x00body",
             "ctime": 1_700_000_000_123_000_001, "ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 500, "replicate": 2,
-            "nacks": 3, "additional_deliveries": 4, "expires": 1_700_000_060_123,
+            "nacks": 3, "additional_deliveries": 4, "expires": 1_700_000_060_123, "kind": "work",
+        },
+    ),
+    (
+        (JOB_ADDED, stored(2, b"")._replace(kind=KIND_LOG, alias=b"e\\\xff")),
+        {
+            "event": "added", "at": 1_700_000_000_123, "id": ID.decode(), "queue": "mail", "body": b"",
+            "ctime": 1_700_000_000_123_000_002, "ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 500, "replicate": 2,
+            "nacks": 3, "additional_deliveries": 4, "expires": 1_700_000_060_123, "kind": "log",
+            "alias": r"e\\\xff",
+        },
+    ),
+    (
+        (UNIT_LEASED, ID, b"", 1, b"", 5),
+        {"event": "leased", "at": 5, "id": ID.decode(), "scope": "", "worker": "", "deliveries": 1},
+    ),
+    (
+        (UNIT_LEASED, ID, b"group", 2**32 - 1, b"w\xfe", 6),
+        {
+            "event": "leased", "at": 6, "id": ID.decode(), "scope": "group", "worker": r"w\xfe",
+            "deliveries": 2**32 - 1,
         },
     ),
     ((UNIT_DONE, ID, b"", 7), {"event": "done", "at": 7, "id": ID.decode(), "scope": ""}),
@@ -92,7 +112,7 @@ def test_a_line_has_every_column_and_the_body_in_base64() -> None:
     read = [json.loads(line) for line in file.getvalue().splitlines()]
     assert [list(line) for line in read] == [NAMES] * len(RECORDS)
     for line in read:
-        line["body"] = line["body"] and b64decode(line["body"])
+        line["body"] = None if line["body"] is None else b64decode(line["body"])
     assert [tuple(line.values()) for line in read] == rows()
 
 
