@@ -2,7 +2,7 @@
 
     read each segment --damage--> note it --> the next whole record behind it --> read on
       |
-      +-- records by kind, jobs that are alive, what is lost: file, bytes, numbers of records
+      +-- records by kind, jobs that are alive, units that somebody has, what is lost: file, bytes, numbers of records
 
     --repair    every whole record, in order, in a new increment --> a manifest that lists it alone
                 the old files stay, under names that end in `.damaged`
@@ -24,7 +24,8 @@ from typing import BinaryIO, Final, TextIO
 
 import attrs
 
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.job import ACKED, WORK_SCOPE
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,
@@ -43,7 +44,14 @@ from disqued.wire.jobdump import decode_record
 WHOLE: Final = 0
 DAMAGED: Final = 1
 USAGE: Final = 2
-KINDS: Final = {JOB_ADDED: "added", UNIT_DONE: "done", JOB_GONE: "gone", FLUSHED: "flushed", QUEUE_PAUSED: "paused"}
+KINDS: Final = {
+    JOB_ADDED: "added",
+    UNIT_LEASED: "leased",
+    UNIT_DONE: "done",
+    JOB_GONE: "gone",
+    FLUSHED: "flushed",
+    QUEUE_PAUSED: "paused",
+}
 RECORDS_PER_WRITE: Final = 4_096
 NAME: Final = "disque.aof"
 
@@ -82,6 +90,8 @@ class Report:
 
     kinds: Counter[int] = attrs.field(factory=Counter)  #: records by kind
     jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs that are alive in the end
+    #: Scopes of the units that a consumer has, by the ids of their jobs.
+    leases: dict[bytes, set[bytes]] = attrs.field(factory=dict)
     pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits by name of the queue
     segments: list[tuple[Path, int, int]] = attrs.field(factory=list)  #: path, records, bytes
     losses: list[Loss] = attrs.field(factory=list)
@@ -92,13 +102,22 @@ class Report:
         self.kinds[kind] += 1
         if kind == JOB_ADDED:
             self.jobs.add(record[1].id)
+            if record[1].state == ACKED:
+                self.leases.pop(record[1].id, None)
         elif kind == FLUSHED:
             self.jobs.clear()
+            self.leases.clear()
             self.pauses.clear()
         elif kind == QUEUE_PAUSED:
             self.pauses[record[1]] = record[2]
-        elif kind != UNIT_DONE or not record[2]:
+        elif kind == UNIT_LEASED:
+            if record[1] in self.jobs:
+                self.leases.setdefault(record[1], set()).add(record[2])
+        elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
+            self.leases.get(record[1], set()).discard(record[2])
+        else:
             self.jobs.discard(record[1])
+            self.leases.pop(record[1], None)
 
     @property
     def is_torn(self) -> bool:
@@ -110,7 +129,10 @@ class Report:
         for path, records, size in self.segments:
             yield f"{path.name}: {records} records, {size} bytes"
         yield "records: " + ", ".join(f"{self.kinds[kind]} {word}" for kind, word in KINDS.items())
-        yield f"jobs: {len(self.jobs)} alive; queues paused: {sum(map(bool, self.pauses.values()))}"
+        yield (
+            f"jobs: {len(self.jobs)} alive; units leased: {sum(map(len, self.leases.values()))};"
+            f" queues paused: {sum(map(bool, self.pauses.values()))}"
+        )
         yield from map(str, self.losses)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import segments
 from disqued.persistence.aof.compaction import POLL_S
 from disqued.persistence.aof.store import AofStore
@@ -118,7 +118,7 @@ def replayed(records: list[Record]) -> dict[bytes, bytes]:
             jobs[record[1].id] = record[1].body
         elif record[0] == FLUSHED:
             jobs.clear()
-        elif record[0] != QUEUE_PAUSED:
+        elif record[0] not in (QUEUE_PAUSED, UNIT_LEASED):
             jobs.pop(record[1], None)
     return jobs
 

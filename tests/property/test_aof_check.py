@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.outbox import QUEUE_PAUSED, UNIT_DONE
+from disqued.core.job import ACKED
+from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.aof import segments
 from disqued.persistence.check import DAMAGED, USAGE, WHOLE, check, main
 from disqued.persistence.interface import StoreDamaged
@@ -59,13 +60,36 @@ def test_a_whole_journal_is_described(tmp_path: Path, capsys: pytest.CaptureFixt
     assert lines == [
         f"disque.aof.2.base: 3 records, {sizes['disque.aof.2.base']} bytes",
         f"disque.aof.3.incr: 4 records, {sizes['disque.aof.3.incr']} bytes",
-        "records: 4 added, 1 done, 1 gone, 0 flushed, 1 paused",
-        "jobs: 2 alive; queues paused: 1",
+        "records: 4 added, 0 leased, 1 done, 1 gone, 0 flushed, 1 paused",
+        "jobs: 2 alive; units leased: 0; queues paused: 1",
         "The journal is whole.",
     ]
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_units_that_somebody_has_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, _ = opened(tmp_path)
+    store.append([added(number) for number in range(5)])
+    store.append([(UNIT_LEASED, job_id(number), b"", 1, b"") for number in (0, 0, 1, 2, 3, 4, 7)])
+    store.append([(UNIT_LEASED, job_id(4), b"group", 1, b"anna"), (UNIT_LEASED, job_id(4), b"other", 1, b"")])
+    store.append([(UNIT_DONE, job_id(1), b""), (JOB_GONE, job_id(2), GONE_DELETED), (UNIT_DONE, job_id(4), b"group")])
+    done = added(3)
+    done[1].state = ACKED
+    store.append([done])
+    store.commit()
+    status, report = checked(tmp_path, capsys)
+    assert status == WHOLE
+    assert report.splitlines()[1:] == [
+        "records: 6 added, 9 leased, 2 done, 1 gone, 0 flushed, 0 paused",
+        "jobs: 3 alive; units leased: 3; queues paused: 0",
+        "The journal is whole.",
+    ]
+    store.append([(FLUSHED,), (UNIT_LEASED, job_id(0), b"", 1, b"")])
+    store.commit()
+    store.close()
+    assert "jobs: 0 alive; units leased: 0; queues paused: 0" in checked(tmp_path, capsys)[1]
 
 
 def test_a_torn_end_is_told_by_its_bytes_and_cut_off_by_a_repair(

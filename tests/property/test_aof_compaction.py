@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import compaction
+from tests.databases import units
 from tests.journals import POLICIES, added, bodies, job_id, loaded, opened, put, replayed, settle
 
 
@@ -49,10 +50,11 @@ def test_a_compaction_leaves_what_is_true_and_goes_on_behind_it(tmp_path: Path, 
 
 
 class Node:
-    """Jobs and a pause in a dictionary, and the records of what happens to them."""
+    """Jobs, leases and a pause in dictionaries, and the records of what happens to them."""
 
     def __init__(self) -> None:
         self.jobs: dict[bytes, bytes] = {}
+        self.leases: dict[bytes, bytes] = {}  #: worker by job id
         self.paused = 0
         self.jobs_of_walk: list[bytes] = []
 
@@ -61,13 +63,18 @@ class Node:
         if word == "add":
             self.jobs[job_id(rest[0])] = rest[1]
             return added(*rest)
-        if word == "done":
+        if word == "lease" and job_id(rest[0]) in self.jobs:
+            self.leases[job_id(rest[0])] = rest[1]
+            return lease(*rest)
+        if word in ("done", "lease"):
             self.jobs.pop(job_id(rest[0]), None)
+            self.leases.pop(job_id(rest[0]), None)
             return (UNIT_DONE, job_id(rest[0]), b"")
         if word == "pause":
             self.paused = rest[0]
             return (QUEUE_PAUSED, b"queue", rest[0])
         self.jobs.clear()
+        self.leases.clear()
         self.paused = 0
         return (FLUSHED,)
 
@@ -79,6 +86,18 @@ class Node:
             body = self.jobs.get(job_id(number))
             if body is not None:
                 yield added(number, body)
+            worker = self.leases.get(job_id(number))
+            if worker is not None:
+                yield lease(number, worker)
+
+    def check(self, records: list[Record]) -> None:
+        """See whether records say what is so."""
+        assert (replayed(records), pause_after(records)) == (self.jobs, self.paused)
+        assert {job: word[4] for (job, _), word in units(records).items()} == self.leases
+
+
+def lease(number: int, worker: bytes) -> Record:
+    return (UNIT_LEASED, job_id(number), b"", 1, worker)
 
 
 def pause_after(records: list[Record]) -> int:
@@ -93,6 +112,7 @@ def pause_after(records: list[Record]) -> int:
 
 changes = st.one_of(
     st.tuples(st.just("add"), st.integers(0, 9), st.binary(max_size=20)),
+    st.tuples(st.just("lease"), st.integers(0, 9), st.sampled_from([b"", b"anna", b"bob"])),
     st.tuples(st.just("done"), st.integers(0, 9)),
     st.tuples(st.just("pause"), st.integers(0, 3)),
     st.tuples(st.just("flush")),
@@ -124,12 +144,11 @@ def test_changes_between_the_slices_of_a_compaction_are_never_lost(
         elif word == "restart":
             store.close()
             store, records = opened(tmp_path, reactor=reactor, fsync=policy)
-            assert (replayed(records), pause_after(records)) == (node.jobs, node.paused)
+            node.check(records)
         else:
             store.append([node.change(word, *rest)])
     store.commit()
     settle(store, reactor)
     assert store.status()["aof_last_bgrewrite_status"] == "ok"
     store.close()
-    records = loaded(tmp_path)
-    assert (replayed(records), pause_after(records)) == (node.jobs, node.paused)
+    node.check(loaded(tmp_path))
