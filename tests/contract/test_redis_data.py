@@ -9,7 +9,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
-from disqued.core.job import KIND_LOG
+from disqued.core.job import ACKED, KIND_LOG
 from disqued.core.outbox import (
     FLUSHED,
     GONE_EVICTED,
@@ -155,6 +155,15 @@ async def test_what_is_known_of_units_goes_with_their_job(server: RedisServer, r
     assert set(server.call("HKEYS", node.key("units"))) == ids(1, 2, 3)
     await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(2).id, GONE_EXPIRED))
     assert set(server.call("HKEYS", node.key("units"))) == ids(3)
+    # A job that is done and kept for other nodes, one after the other and in a snapshot.
+    done = make_job(3)
+    done.state = ACKED
+    await node.put((JOB_ADDED, done))
+    assert server.call("EXISTS", node.key("units")) == 0
+    await node.put(*added(3), lease(3))
+    await node.store.rewrite(iter([(JOB_ADDED, done)]))
+    assert server.call("EXISTS", node.key("units")) == 0
+    await node.put(*added(3), lease(3))
     await node.put((FLUSHED,), *added(3))
     assert server.call("EXISTS", node.key("units")) == 0
     assert server.call("HGET", node.key("meta"), "units") == b"0"

@@ -8,8 +8,10 @@ import attrs
 import pytest
 
 from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED
-from disqued.tools.import_aof import make_job
+from disqued.core.outbox import GONE_DELETED, JOB_GONE, UNIT_DONE, UNIT_LEASED
+from disqued.tools.import_aof import Holdings, make_job
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
+from disqued.wire.jobdump import decode_record, encode_job
 from tests.disque_journal import (
     NODE,
     NOW_S,
@@ -246,3 +248,20 @@ def test_the_text_of_damage_fits_in_a_line() -> None:
     with pytest.raises(BadJournal) as caught:
         list(DisqueAof([journal(attrs.evolve(loaded(1), id=b"D-" + b"\n" * 38))]))
     assert re.fullmatch(r".{20,300}", str(caught.value))
+
+
+# What the store has already.
+
+
+def test_a_job_that_somebody_has_or_that_a_group_is_done_with_is_there_still() -> None:
+    holdings = Holdings()
+    job = make_job(attrs.evolve(loaded(), expires_s=NOW_S + 60), WALL, OFFSET, queues=False)
+    holdings.note(decode_record(encode_job(job, OFFSET)), WALL)
+    assert (holdings.known, holdings.alive) == ({job.id}, {job.id})
+    holdings.note((UNIT_LEASED, job.id, b"", 1, b"anna", WALL), WALL)
+    holdings.note((UNIT_DONE, job.id, b"group", WALL), WALL)
+    assert holdings.alive == {job.id}
+    holdings.note((UNIT_DONE, job.id, b"", WALL), WALL)
+    assert (holdings.known, holdings.alive) == ({job.id}, set())
+    holdings.note((JOB_GONE, job_id(99), GONE_DELETED, WALL), WALL)
+    assert holdings.known == {job.id, job_id(99)}
