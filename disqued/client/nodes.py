@@ -145,17 +145,18 @@ class Nodes:
         The address that it was reached at stays its own: the one that it knows itself by may be of another network.
         """
         node.id = topology.id
-        told = {each.id: each for each in topology.nodes}
         known = {each.id: each for each in self._all if each.id}
         known[node.id] = node
-        for id_, each in told.items():
-            if id_ in known:
-                known[id_].priority = each.priority
-                if each.priority == PRIORITY_FINE and known[id_].open_at <= now:
-                    known[id_].failures = 0  # it is back
-            elif each.host:
-                self._add(id_, (each.host, each.port), each.priority)
-        self._all = [each for each in self._all if each.is_seed or each is node or each.id in told]
+        for told in topology.nodes:
+            if (each := known.get(told.id)) is not None:
+                each.priority = told.priority
+                if told.priority == PRIORITY_FINE and each.open_at <= now:
+                    each.failures = 0  # it is back
+            elif told.host:
+                self._add(told.id, (told.host, told.port), told.priority)
+        # Another entry for the one that answered has an address that it was not reached at.
+        others = {told.id for told in topology.nodes if told.id != node.id}
+        self._all = [each for each in self._all if each.is_seed or each is node or each.id in others]
 
     def _add(self, id_: bytes, address: Address, priority: int) -> None:
         for node in self._all:

@@ -1,5 +1,6 @@
 """Both clients of the library on one daemon: commands, refusals, and workers from their first job to their end."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,18 @@ async def test_a_verdict_that_cannot_be_carried_out_leaves_the_job_as_it_is(
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_handler_that_wants_to_leave_the_program_has_failed(daemon: Daemon, queue: str) -> None:
+    side = BlockingSide()
+    threaded = side.client(address(daemon))
+    job_id = await threaded.add(queue, "x", retry=300)
+    worker = side.worker(threaded, [queue], lambda job: sys.exit(), backoff=SOON, poll=0.1)
+    await until(lambda: facts(daemon, job_id)["nacks"] >= 2, "a job that is tried again and again")
+    worker.stop()
+    await worker.ended
+    await side.close()
+
+
+@pytest_twisted.ensureDeferred
 async def test_an_at_most_once_job_that_fails_is_not_given_back(
     side: Any, client: Any, daemon: Daemon, queue: str
 ) -> None:
@@ -339,6 +352,7 @@ async def test_a_worker_that_stops_under_load_returns_every_job_that_it_cannot_e
     assert (worker.figures.done, worker.figures.left, worker.figures.untold) == (done, 0, 0)
     assert worker.figures.returned == len(failed) + 8
     assert await client.qlen(queue) == 200 - done, "not one waits for its retry time"
+    assert gate.cancelled == (8 if side.name == "deferred" else 0)
     gate.open()
 
 

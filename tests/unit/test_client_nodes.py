@@ -107,6 +107,15 @@ def test_a_node_that_does_not_know_its_own_address_is_no_new_one() -> None:
     assert nodes.addresses() == {("host", 1)}
 
 
+def test_a_node_that_is_known_by_two_addresses_is_kept_once() -> None:
+    nodes = nodes_of("localhost:1", "host:2")
+    first, second = nodes._all
+    nodes.heard(second, told(B, a=1, b=1), 0)
+    assert nodes.addresses() == {("localhost", 1), ("host", 2), ("host", 1)}
+    nodes.heard(first, told(A, a=1, b=1), 0)
+    assert nodes.addresses() == {("localhost", 1), ("host", 2)}
+
+
 def test_a_node_that_nobody_tells_of_any_more_is_forgotten_unless_it_is_a_seed() -> None:
     nodes, a, _, _ = three()
     nodes.heard(a, told(A, a=1, c=1), 0)

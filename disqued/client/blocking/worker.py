@@ -186,14 +186,14 @@ class Worker:
             try:
                 self._handle(task)
             except Exception:
-                _log.exception("in a worker")
+                self._broke(task)
 
     def _handle(self, task: Task) -> None:
         if not self._tasks.is_running(task):
             return  # given back before it was begun
         try:
             self._handler(task.job)
-        except Exception as error:
+        except BaseException as error:  # to leave the program is not for a handler to decide
             self._failed(task, error)
         else:
             if self._settle(task):
@@ -213,7 +213,7 @@ class Worker:
             with self._changed:
                 self.figures.done += 1
 
-    def _failed(self, task: Task, error: Exception) -> None:
+    def _failed(self, task: Task, error: BaseException) -> None:
         with self._changed:
             if not self._tasks.is_running(task):
                 return  # given back meanwhile
@@ -234,7 +234,7 @@ class Worker:
         else:
             self._hold(task)
 
-    def _exhausted(self, task: Task, error: Exception) -> None:
+    def _exhausted(self, task: Task, error: BaseException) -> None:
         try:
             verdict = self._on_exhausted(task.job, error)
             if isinstance(verdict, MoveTo):
@@ -254,6 +254,7 @@ class Worker:
             self._changed.notify_all()
 
     def _leave(self, task: Task) -> None:
+        _log.warning("at-most-once job %s was not ended, and nobody gets it again", task.job.id.decode())
         with self._changed:
             self.figures.left += 1
         self._forget(task)
@@ -262,6 +263,11 @@ class Worker:
         with self._changed:
             self._tasks.forget(task)
             self._changed.notify_all()
+
+    def _broke(self, task: Task) -> None:
+        """An error of our own, which is a bug: the job comes back by its retry time."""
+        _log.exception("in a worker, with job %s", task.job.id.decode())
+        self._forget(task)
 
     def _untold(self, task: Task, what: str, error: DisquedError) -> None:
         with self._changed:
@@ -297,7 +303,7 @@ class Worker:
                 try:
                     self._give_back(task) if what is What.NACK else self._say_working(task)
                 except Exception:
-                    _log.exception("in a worker")
+                    self._broke(task)
 
     def _learn_retry(self, task: Task) -> None:
         if task.retry is None and not task.is_too_late:

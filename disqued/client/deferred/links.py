@@ -96,14 +96,18 @@ class Links:
             self._idle.append(link)
 
     async def _connect(self) -> "Link":
-        if self._is_closed:
-            raise NotSent("the client is closed")
+        self._check_open()
         try:
             link = cast("Link", await self._endpoint.connect(self._factory))
         except (CancelledError, ConnectingCancelledError):
             raise CancelledError from None
         except Exception as error:
             raise NotSent(str(error) or type(error).__name__) from error
+        try:
+            self._check_open()
+        except NotSent:
+            link.finish()
+            raise
         self._open = {each for each in self._open if each.is_up} | {link}
         if self._password is not None:
             try:
@@ -114,6 +118,10 @@ class Links:
                 link.end("the node refused the password")
                 raise
         return link
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise NotSent("the client is closed")
 
     async def close(self) -> None:
         """Close all connections, and return when they are."""

@@ -10,7 +10,7 @@
 Which job is told what and when is decided by `tasks.Tasks`.  Spans are seconds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
@@ -162,9 +162,9 @@ class Worker:
         if task is None:
             return
         if self._tasks.is_stopping:
-            self._detach(self._came_late(task))
+            self._detach(task, self._came_late(task))
         else:
-            self._detach(self._handle(task))
+            self._detach(task, self._handle(task))
         self._arm()
 
     async def _came_late(self, task: Task) -> None:
@@ -238,6 +238,7 @@ class Worker:
         self._change()
 
     def _leave(self, task: Task) -> None:
+        _log.warn("at-most-once job {id} was not ended, and nobody gets it again", id=task.job.id.decode())
         self.figures.left += 1
         self._forget(task)
 
@@ -285,7 +286,7 @@ class Worker:
 
     def _tick(self) -> None:
         for what, task in self._tasks.due(self._client.now()):
-            self._detach(self._give_back(task) if what is What.NACK else self._say_working(task))
+            self._detach(task, self._give_back(task) if what is What.NACK else self._say_working(task))
         self._arm()
 
     def _arm(self) -> None:
@@ -324,10 +325,14 @@ class Worker:
         changed, self._changed = self._changed, Deferred()
         changed.callback(None)
 
-    @staticmethod
-    def _detach(work: Any) -> None:
-        """Let a coroutine run by itself; an error that gets out of it is a bug, and is told."""
-        Deferred.fromCoroutine(work).addErrback(lambda failure: _log.failure("in a worker", failure))
+    def _detach(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        """Let a coroutine run by itself."""
+        Deferred.fromCoroutine(work).addErrback(self._broke, task)
+
+    def _broke(self, failure: Failure, task: Task) -> None:
+        """An error of our own, which is a bug: the job comes back by its retry time."""
+        _log.failure("in a worker, with job {id}", failure, id=task.job.id.decode())
+        self._forget(task)
 
 
 def _either(*parts: "Deferred[None]") -> "Deferred[None]":
