@@ -290,6 +290,7 @@ async def hello(site: Site, asked: Asked) -> dict[str, Any]:
 
 
 _TOLD: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
+_NOT_TOLD: Final = dict.fromkeys(("told_at", "version", "jobs", "memory", "maxmemory", "queued", "given"))
 _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix milliseconds; 0 = never, or none."}
 
 
@@ -300,7 +301,8 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
         "items": object_of(
             id=_TEXT, ip=_TEXT, port=_PORT, bus_port=_PORT, flags={"type": "array", "items": _TEXT},
             myself={"type": "boolean"}, ping_sent_at=_MOMENT, pong_at=_MOMENT, connected={"type": "boolean"},
-            version={"type": ["string", "null"], "description": "Null, as all that follows, until the node told."},
+            told_at={**_TOLD, "description": "Unix milliseconds; null, as all that follows, until the node told."},
+            version={"type": ["string", "null"]},
             jobs=_TOLD, memory=_TOLD, maxmemory=_TOLD, queued=_TOLD, given=_TOLD,
         ),
     },
@@ -309,23 +311,24 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
 async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
     """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving.
 
-    With it comes what each node told last of itself: its version, jobs and bytes that it holds, its maxmemory, and how
-    often a job came into a queue of it and left one since its start.
+    With it comes what each node told last of itself, and when: its version, jobs and bytes that it holds, its
+    maxmemory, and how often a job came into a queue of it and left one since its start.
     """
     text: bytes = await site.call(asked.visitor, "CLUSTER", "NODES")
-    state = site.gateway.node.state
-    told = {peer.id: peer.account.vitals for peer in state.peers.by_id.values() if peer.account is not None}
-    told[state.node_id] = own_vitals(state)
+    node = site.gateway.node
+    state = node.state
+    wall, now = node.clock.wall(), node.clock.now()
+    told = {peer.id: _vitals(peer.account.vitals, wall + peer.account.at - now)
+            for peer in state.peers.by_id.values() if peer.account is not None}  # fmt: skip
+    told[state.node_id] = _vitals(own_vitals(state), wall)
     nodes = [_node(line.split()) for line in text.decode("ascii", "backslashreplace").splitlines()]
-    return [node | _vitals(told.get(node["id"].encode("ascii"))) for node in nodes]
+    return [each | told.get(each["id"].encode("ascii"), _NOT_TOLD) for each in nodes]
 
 
-def _vitals(told: Vitals | None) -> dict[str, Any]:
-    if told is None:
-        return dict.fromkeys(("version", "jobs", "memory", "maxmemory", "queued", "given"))
+def _vitals(told: Vitals, told_at: int) -> dict[str, Any]:
     return {
-        "version": told.version.decode("ascii"), "jobs": told.jobs, "memory": told.memory, "maxmemory": told.limit,
-        "queued": told.queued, "given": told.given,
+        "told_at": told_at, "version": told.version.decode("ascii"), "jobs": told.jobs, "memory": told.memory,
+        "maxmemory": told.limit, "queued": told.queued, "given": told.given,
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ OK: Final = object_of(ok={"const": True})
 @route(
     "POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
     reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
-    example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
+    is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
 )  # fmt: skip
 async def add(site: Site, asked: Asked) -> dict[str, Any]:
     """ADDJOB: the answer comes when enough nodes hold the job."""

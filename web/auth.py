@@ -65,9 +65,18 @@ class Access:
         """Tell whether what a request gave, some time ago, still makes this visitor of whoever sent it."""
         if self.is_open:
             return visitor.role is Role.ADMIN and visitor.sees_bodies
-        given = header(request, "Authorization")
-        token = self._session_token(request) if given is None else find(self._tokens(), _bearer(given))
+        try:
+            given = header(request, "Authorization")
+            token = self._session_token(request) if given is None else find(self._tokens(), _bearer(given))
+        except Problem:
+            # What was of no account while everybody was let in.
+            return False
         return token is not None and _visitor(token, visitor.address) == visitor
+
+    @property
+    def complaint(self) -> str:
+        """Why the file of tokens as it is now is not what is in force; empty = it is, or there is none."""
+        return "" if self._file is None else self._file.complaint
 
     @staticmethod
     def nobody(request: Any) -> Visitor:

@@ -28,13 +28,12 @@ from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, STATE_NA
 from disqued.core.registry import TABLES
 from disqued.errors import CommandError
 from disqued.web.fields import VALUE, read_bytes, read_object, whole
-from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
+from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
 from disqued.web.problems import Problem
 from disqued.web.routes import Asked, Role, Schema, Visitor, route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
 
-SLICE_BYTES: Final = 1 << 20  #: of bodies searched in one turn, and one body more
 IDS_AT_ONCE: Final = 250  #: jobs of one command
 MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
 SAMPLE: Final = 20  #: ids that a dry run shows
@@ -173,12 +172,16 @@ class Run:
             # The table was copied in an earlier turn, perhaps: the job may be gone.
             if self._is_meant(job, wall) and known(job.id) is job:
                 searched += self._to_search(job)
-                if self.wanted.body_contains is None or self.wanted.body_contains in job.body[:BODY_SEARCHED]:
+                if self._has_text(job.body):
                     found.append(job)
                     self.newest = max(self.newest, job.ctime)
             if looked_at >= SLICE_ROWS or len(found) >= most or searched >= SLICE_BYTES:
                 return found, True
         return found, False
+
+    def _has_text(self, body: bytes) -> bool:
+        text = self.wanted.body_contains
+        return text is None or body.find(text, 0, BODY_SEARCHED) >= 0
 
     def _to_search(self, job: Job) -> int:
         return 0 if self.wanted.body_contains is None else min(len(job.body), BODY_SEARCHED)

@@ -26,7 +26,7 @@ from twisted.web.server import Site as HttpSite
 
 from disqued.web.app import Root
 from disqued.web.problems import MEDIA, Problem
-from disqued.web.routes import Role
+from disqued.web.routes import ROUTES, Role
 from disqued.web.site import Site
 
 CONNECTIONS_MAX: Final = 500
@@ -35,6 +35,7 @@ HEADER_BYTES: Final = 16 << 10  #: request line and headers
 HEADERS_MAX: Final = 100
 BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len is not below it
 BODY_SLACK: Final = 64 << 10  #: what may stand around it
+USUAL_BODY_MAX: Final = 256 << 10  #: of a request that brings no job
 STRANGERS_BODY_MAX: Final = 16 << 10  #: of a request that says nothing of who asks
 BODIES_MAX: Final = 4 * BODY_MAX  #: of all bodies that are in memory at once
 HEADER_S: Final = 20.0
@@ -48,6 +49,12 @@ SERVER: Final = b"disqued"
 
 #: A request target with its host (RFC 9112, 3.2.2).
 _ABSOLUTE: Final = re.compile(rb"https?://(?P<host>[^/?#]*)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+
+
+def _path_of(target: bytes) -> bytes:
+    """The path of a target, whether it names its host or not."""
+    whole = _ABSOLUTE.fullmatch(target)
+    return (target if whole is None else whole["rest"]).partition(b"?")[0]
 
 
 class AdminRequest(Request):
@@ -282,7 +289,9 @@ class AdminChannel(HTTPChannel):
         return True
 
     def _limit(self, request: AdminRequest) -> int:
-        return self.site.body_limit if request.is_known else STRANGERS_BODY_MAX
+        if not request.is_known:
+            return STRANGERS_BODY_MAX
+        return self.site.body_limit if _path_of(self._path) in self.site.large else USUAL_BODY_MAX
 
     # What leaves.
 
@@ -377,6 +386,8 @@ class AdminFactory(HttpSite):
         super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
         self.admin = admin
         self.bodies = 0  #: bytes of bodies in memory
+        #: Paths of the routes that take whole jobs.
+        self.large = frozenset(entry.path.encode("ascii") for entry in ROUTES if entry.is_large)
         self.channels: set[AdminChannel] = set()
         self._when_empty: list[Deferred[None]] = []
 

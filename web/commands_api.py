@@ -38,6 +38,8 @@ LOOKING: Final = frozenset({
 WITH_BODIES: Final = frozenset({"GETJOB", "QPEEK", "SHOW", "SLOWLOG GET"})
 #: Their answers hold bodies of jobs when the field `full` is all.
 WITH_BODIES_IN_FULL: Final = frozenset({"JSCAN", "SCAN JOB"})
+#: What they are sent may be as large as a job.
+LARGE: Final = frozenset({"ADDJOB", "LOADJOB"})
 #: Fields that concern a connection, where the rest of the command does not.
 _ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}
 
@@ -118,7 +120,7 @@ def _declare(entry: Command) -> None:
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
         needs_bodies=entry.name in WITH_BODIES, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
-        example_status=_STATUSES.get(entry.name, 200),
+        example_status=_STATUSES.get(entry.name, 200), is_large=entry.name in LARGE,
     )(act)  # fmt: skip
 
 

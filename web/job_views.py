@@ -28,7 +28,7 @@ from disqued.core.node import Node
 from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
 from disqued.web import shown
-from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS, Gateway
+from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
 
 ROWS_MAX: Final = 100  #: jobs on a page
@@ -173,14 +173,18 @@ class Search:
     cursor: int = 0
 
     def lets_through(self, job: Job, wall: int) -> bool:
-        """Tell whether a job is one of those."""
+        """Tell whether a job is one of those, its body aside."""
         return (
             job.queue == self.queue
             and (job.holders is None or bool(job.holders))
             and (self.state == "any" or STATE_NAMES[job.state].decode() == self.state)
             and wall - job.ctime // 1_000_000 >= self.older_ms
-            and (not self.text or (job.state != ACKED and self.text in job.body[:BODY_SEARCHED]))
+            and not (self.text and job.state == ACKED)
         )
+
+    def is_in(self, body: bytes) -> bool:
+        """Tell whether a body has the text."""
+        return not self.text or body.find(self.text, 0, BODY_SEARCHED) >= 0
 
 
 @attrs.frozen
@@ -201,17 +205,12 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
     """Look through a queue from its front; what moves meanwhile may be met twice or not at all."""
     found: dict[bytes, Job] = {}
     at = wanted.cursor
-    while at - wanted.cursor < LOOKED_AT_MAX:
+    while at - wanted.cursor < LOOKED_AT_MAX and len(found) < ROWS_MAX:
         queue = gateway.node.state.queues.by_name.get(wanted.queue)
         units = [] if queue is None else list(islice(queue.units, at, at + SLICE_ROWS))
-        wall = gateway.node.clock.wall()
-        for unit in units:
-            at += 1
-            if wanted.lets_through(unit.job, wall):
-                found[unit.id] = unit.job
-                if len(found) == ROWS_MAX:
-                    return Found(list(found.values()), at - wanted.cursor, at)
-        if len(units) < SLICE_ROWS:
+        passed = _pick([unit.job for unit in units], wanted, gateway.node.clock.wall(), found)
+        at += passed
+        if passed == len(units) < SLICE_ROWS:
             return Found(list(found.values()), at - wanted.cursor, 0)
         await next_turn(gateway.reactor)
     return Found(list(found.values()), at - wanted.cursor, at)
@@ -228,19 +227,23 @@ async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
         looked_at += passed
         since += passed + 1
         place += passed
-        if len(jobs) < SLICE_ROWS and passed == len(jobs):
+        is_through = passed == len(jobs) < SLICE_ROWS
+        if is_through:
             place, number = 0, number + 1
-        if since >= SLICE_ROWS:
+        if wanted.text or since >= SLICE_ROWS or not is_through:
             since = 0
             await next_turn(gateway.reactor)
     return Found(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
 
 
 def _pick(jobs: list[Job], wanted: Search, wall: int, found: dict[bytes, Job]) -> int:
-    """Add the jobs that are looked for to those found, until they are ROWS_MAX; returns how many were looked at."""
+    """Add the jobs that are looked for to those found, as far as one turn may look; returns how many were looked at."""
+    searched = 0
     for passed, job in enumerate(jobs, 1):
         if wanted.lets_through(job, wall):
-            found[job.id] = job
-            if len(found) == ROWS_MAX:
-                return passed
+            searched += min(len(job.body), BODY_SEARCHED) if wanted.text else 0
+            if wanted.is_in(job.body):
+                found[job.id] = job
+        if len(found) == ROWS_MAX or searched >= SLICE_BYTES:
+            return passed
     return len(jobs)

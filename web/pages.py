@@ -16,9 +16,8 @@ from disqued.core.job import STATE_NAMES, Job
 from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
-from disqued.core.vitals import own_vitals
+from disqued.core.vitals import Account, own_vitals
 from disqued.web import actions, job_views, shown
-from disqued.web.gateway import Gateway
 from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.problems import Problem
 from disqued.web.queue_views import SORTS, Cut, View, first_of, row_of, walk
@@ -30,7 +29,7 @@ Values = dict[str, Any]
 
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 PEEKED_BYTES: Final = 400  #: of each body
-BODY_BYTES: Final = 262_144  #: of the body on the page of a job
+BODY_BYTES: Final = 65_536  #: of the body on the page of a job
 _FLAGS: Final = ((PFAIL, "not answering"), (FAIL, "failing"), (LEAVING, "leaving"), (FULL, "full"))
 
 
@@ -54,7 +53,7 @@ def overview_values(site: Site) -> Values:
                   "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
                   "sent": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
         "uptime_ms": int(server.get("uptime_in_seconds", 0)) * 1_000,
-        "store": gateway.config.persistence, "trouble": _trouble(gateway),
+        "store": gateway.config.persistence, "trouble": _trouble(site),
     }  # fmt: skip
 
 
@@ -73,13 +72,19 @@ def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float |
     }  # fmt: skip
 
 
+def _rates_now(node: Node, known: KnownNode, told: Account) -> tuple[float | None, float | None]:
+    """The rates that a node told of, while it goes on telling."""
+    is_old = node.clock.now() - told.at > node.membership.timeout_ms or known.flags & (PFAIL | FAIL)
+    return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
+
+
 def _node_row(node: Node, known: KnownNode) -> Values:
     flags = [text for bit, text in _FLAGS if known.flags & bit]
     if not known.met:
         flags.append("being called")
     host = known.host or ("this machine" if known.myself else "?")
     told = known.account
-    said = {} if told is None else _vital_values(told.vitals, told.queued_rate, told.given_rate)
+    said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
     return said | {
         "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
         "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & (PFAIL | FAIL)),
@@ -87,9 +92,11 @@ def _node_row(node: Node, known: KnownNode) -> Values:
     }  # fmt: skip
 
 
-def _trouble(gateway: Gateway) -> list[str]:
+def _trouble(site: Site) -> list[str]:
     """What an operator should know at once."""
-    found = []
+    gateway, found = site.gateway, []
+    if site.access.complaint:
+        found.append("The file of tokens is not in force as it is; those of before are. The log says why.")
     if gateway.loading:
         found.append("The node is loading its store; commands hear LOADING.")
     if gateway.paused:

@@ -114,6 +114,7 @@ class Route:
     errors: tuple[str, ...] = ()  #: error words of commands that it may answer
     tag: str = "node"
     takes_form: bool = False  #: the body may be a form of a browser, too: a mapping of strings
+    is_large: bool = False  #: its body may hold a whole job; others hold names, ids and settings
     listed: bool = True  #: in the OpenAPI document; pages and files are not
     at: str = ""  #: path and query of the example in the reference, placeholders filled in; "" = the path itself
     example: Any = None  #: JSON body of the example

@@ -4,6 +4,7 @@ Spans are milliseconds, moments unix milliseconds.  A name that is no UTF-8 is s
 control characters and marks that turn the direction of text, which would let a name pass for another.
 """
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,6 +14,9 @@ from urllib.parse import quote_from_bytes
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
 NO_SEGMENTS: Final = frozenset({b"", b".", b".."})
+CHARACTERS_KEPT: Final = 4_096  #: whose looks are remembered
+#: What no text has: control characters but line ends and tabs.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 NONE: Final = "\u2013"  #: where there is nothing to show
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -29,6 +33,20 @@ def _seen(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _Seen(dict[int, str]):
+    """How each character is shown, found out when it is first met: a table for `str.translate`."""
+
+    def __missing__(self, code: int) -> str:
+        if len(self) >= CHARACTERS_KEPT:
+            self.clear()
+        character = chr(code)
+        self[code] = seen = character if character in "\t\n\r" else _seen(character)
+        return seen
+
+
+_IN_BODIES: Final = _Seen()
 
 
 def segment(raw: bytes) -> str:
@@ -103,7 +121,7 @@ def body(raw: bytes, limit: int) -> dict[str, Any]:
     head = raw[:limit]
     text = _as_text(head, len(raw) > limit)
     if text is not None:
-        return {"kind": "text", "text": "".join(map(_seen_in_body, text)), "size": len(raw), "cut": len(raw) > limit}
+        return {"kind": "text", "text": text.translate(_IN_BODIES), "size": len(raw), "cut": len(raw) > limit}
     head = raw[: limit // 4]
     return {"kind": "hex", "text": _hex(head), "size": len(raw), "cut": len(raw) > len(head)}
 
@@ -115,12 +133,8 @@ def _as_text(head: bytes, cut: bool) -> str | None:
             text = head[: len(head) - drop].decode("utf-8")
         except UnicodeDecodeError:
             continue
-        return None if any(ord(letter) < 32 and letter not in "\t\n\r" for letter in text) else text
+        return None if _CONTROL.search(text) else text
     return None
-
-
-def _seen_in_body(character: str) -> str:
-    return character if character in "\t\n\r" else _seen(character)
 
 
 def _hex(raw: bytes) -> str:

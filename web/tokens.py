@@ -76,8 +76,6 @@ def parse(text: str, path: Path) -> tuple[Token, ...]:
         if before != number:
             raise TokenError(f"{path}, line {number}: its token stands on line {before}, too; once is allowed")
         tokens.append(token)
-    if not tokens:
-        raise TokenError(f"{path}: there is no token in it; {_GRAMMAR}")
     return tuple(tokens)
 
 
@@ -121,8 +119,11 @@ class TokenFile:
         self._path = path
         self._data = read(path)
         self._tokens = parse(self._data.decode("utf-8", "replace"), path)
+        if not self._tokens:
+            raise TokenError(f"{path}: there is no token in it; {_GRAMMAR}")
         self._looked_at = now
-        self._complaint = ""
+        #: Why the file as it is now is not what is in force; empty = it is.
+        self.complaint: str = ""
 
     def tokens(self, now: float) -> tuple[Token, ...]:
         """What is in force: the file is looked at again if need be; the old ones hold while it is bad."""
@@ -136,14 +137,18 @@ class TokenFile:
 
     def _look(self) -> None:
         data = read(self._path)
-        if data == self._data and not self._complaint:
+        if data == self._data and not self.complaint:
             return
+        if not data:
+            raise TokenError(
+                f"{self._path}: it is empty, as if it was just being written; a comment alone ends all tokens"
+            )
         self._tokens = parse(data.decode("utf-8", "replace"), self._path)
         if data != self._data:
             log.info("There are new tokens in {path}: {count} of them", path=str(self._path), count=len(self._tokens))
-        self._data, self._complaint = data, ""
+        self._data, self.complaint = data, ""
 
     def _complain(self, reason: str) -> None:
-        if reason != self._complaint:
-            self._complaint = reason
+        if reason != self.complaint:
+            self.complaint = reason
             log.error("http-token-file {reason}; the tokens stay as they were", reason=reason)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_twisted
+from twisted.internet.task import Clock
 
 from disqued.web.attempts import BURST, REMEMBERED, Attempts
 from disqued.web.auth import Access
@@ -72,7 +73,6 @@ def test_a_line_is_a_name_a_role_the_right_to_bodies_and_a_token() -> None:
         (f"a/b viewer {VIEWER}", "the name is none; allowed are"),
         ("ann viewer short", "the token of ann is none; allowed are 16 to 512 visible ASCII characters"),
         (f"ann viewer {VIEWER}\nbob admin {VIEWER}", "line 2: its token stands on line 1, too"),
-        ("# nobody yet", "there is no token in it"),
     ],
 )
 def test_a_wrong_line_is_named_with_what_is_allowed_and_no_token_is_shown(text: str, says: str) -> None:
@@ -81,6 +81,22 @@ def test_a_wrong_line_is_named_with_what_is_allowed_and_no_token_is_shown(text: 
     assert says in str(error.value)
     assert str(error.value).startswith("/etc/tokens")
     assert VIEWER not in str(error.value)
+
+
+def test_a_file_without_a_token_opens_no_door(tmp_path: Path) -> None:
+    with pytest.raises(TokenError, match="there is no token in it; allowed is: name, role"):
+        TokenFile(write_tokens(tmp_path, "# nobody yet"), 0)
+
+
+def test_a_comment_alone_takes_all_tokens_out_and_an_empty_file_none(tmp_path: Path) -> None:
+    path = write_tokens(tmp_path)
+    tokens = TokenFile(path, 0.0)
+    path.write_text("")
+    assert len(tokens.tokens(1.5)) == 3
+    assert "it is empty" in tokens.complaint
+    path.write_text("# nobody\n")
+    assert tokens.tokens(3.0) == ()
+    assert tokens.complaint == ""
 
 
 def test_a_file_that_every_user_may_read_is_refused(tmp_path: Path) -> None:
@@ -115,6 +131,24 @@ def test_tokens_are_read_again_and_a_broken_file_leaves_the_old_ones(tmp_path: P
 
 
 # Tokens.
+
+
+@async_test
+async def test_the_overview_says_that_the_file_of_tokens_is_not_in_force_as_it_is(
+    launch: Launch, tmp_path: Path
+) -> None:
+    path = write_tokens(tmp_path)
+    client = admin(launch(f"http-token-file {path}"))
+    clock = Clock()
+    clock.advance(client.site.access._clock.seconds() + 5)
+    client.site.access._clock = clock
+    path.write_text("oops")
+    answer = await client.get("/", headers=bearer(ADMIN))
+    assert b"The file of tokens is not in force as it is" in answer.body
+    write_tokens(tmp_path)
+    clock.advance(5)
+    answer = await client.get("/", headers=bearer(ADMIN))
+    assert b"not in force as it is" not in answer.body
 
 
 @async_test

@@ -231,6 +231,7 @@ async def test_other_nodes_say_how_they_are(admin: Admin) -> None:
     _, _, nodes = await client.get("/api/cluster/nodes")
     told = [nodes[1][name] for name in ("version", "jobs", "memory", "maxmemory", "queued", "given")]
     assert told == ["9.8.7", 4_321, 5 << 20, 1 << 30, 100, 60]
+    assert abs(nodes[1]["told_at"] - node.clock.wall()) < 60_000
     _, _, html = await client.get("/")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html.decode().split('<tr data-key="bbbb')[1])
     assert [row[-5], row[-4], row[-1]] == ["9.8.7", "4\u202f321", "5.0 MiB of 1.0 GiB"]

@@ -29,6 +29,7 @@ from disqued.web.channel import (
     READ_S,
     SHARE_MAX,
     STRANGERS_BODY_MAX,
+    USUAL_BODY_MAX,
     AdminFactory,
 )
 from disqued.web.routes import ROUTES, Asked, Role, Route
@@ -42,6 +43,7 @@ async_test = pytest_twisted.ensureDeferred
 GET = b"GET /api/commands HTTP/1.1\r\nHost: localhost\r\n\r\n"
 INFO = b"GET /api/info?section=server HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+ADD = POST.replace(b"/logout", b"/api/add")
 
 
 @attrs.define
@@ -144,7 +146,7 @@ async def test_what_is_no_http_ends_the_connection(hall: Hall, sent: bytes) -> N
 @async_test
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(hall: Hall) -> None:
     limit = hall.factory.body_limit
-    assert problem_of(hall.connect(POST + b"Content-Length: %d\r\n\r\n" % (limit + 1))) == (
+    assert problem_of(hall.connect(ADD + b"Content-Length: %d\r\n\r\n" % (limit + 1))) == (
         413, f"the body is longer than {limit} bytes",
     )  # fmt: skip
 
@@ -154,7 +156,7 @@ async def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BODY_MAX", 3)
-    line = hall.connect(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+    line = hall.connect(ADD + b"Transfer-Encoding: chunked\r\n\r\n")
     chunk = b"%x\r\n%b\r\n" % (BODY_SLACK, b"x" * BODY_SLACK)
     line.send(chunk)
     assert line.is_open
@@ -162,6 +164,28 @@ async def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(
     line.send(chunk)
     assert problem_of(line)[0] == 413
     assert hall.factory.bodies == 0
+
+
+@pytest.mark.parametrize(
+    "target", ["/api/ack", "/api/commands/PING", "/api/bulk/ack", "/no/such", "http://localhost/api/ack"]
+)
+@async_test
+async def test_a_request_that_brings_no_job_is_small(hall: Hall, target: str) -> None:
+    post = POST.replace(b"/logout", target.encode())
+    assert problem_of(hall.connect(post + b"Content-Length: %d\r\n\r\n" % (USUAL_BODY_MAX + 1)))[0] == 413
+    line = hall.connect(post + b"Content-Length: %d\r\n\r\n" % USUAL_BODY_MAX)
+    assert line.answers == b""
+    assert line.is_open
+
+
+@pytest.mark.parametrize("target", ["/api/add", "/api/add?", "/api/commands/ADDJOB", "http://localhost/api/add"])
+@async_test
+async def test_a_request_that_adds_a_job_may_be_as_large_as_one(hall: Hall, target: str) -> None:
+    line = hall.connect(
+        POST.replace(b"/logout", target.encode()) + b"Content-Length: %d\r\n\r\n" % (10 * USUAL_BODY_MAX)
+    )
+    assert line.answers == b""
+    assert line.is_open
 
 
 @async_test
@@ -293,7 +317,7 @@ async def test_headers_that_trickle_in_are_cut(hall: Hall) -> None:
 
 @async_test
 async def test_a_body_that_trickles_in_is_cut_and_one_that_comes_is_not(hall: Hall) -> None:
-    line = hall.connect(POST + b"Content-Length: 1000000\r\n\r\n")
+    line = hall.connect(ADD + b"Content-Length: 1000000\r\n\r\n")
     for _ in range(5):
         line.send(b"x" * PROGRESS_BYTES)
         hall.clock.advance(PROGRESS_S)

@@ -160,3 +160,23 @@ async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(adm
     await wait_until(lambda: len(request.written) > 1)
     table.stop()
     await waiting
+
+
+@async_test
+async def test_who_was_let_in_by_an_open_node_is_ended_when_it_closes_and_the_others_stay(admin: Admin) -> None:
+    client = admin()
+    config = client.running.daemon.config
+    # A proxy may send what the open node never looked at.
+    known = {"Authorization": "Bearer pw123456789"}
+    odd, let_in = (
+        client.begin("GET", "/api/events", headers=each) for each in ({"Authorization": "Basic eDp5"}, known)
+    )
+    await wait_until(lambda: b"nodes" in odd.received and b"nodes" in let_in.received)
+    config.set("requirepass", "pw123456789")
+    stays_on = client.begin("GET", "/api/events", headers=known)
+    await wait_until(lambda: odd.ended and b"nodes" in stays_on.received)
+    heard = len(stays_on.received)
+    await wait_until(lambda: len(stays_on.received) > heard)
+    assert not stays_on.ended
+    stays_on.hang_up()
+    let_in.hang_up()
