@@ -207,6 +207,8 @@ def test_a_client_stays_when_no_other_node_gives_more_than_half() -> None:
         nodes.took([(A, B, C)[n % 3][:8]])
     for _ in range(JOBS_COUNTED * 2):
         nodes.took([A[:8]])
+    half = JOBS_COUNTED // 2
+    nodes.took([B[:8]] * half + [A[:8], C[:8]] * (half // 2))
     assert chosen(nodes) is a
 
 
