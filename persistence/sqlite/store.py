@@ -92,6 +92,7 @@ class SqliteStore:
         # Compaction.
         self._compacting_since: int | None = None
         self._compact_not_before = 0  #: on the wall clock
+        self._trim_not_before = 0  #: likewise; what a group has done may be old, and stay with its job
         self._last_compaction = "ok"
         self._compaction_s = -1
         self._renewal: _Renewal | None = None
@@ -287,7 +288,8 @@ class SqliteStore:
     def _has_old_facts(self, wall: int) -> bool:
         oldest = self._writer.oldest_fact
         # Late by a tenth, so that there is something to do.
-        return oldest is not None and wall - oldest > self._history_ms + self._history_ms // 10
+        late_ms = self._history_ms // 10
+        return oldest is not None and wall - oldest > self._history_ms + late_ms and wall >= self._trim_not_before
 
     def _has_much_free(self) -> bool:
         free = self._writer.free_bytes
@@ -300,6 +302,7 @@ class SqliteStore:
             raise StoreError("the database is being compacted already")
         self._compacting_since = self._clock.now()
         self._compact_not_before = self._clock.wall() + COMPACTION_PAUSE_MS
+        self._trim_not_before = self._clock.wall() + self._history_ms // 10
         if self._failure is not None or self._writer.log.failure is not None:
             self._write_anew(records)
             return

@@ -174,8 +174,7 @@ class Transaction:
 
     def _write_done_in_groups(self) -> None:
         """Write what groups have done of jobs that are there: it comes back with them."""
-        brief = [pair for pair in self._brief_in_groups if pair[0][2] in self._added]
-        self._insert_facts(brief, self._done_in_groups, "JOIN", done=True)
+        self._insert_facts(self._brief_in_groups, self._done_in_groups, "JOIN", done=True)
 
     def _insert_facts(self, brief: list[tuple[Note, Note]], over: list[Note], join: str, *, done: bool) -> None:
         table, tail, at = _FACTS[done]

@@ -376,6 +376,20 @@ def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
     store.end()
 
 
+def test_what_groups_have_done_for_long_is_no_reason_to_compact_all_the_time(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path, history_s=3_600)
+    store.put(added(1), (UNIT_DONE, job_id(1), b"group"))
+    store.clock.advance(3_970_000)
+    assert store.wants_compaction
+    store.compact_now()
+    assert rows(tmp_path, "SELECT count(*) FROM done") == [(1,)]
+    store.clock.advance(350_000)
+    assert not store.wants_compaction
+    store.clock.advance(20_000)
+    assert store.wants_compaction
+    store.end()
+
+
 def test_a_compaction_waits_for_its_turn(tmp_path: Path) -> None:
     store, _ = opened(tmp_path, history_s=60)
     store.put(*(added(number) for number in range(2_000)))
