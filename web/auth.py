@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from disqued.config import Config
 from disqued.web.attempts import Attempts
-from disqued.web.origins import Hosts, check_write, header
+from disqued.web.origins import Hosts, check_read, check_write, header
 from disqued.web.problems import Problem
 from disqued.web.routes import Role, Route, Visitor
 from disqued.web.sessions import LIFE_S, Sessions
@@ -152,6 +152,8 @@ class Access:
             has_session = not self.is_open and not request.requestHeaders.hasHeader(b"Authorization")
             has_session = has_session and _session_name(request) is not None
             check_write(request, has_session=has_session, takes_form=route.takes_form)
+        elif route.role > Role.NOBODY:
+            check_read(request)
 
 
 def address_of(request: Any) -> str:

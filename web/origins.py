@@ -88,6 +88,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def check_read(request: Any) -> None:
+    """Refuse a look that a page of another site causes: it hears nothing, but costs the node, and its time tells.
+
+    Somebody who follows a link from there is let in.  Raises Problem 403.
+    """
+    if header(request, "Sec-Fetch-Site") == "cross-site" and header(request, "Sec-Fetch-Mode") != "navigate":
+        raise Problem(403, "Sec-Fetch-Site is 'cross-site': another site asks for this; allowed are links to it")
+
+
 def check_write(request: Any, *, has_session: bool, takes_form: bool) -> None:
     """Refuse a write that another site may have caused.  Raises Problem 400, 403, 415.
 

@@ -356,7 +356,8 @@ ORIGINS = [
 async def test_other_sites_cannot_write(launch: Launch, headers: dict[str, str], goes: bool) -> None:
     client = admin(launch())
     assert (await client.post("/logout", headers=headers)).status == (204 if goes else 403)
-    assert (await client.get("/api/info", headers=headers)).status == 200
+    looks = headers if headers.get("Sec-Fetch-Site") != "cross-site" else {}
+    assert (await client.get("/api/info", headers=looks)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -462,3 +463,21 @@ async def test_a_number_that_no_float_holds_is_refused_and_the_log_of_actions_st
     answer = await guarded.request("POST", "/api/add", body=body, headers=headers)
     assert (answer.status, answer.body["detail"]) == (400, "the body is no JSON text in UTF-8")
     assert "inf" not in str((await guarded.get("/api/audit", headers=bearer(ADMIN))).body["entries"][0]["asked"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, "/api/scan/jobs", 403),
+        ({"Sec-Fetch-Site": "cross-site"}, "/api/events", 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "/queues", 200),
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, "/api/scan/jobs", 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, "/healthz", 200),
+        ({}, "/api/scan/jobs", 200),
+    ],
+)
+@async_test
+async def test_what_a_page_of_another_site_makes_a_browser_ask_is_refused_but_for_links(
+    launch: Launch, headers: dict[str, str], path: str, status: int
+) -> None:
+    assert (await admin(launch()).get(path, headers=headers)).status == status

@@ -240,7 +240,7 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.click(".find button")
     page.wait_text("#looked", "found 5")
     page.click("#do-bulk-delete")
-    page.wait_text(".sure p", "5 jobs fit")
+    page.wait_text(".sure p", "5 jobs fit (state queued, body has “bad”)")
     assert length(daemon, "bulk") == 7, "nothing happens before the answer"
     page.click(".sure button:not(.yes)")
     page.click("#do-bulk-delete")
@@ -250,13 +250,64 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.wait_text("#looked", "found 0")
 
 
+@pytest.mark.parametrize("field", ["text", "older", "state"])
+def test_what_was_typed_and_not_searched_for_is_no_filter(page: Browser, daemon: Daemon, field: str) -> None:
+    for body in ("keep", "keep too", "junk"):
+        daemon.call("ADDJOB", "trap", body, 0)
+    page.open("/queues/trap")
+    if field == "state":
+        page.run("document.querySelector('.find [name=state]').value = 'active'")
+    else:
+        page.type(f".find [name={field}]", "7")
+    page.click("#do-bulk-delete")
+    page.wait_text("#bulk", "the search above was changed; press Find first")
+    assert length(daemon, "trap") == 3
+
+
+def test_a_page_is_live_in_the_tab_that_is_seen_however_many_are_open(page: Browser, daemon: Daemon) -> None:
+    first = page.driver.current_window_handle
+    try:
+        # A browser has six connections to a host: none of those may be left to tabs that nobody sees.
+        for number in range(8):
+            page.driver.switch_to.new_window("tab")
+            page.open(f"/queues/tab{number}")
+            page.wait_text("h1", f"tab{number}")
+        daemon.call("ADDJOB", "tab7", "fresh", 0)
+        page.wait_text("#peeked", "fresh")
+    finally:
+        for handle in page.driver.window_handles:
+            if handle != first:
+                page.driver.switch_to.window(handle)
+                page.driver.close()
+        page.driver.switch_to.window(first)
+
+
+def test_a_page_whose_session_has_ended_says_so(page: Browser, tmp_path: Path) -> None:
+    port, tokens = free_port(), tmp_path / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text("ann admin bodies a-token-of-sixteen")
+    guarded = launch(tmp_path / "data", ["--http-port", str(port), "--http-token-file", str(tokens)])
+    before, page.base = page.base, f"http://{HOST}:{port}"
+    try:
+        page.open("/login")
+        page.type("[name=token]", "a-token-of-sixteen")
+        page.click("main form button")
+        page.wait_text("h1", "Overview")
+        tokens.write_text("# nobody\n")
+        page.wait_text("#told", "Your session has ended")
+        page.complaints()  # the browser notes that it was refused
+    finally:
+        page.base = before
+        guarded.stop()
+
+
 def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, daemon: Daemon) -> None:
     for number in range(3):
         daemon.call("ADDJOB", "here", number, 0)
     page.open("/queues/here")
     page.type("#bulk [name=to]", "there")
     page.click("#do-bulk-move")
-    page.wait_text(".sure p", "3 jobs fit. Move all to there?")
+    page.wait_text(".sure p", "3 jobs fit (state queued, any body). Move all to there?")
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs moved: 3")
     assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)

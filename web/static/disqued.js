@@ -151,6 +151,25 @@ function confirmed(form, question) {
 
 const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.pause ?? "";
 
+/** Whether what stands in the fields of the search is not what was searched for. */
+function isUnsearched() {
+  return [...(one("form.find")?.elements ?? [])].some((field) => {
+    if (field.tagName !== "SELECT") return "defaultValue" in field && field.value !== field.defaultValue;
+    const before = [...field.options].find((option) => option.defaultSelected) ?? field.options[0];
+    return before !== field.selectedOptions[0];
+  });
+}
+
+/** What a filter means, for people. */
+function described(filter) {
+  const text = filter.body_contains;
+  return [
+    `state ${filter.state.length > 2 ? "any" : filter.state.join(" or ")}`,
+    text === undefined ? "any body" : `body has ${typeof text === "string" ? `“${text}”` : "bytes that are no text"}`,
+    ...(filter.older_than_s ? [`older than ${filter.older_than_s} s`] : []),
+  ].join(", ");
+}
+
 /** Do what a form does: ask first where that is due.  Resolves to what came back; null when the answer was no. */
 async function done(form) {
   const { path, value } = asked(form);
@@ -158,11 +177,13 @@ async function done(form) {
   if (ids && !ids.length) throw new Error("no job is selected");
   const count = ids ? `Selected: ${ids.length}. ` : "";
   if ("filter" in value) {
+    if (!ids && isUnsearched()) throw new Error("the search above was changed; press Find first, to see which jobs are meant");
     const dry = await post(path, { ...value, dry_run: true });
     if (!dry.matched) throw new Error(ids ? "none of them is left to be moved there" : "no job fits the filter");
     const fits = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
-    const question = `${count}${fits}. ${one(".does button", form).textContent}${to}?`;
+    const meant = ids ? "" : ` (${described(value.filter)})`;
+    const question = `${count}${fits}${meant}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
   if (form.dataset.confirm && !(await confirmed(form, count + form.dataset.confirm))) return null;
@@ -257,9 +278,12 @@ function morph(old, fresh) {
   }
 }
 
+/** Hear of news while the page is seen: a browser has six connections to a host, and this takes one of them. */
 function listen(terms) {
   const pulse = one("#pulse");
-  const source = new EventSource(`/api/events?${terms}`);
+  const path = `/api/events?${terms}`;
+  let source = null;
+  let again = null;
   const say = (state, title) => {
     if (!pulse) return;
     pulse.hidden = false;
@@ -267,17 +291,52 @@ function listen(terms) {
     pulse.title = title;
     pulse.setAttribute("aria-label", title);
   };
-  source.addEventListener("open", () => say("live", "Live: what changes is shown at once"));
-  source.addEventListener("error", () => say("lost", "Not live: the connection is lost; trying again"));
-  source.addEventListener("message", (event) => {
+  const show = (event) => {
     const news = JSON.parse(event.data);
     for (const [id, html] of Object.entries(news.html ?? {})) {
       const element = document.getElementById(id);
       if (element) renew(element, html);
     }
     if (news.point) chart?.add(news.point);
-  });
-  addEventListener("pagehide", () => source.close());
+  };
+  const close = () => {
+    clearTimeout(again);
+    again = null;
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    close();
+    if (document.hidden) return;
+    const mine = new EventSource(path);
+    source = mine;
+    mine.addEventListener("open", () => say("live", "Live: what changes is shown at once"));
+    mine.addEventListener("message", show);
+    mine.addEventListener("error", () => {
+      say("lost", "Not live: the connection is lost; trying again");
+      // It tries again by itself, unless it was refused.
+      if (mine === source && mine.readyState === EventSource.CLOSED) refused();
+    });
+  };
+  /** Learn why, and try again later, unless only a person can help. */
+  const refused = async () => {
+    source = null;
+    const asking = new AbortController();
+    const answer = await fetch(path, { signal: asking.signal }).catch(() => null);
+    const status = answer?.status;
+    const wait = Number(answer?.headers.get("Retry-After")) || 5;
+    asking.abort();
+    if (status === 401 || status === 403) {
+      say("lost", "Not live: your session has ended");
+      tell("Your session has ended, and what is shown here is not new any more: log in again.", true);
+    } else if (!source && !document.hidden) {
+      again = setTimeout(open, status === 200 ? 0 : wait * 1000);
+    }
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", (event) => event.persisted && open());
+  open();
 }
 
 // ---- charts
