@@ -20,7 +20,7 @@ from disqued.core.glob import matches
 from disqued.core.queues import Queue
 from disqued.web import families
 from disqued.web.families import Sums
-from disqued.web.gateway import Gateway
+from disqued.web.gateway import NAME_MAX, Gateway
 from disqued.web.pulse import Pulse
 from disqued.web.turns import next_turn
 
@@ -117,8 +117,8 @@ class Metrics:
             for queue in queues:
                 if match is not None and not matches(match, queue.name):
                     continue
-                label = _label(queue.name)
-                if len(rows) < limit and label not in rows:
+                label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
+                if label is not None and len(rows) < limit and label not in rows:
                     rows[label] = _row(queue, label, now, wall)
                 else:
                     left_out += 1
@@ -202,7 +202,9 @@ def _about_rows(count: int, left_out: int) -> list[Metric]:
     return [
         GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=count),
         GaugeMetricFamily(
-            "disqued_queues_left_out", "Queues that fit and are not in this answer: more than `limit`.", value=left_out
+            "disqued_queues_left_out",
+            "Queues that fit and are not in this answer: more than `limit`, or with names of kilobytes.",
+            value=left_out,
         ),
     ]
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import disqued
 from disqued.web import assets, lines, shown
+from disqued.web.gateway import NAME_MAX
 from disqued.web.origins import header
 from disqued.web.problems import Problem
 from disqued.web.routes import HTML, Asked, Param, Reply, Role, Visitor, route
@@ -29,7 +30,7 @@ def environment() -> Environment:
         rate=shown.rate, moment=shown.moment, sentence=shown.sentence,
         queue_path=shown.queue_path, history_path=shown.history_path,
     )  # fmt: skip
-    made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role)
+    made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role, NAME_MAX=NAME_MAX)
     return made
 
 

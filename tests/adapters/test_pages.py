@@ -433,3 +433,19 @@ async def test_the_overview_says_that_commands_are_put_off(admin: Admin) -> None
     assert b"CLIENT PAUSE" not in (await client.get("/", headers={"Accept": "text/html"})).body
     client.running.daemon.pause_clients(60_000)
     assert b"Commands are put off: CLIENT PAUSE" in (await client.get("/", headers={"Accept": "text/html"})).body
+
+
+@async_test
+async def test_a_queue_whose_name_no_request_could_hold_is_shown_without_a_link(admin: Admin) -> None:
+    client = admin()
+    long = b"x" * 20_000
+    job_id = await add(client, long, "b")
+    await add(client, b"short", "b")
+    html = await page(client, "/queues")
+    assert len(html) < 20_000
+    assert html.count("/queues/xxx") == 0
+    assert html.count("too long for a request") == 1
+    assert "/queues/xxx" not in await page(client, f"/jobs/{job_id}")
+    _, _, metrics = await client.get("/metrics/per-queue")
+    assert b"xxx" not in metrics
+    assert b"disqued_queues_left_out 1.0" in metrics
