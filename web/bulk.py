@@ -18,7 +18,7 @@ Ages are seconds since the job was created, on the wall clock.
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
@@ -263,25 +263,34 @@ def _unmovable(job: Job) -> str:
 # The routes.
 
 
-def _token(action: str, body: Any, until: int) -> str:
-    """What ties an act to its dry run: the filter, and the newest job that was found."""
-    meant = json.dumps([action, body.get("filter"), body.get("to"), body.get("all", False)], sort_keys=True)
-    return f"{until:x}-{hashlib.sha256(meant.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+class DryRun(NamedTuple):
+    """What a dry run found."""
+
+    until: int  #: ctime of the newest job
+    matched: int  #: how many jobs
 
 
-def _until(action: str, body: Any) -> int | None:
-    """The ctime of the newest job that the dry run found; None where there was none.  Raises Problem 400, 409."""
+def _token(action: str, body: Any, dry: DryRun) -> str:
+    """What ties an act to its dry run: the filter, how many jobs were found, and the newest of them."""
+    meant = json.dumps([action, body.get("filter"), body.get("to"), body.get("all", False), *dry], sort_keys=True)
+    digest = hashlib.sha256(meant.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{dry.until:x}-{dry.matched:x}-{digest[:16]}"
+
+
+def _dry_run(action: str, body: Any) -> DryRun | None:
+    """What the dry run found that the token is of; None where there was none.  Raises Problem 400, 409."""
     token = body.get("token")
     if token is None:
         return None
     text = token if isinstance(token, str) else ""
     try:
-        until = int(text.partition("-")[0], 16)
+        until, matched, _ = text.split("-")
+        dry = DryRun(int(until, 16), int(matched, 16))
     except ValueError:
         raise Problem(400, "token: allowed is what the dry run answered") from None
-    if text != _token(action, body, until):
+    if text != _token(action, body, dry):
         raise Problem(409, "the token is of another dry run: action, filter, all and to have to be the same")
-    return until
+    return dry
 
 
 def _flag(body: Any, name: str, *, default: bool) -> bool:
@@ -298,11 +307,16 @@ async def _run(
     body = asked.body
     wanted = read_filter(body.get("filter", {}), asked.visitor)
     dry = _flag(body, "dry_run", default=True)
-    if wanted.is_open and not _flag(body, "all", default=False):
+    means_all = _flag(body, "all", default=False)
+    if wanted.is_open and not means_all:
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
     if not dry and "token" not in body:
         raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
-    run = Run(site, asked.visitor, wanted, _until(action, body), leaves_out)
+    before = _dry_run(action, body)
+    if before is not None and not dry:
+        # Nothing that came since, and no more than was said.
+        wanted = attrs.evolve(wanted, limit=min(wanted.limit, before.matched))
+    run = Run(site, asked.visitor, wanted, None if before is None else before.until, leaves_out)
     if not dry:
         await run.walk(act, most)
         return {"dry_run": False, "matched": run.matched, "done": run.done, "failed": run.failed}
@@ -312,7 +326,8 @@ async def _run(
         sample.extend(job.id for job in jobs[: SAMPLE - len(sample)])
 
     await run.walk(note, SLICE_ROWS)
-    return {"dry_run": True, "matched": run.matched, "sample": sample, "token": _token(action, body, run.newest)}
+    return {"dry_run": True, "matched": run.matched, "sample": sample,
+            "token": _token(action, body, DryRun(run.newest, run.matched))}  # fmt: skip
 
 
 _CONDITIONS: Final = ", ".join(_FIELDS[:-1])
@@ -347,8 +362,8 @@ _BODY: Final[dict[str, Any]] = {
     "dry_run": {"type": "boolean", "default": True, "description": "false: act."},
     "token": {
         "type": ["string", "null"],
-        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, and jobs "
-        "that were added since the dry run are left alone. null: act without a dry run.",
+        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, acts on no "
+        "more jobs than were counted, and leaves those alone that were added since. null: act without a dry run.",
     },
 }
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}

@@ -52,7 +52,11 @@ def timeline(node: Node, job: Job) -> list[Moment]:
     moments = [Moment("Added", created)]
     if options.delay_ms:
         over = job.flags & FLAG_QUEUED_BEFORE or job.state in (QUEUED, ACKED)
-        moments.append(Moment("Delay ends: queued for the first time", created + options.delay_ms, not over))
+        ends_at = created + options.delay_ms
+        if over and ends_at > wall:
+            moments.append(Moment("Queued for the first time, before its delay was over", None))
+        else:
+            moments.append(Moment("Delay ends: queued for the first time", ends_at, not over))
     moments += _deliveries(node, job)
     if job.state == ACKED:
         moments.append(Moment("Acknowledged", None))

@@ -27,6 +27,7 @@ from disqued.web.site import Site
 
 Values = dict[str, Any]
 
+ACTIONS_SHOWN: Final = 200  #: of the log of actions
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 PEEKED_BYTES: Final = 400  #: of each body
 BODY_BYTES: Final = 65_536  #: of the body on the page of a job
@@ -97,6 +98,8 @@ def _trouble(site: Site) -> list[str]:
     gateway, found = site.gateway, []
     if site.access.complaint:
         found.append("The file of tokens is not in force as it is; those of before are. The log says why.")
+    if site.audit.failures:
+        found.append(f"Actions that could not be written to the log of actions: {site.audit.failures}.")
     if gateway.loading:
         found.append("The node is loading its store; commands hear LOADING.")
     if gateway.paused:
@@ -254,7 +257,7 @@ async def job(site: Site, asked: Asked) -> tuple[str, Values]:
 @page("/actions", "actions", "Page: what was done through the admin side", role=Role.ADMIN)
 async def log_of_actions(site: Site, asked: Asked) -> tuple[str, Values]:
     """The newest actions first."""
-    return "actions.html", {"entries": list(site.audit.recent)[::-1][:200]}
+    return "actions.html", {"entries": list(site.audit.recent)[::-1][:ACTIONS_SHOWN], "missing": site.audit.failures}
 
 
 def _setting_row(setting: Setting, value: str) -> Values:

@@ -357,3 +357,21 @@ async def test_a_text_is_looked_for_in_the_beginning_of_a_body_as_on_the_page(ad
     found = await add(client, "q", "x" * 100 + "needle")
     answer = await run(client, "ack", {"queue": "q", "body_contains": "needle"})
     assert answer["sample"] == [found]
+
+
+@ensureDeferred
+async def test_an_act_does_no_more_than_its_dry_run_counted(admin: Admin) -> None:
+    client = admin()
+    node = client.running.daemon.node
+    for number in range(5):
+        await add(client, "dry", f"{number}")
+    assert len(node.delivery.fetch([node.state.queues.by_name[b"dry"]], 4)) == 4
+    wanted = {"queue": "dry", "state": ["queued"]}
+    dry = await run(client, "delete", wanted)
+    assert dry["matched"] == 1
+    # Their consumers give them back.
+    for job in list(node.state.jobs):
+        node.delivery.enqueue(job, nack=True)
+    done = await run(client, "delete", wanted, token=dry["token"], dry_run=False)
+    assert (done["matched"], done["done"]) == (1, 1)
+    assert len(node.state.jobs) == 4

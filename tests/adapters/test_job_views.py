@@ -128,6 +128,15 @@ def test_working_does_not_move_the_moment_of_the_delivery() -> None:
     assert found[AGAIN].at == WALL_MS + 7_000 + RETRY_MS
 
 
+def test_a_delay_that_was_cut_short_is_not_said_to_have_ended() -> None:
+    server = Server()
+    job_id = server.add("q", "x", "RETRY", 3, "DELAY", 5)
+    server("ENQUEUE", job_id)
+    early = "Queued for the first time, before its delay was over"
+    assert moments(server, job_id)[early] == Moment(early, None)
+    assert "Delay ends: queued for the first time" not in moments(server, job_id)
+
+
 class OneNode:
     """As much of a gateway as a search needs."""
 

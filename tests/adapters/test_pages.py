@@ -449,3 +449,11 @@ async def test_a_queue_whose_name_no_request_could_hold_is_shown_without_a_link(
     _, _, metrics = await client.get("/metrics/per-queue")
     assert b"xxx" not in metrics
     assert b"disqued_queues_left_out 1.0" in metrics
+
+
+@async_test
+async def test_actions_that_are_missing_in_the_file_are_told(admin: Admin) -> None:
+    client = admin()
+    client.site.audit.failures = 3
+    assert "could not be written to the log of actions: 3." in await page(client, "/")
+    assert "3 of all actions could not be written" in await page(client, "/actions")
