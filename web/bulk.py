@@ -362,8 +362,8 @@ _BODY: Final[dict[str, Any]] = {
     "dry_run": {"type": "boolean", "default": True, "description": "false: act."},
     "token": {
         "type": ["string", "null"],
-        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, acts on no "
-        "more jobs than were counted, and leaves those alone that were added since. null: act without a dry run.",
+        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, acts on "
+        "no more jobs than were counted, and leaves those alone that were added since. null: act without a dry run.",
     },
 }
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
