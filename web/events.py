@@ -39,14 +39,14 @@ async def events(site: Site, asked: Asked) -> Reply:
     return Reply(b"", STREAM)
 
 
-def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
+async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
     """What of a page changes, as it is now."""
     reader = Visitor("", watched.role, watched.sees_bodies, "")
     shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
     at = site.gateway.node.clock.wall() / 1_000
     point: list[Any] = []
     if watched.page == "queues":
-        values = pages.queues_values(watched.view, watched.view.cut(rows))
+        values = pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.reactor))
         parts = {"queue-rows": "_queue_rows.html"}
     elif watched.page == "queue":
         values = pages.queue_values(site, watched.queue, reader)

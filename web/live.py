@@ -13,7 +13,7 @@ before it hears any more.  All end with the daemon.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import attrs
@@ -50,7 +50,7 @@ class Watched:
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.
-Draw = Callable[[Watched, list[QueueRow]], dict[str, Any]]
+Draw = Callable[[Watched, list[QueueRow]], Awaitable[dict[str, Any]]]
 
 
 class Listener:
@@ -181,7 +181,7 @@ class Live:
             if listener.watched not in drawn:
                 if drawn or rows:
                     await next_turn(self._gateway.reactor)
-                drawn[listener.watched] = listener.draw(listener.watched, rows)
+                drawn[listener.watched] = await listener.draw(listener.watched, rows)
             if not listener.ended.called:
                 listener.send(drawn[listener.watched])
 

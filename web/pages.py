@@ -149,7 +149,10 @@ async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
     """A table of queues."""
     view = view_of(asked)
     rows = await walk(site.gateway, site.live.rates)
-    return "queues.html", {**queues_values(view, view.cut(rows)), "add": actions.add_job(None)}
+    return "queues.html", {
+        **queues_values(view, await view.cut(rows, site.gateway.reactor)),
+        "add": actions.add_job(None),
+    }
 
 
 # One queue.

@@ -8,7 +8,7 @@ Spans are milliseconds.
 """
 
 from collections.abc import Callable, Iterator
-from heapq import nlargest, nsmallest
+from operator import itemgetter
 from typing import Any, Final
 
 import attrs
@@ -133,16 +133,24 @@ class View:
     sort: str = "name"  #: a key of SORTS
     page: int = 1
 
-    def cut(self, rows: list[QueueRow]) -> "Cut":
-        """Find, sort and cut."""
-        wanted = self.text.casefold()
-        if wanted:
-            rows = [row for row in rows if wanted in row.name.decode("utf-8", "backslashreplace").casefold()]
+    async def cut(self, rows: list[QueueRow], reactor: Any) -> "Cut":
+        """Find, sort and cut; SLICE_ROWS are looked at in a turn of the loop."""
         key, largest_first = SORTS[self.sort]
-        pages = max(1, -(-len(rows) // PAGE_ROWS))
+        found: list[tuple[Any, QueueRow]] = []
+        for at in range(0, len(rows), SLICE_ROWS):
+            if at:
+                await next_turn(reactor)
+            found += ((key(row), row) for row in rows[at : at + SLICE_ROWS] if self._lets_through(row))
+        pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(max(1, self.page), pages)
-        first = (nlargest if largest_first else nsmallest)(page * PAGE_ROWS, rows, key=key)
-        return Cut(first[(page - 1) * PAGE_ROWS :], len(rows), page, pages)
+        if len(found) > SLICE_ROWS:
+            await next_turn(reactor)
+        found.sort(key=itemgetter(0), reverse=largest_first)
+        shown = [row for _, row in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]]
+        return Cut(shown, len(found), page, pages)
+
+    def _lets_through(self, row: QueueRow) -> bool:
+        return not self.text or self.text.casefold() in row.name.decode("utf-8", "backslashreplace").casefold()
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from twisted.internet.task import Clock
 
 from disqued.core.node import Node
 from disqued.web import live
-from disqued.web.live import Listener, Live, Watched
+from disqued.web.live import Draw, Listener, Live, Watched
 from disqued.web.problems import Problem
 from disqued.web.queue_views import View
 from disqued.web.routes import Role
@@ -53,11 +53,20 @@ def stays() -> bool:
     return True
 
 
+def draws(what: dict[str, Any]) -> Draw:
+    """Draw always the same."""
+
+    async def draw(_: Watched, __: Any) -> dict[str, Any]:
+        return what
+
+    return draw
+
+
 def listening(watched: Watched = WATCHED) -> tuple[Live, _Request, Clock, Any]:
     """Somebody who listens: what they look at is a number that grows each time that it is drawn."""
     gateway, request, drawn = _Gateway(), _Request(), []
 
-    def draw(_: Watched, __: Any) -> dict[str, Any]:
+    async def draw(_: Watched, __: Any) -> dict[str, Any]:
         drawn.append(1)
         return {"html": {"same": "x", "number": str(len(drawn))}, "point": [len(drawn)]}
 
@@ -98,7 +107,7 @@ def test_who_has_lost_a_right_hears_no_more() -> None:
     gateway, request, answers = _Gateway(), _Request(), [True, False]
     table: Any = Live(gateway)  # type: ignore[arg-type]
     drawn = {"html": {"a": "b"}}
-    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: drawn, lambda: answers.pop(0)))
+    waiting = ensureDeferred(table.listen(request, WATCHED, draws(drawn), lambda: answers.pop(0)))
     heard = len(request.written)
     gateway.reactor.advance(1)
     assert len(request.written) == heard
@@ -116,7 +125,7 @@ def test_nothing_is_asked_of_a_connection_that_is_gone() -> None:
 def test_too_many_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LISTENERS_MAX", 1)
     table, _, _, _ = listening()
-    refused = ensureDeferred(table.listen(_Request(), WATCHED, lambda *_: {"html": {}}, stays))  # type: ignore[arg-type]
+    refused = ensureDeferred(table.listen(_Request(), WATCHED, draws({"html": {}}), stays))  # type: ignore[arg-type]
     refused.addErrback(lambda failure: failure.trap(Problem))
     assert refused.called
     table.stop()
@@ -150,13 +159,13 @@ async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(adm
     gateway: Any = admin().site.gateway
     table = Live(gateway)
 
-    def fail(_: Watched, __: Any) -> dict[str, Any]:
+    async def fail(_: Watched, __: Any) -> dict[str, Any]:
         raise ZeroDivisionError
 
     await table.listen(_Request(), WATCHED, fail, stays)
     assert table.listeners == []
     request = _Request()
-    waiting = ensureDeferred(table.listen(request, WATCHED, lambda *_: {"html": {"a": "b"}}, stays))
+    waiting = ensureDeferred(table.listen(request, WATCHED, draws({"html": {"a": "b"}}), stays))
     await wait_until(lambda: len(request.written) > 1)
     table.stop()
     await waiting
