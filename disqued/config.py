@@ -159,6 +159,8 @@ class Config:
     redis_url = Directive[str]()
     redis_prefix = Directive[str]()
     redis_backlog = Directive[int]()
+    wq_retry = Directive[int]()
+    wq_unique_scope = Directive[str]()
     slowlog_log_slower_than = Directive[int]()
     slowlog_max_len = Directive[int]()
     latency_monitor_threshold = Directive[int]()

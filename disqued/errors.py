@@ -137,3 +137,34 @@ class WrongPassword(CommandError):
     """invalid username-password pair or user is disabled."""
 
     code = "WRONGPASS"
+
+
+class NoWorker(CommandError):
+    """no such worker is alive here: start again"""
+
+    code = "NOWORKER"
+
+
+class StaleWorker(CommandError):
+    """somebody else is this worker now, with a higher epoch"""
+
+    code = "STALE"
+
+
+class NotWorking(CommandError):
+    """<queue> is not one that the worker works on: WQ.WORK comes first"""
+
+    code = "NOTWORKING"
+
+    def __init__(self, queue: bytes) -> None:
+        name = queue[:128].decode("utf-8", "surrogateescape")
+        super().__init__(f"{name} is not one that the worker works on: WQ.WORK comes first")
+
+
+class DuplicateTask(CommandError):
+    """<id of the job that has the same task>"""
+
+    code = "DUPLICATE"
+
+    def __init__(self, job_id: bytes | None = None) -> None:
+        super().__init__("the same task twice in one command" if job_id is None else job_id.decode("ascii"))

@@ -101,11 +101,16 @@ class Member(Server):
     def settle(self) -> None:
         """Take what is in the outbox: records, then messages, then replies."""
         outbox = self.node.outbox
-        while outbox.journal or outbox.messages or outbox.replies:
+        while outbox.journal or outbox.messages or outbox.replies or outbox.events:
+            if outbox.events:
+                self.node.events.collect()
             self.journal += outbox.journal
             outbox.journal.clear()
             sent, outbox.messages = outbox.messages, []
             for receiver_id, message in sent:
+                if receiver_id == self.id:
+                    self.events.append(message[1:])
+                    continue
                 self.cluster.carry(self, receiver_id, message)
             super().settle()
 

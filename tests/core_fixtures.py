@@ -15,14 +15,15 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-import disqued.commands.queues  # enters the commands into the table
+import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import BLOCKED
 from disqued.core.job import FLAG_LEASED, QUEUED, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST
+from disqued.core.messages import EVENT
 from disqued.core.node import Node
-from disqued.core.outbox import FLUSHED, JOB_ADDED, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, UNIT_LEASED, Record
 from disqued.core.queues import Client
 from disqued.core.schedule import WIDTH_MS
 from disqued.errors import CommandError
@@ -35,7 +36,7 @@ OLD_ID = b"D-130f254d-QsheHqzDg4yS0nDMzI3PD+Md-003d"
 
 Word = str | bytes | int
 
-assert disqued.commands.queues
+assert disqued.commands.catalogue
 
 
 def words(args: Iterable[Word]) -> list[bytes]:
@@ -62,6 +63,8 @@ class Server:
         self.journal: list[Record] = []
         #: What blocked clients were answered, by client.
         self.answers: dict[Client, list[Any]] = defaultdict(list)
+        #: Events for those who listen here: (queue, type, content, the one client that it is for).
+        self.events: list[tuple[Any, ...]] = []
         #: Clients whose connection is found broken when they are to be answered.
         self.vanished: set[Client] = set()
         self.ticks = 0  #: times that the node asked to be looked at
@@ -157,6 +160,11 @@ class Server:
                 self.node.delivery.serve()
         self.journal += outbox.journal
         outbox.journal.clear()
+        if outbox.events:
+            self.node.events.collect()
+        sent, outbox.messages = outbox.messages, []
+        self.events += [message[1:] for node_id, message in sent if node_id == self.node.id and message[0] == EVENT]
+        outbox.messages = [entry for entry in sent if entry[0] != self.node.id]
         assert not outbox.messages, "a lone node has nobody to write to"
 
 
@@ -166,6 +174,8 @@ def in_journal(journal: Iterable[Record]) -> set[bytes]:
     for kind, *rest in journal:
         if kind == JOB_ADDED:
             ids.add(rest[0].id)
+        elif kind == UNIT_LEASED:
+            pass
         elif kind == FLUSHED:
             ids.clear()
         else:
@@ -209,6 +219,11 @@ def check(server: Server) -> None:
     )
     for waiter in state.blocked.values():
         assert all(waiter in queue.waiters for queue in waiter.queues)
+    assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.bound.items())
+    for worker in server.node.workers.by_id.values():
+        assert all(state.bound.get(unit) is worker for unit in worker.leases)
+        assert list(worker.leases.values()) == sorted(worker.leases.values())
+        assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
     assert in_journal(server.journal) == {job.id for job in jobs if job not in state.evictable}
     deadline = server.node.deadline()
     due = [next_deadline(job) for job in jobs]
@@ -218,7 +233,7 @@ def check(server: Server) -> None:
         assert deadline <= min(due)
     assert not state.ready
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
-    live = len(jobs) + len(state.blocked) + len(state.queues)
+    live = len(jobs) + len(state.blocked) + len(state.queues) + len(server.node.workers.by_id)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
 
 

@@ -112,6 +112,19 @@ class Daemon:
     def secret_is_set(self) -> bool:
         return self.has_secret
 
+    def subscribe(self, client: "Client", names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
+        self.done.append(("psubscribe" if patterns else "subscribe", list(names)))
+        return [(b"psubscribe" if patterns else b"subscribe", name, 1) for name in names]
+
+    def unsubscribe(
+        self, client: "Client", names: Iterable[bytes], *, patterns: bool
+    ) -> list[tuple[bytes, bytes | None, int]]:
+        self.done.append(("punsubscribe" if patterns else "unsubscribe", list(names)))
+        return [(b"punsubscribe" if patterns else b"unsubscribe", name, 0) for name in names]
+
+    def reset_session(self, client: "Client") -> None:
+        self.done.append(("reset_session", client.id))
+
     def monitor(self, client: "Client") -> None:
         client.monitors = True
 
@@ -127,6 +140,7 @@ class Client:
     protocol: int = 2
     authenticated: bool = True
     monitors: bool = False
+    subscriptions: int = 0
     reply_mode: str = "on"
     last_command: str = "NULL"
     descriptor: int = 9

@@ -286,6 +286,7 @@ LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some mil
 def _flags_of(client: Session) -> str:
     letters = {
         "O": client.monitors,
+        "P": client.subscriptions > 0,
         "b": client.is_blocked,
         "c": client.is_closing,
         "U": client.is_unix,
@@ -316,7 +317,8 @@ def describe_client(client: Session, now: int) -> bytes:
 class ClientList:
     """List the client connections, oldest first.
 
-    Flags: O it monitors, b it waits in a command, c it ends after its replies, U it came through a Unix socket, N none.
+    Flags: O it monitors, P it listens to events, b it waits in a command, c it ends after its replies, U it came
+    through a Unix socket, N none.
     """
 
     def run(self, node: Node, client: Session) -> Any:

@@ -50,6 +50,10 @@ class Session(Protocol):
         """True while it waits in a blocking command."""
 
     @property
+    def subscriptions(self) -> int:
+        """Channels and patterns that it listens to."""
+
+    @property
     def is_closing(self) -> bool:
         """True when it ends as soon as its replies are sent."""
 
@@ -116,6 +120,17 @@ class Host(Protocol):
 
     def monitor(self, client: Session) -> None:
         """Show a client every command from now on."""
+
+    def subscribe(self, client: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
+        """Let a client listen to channels, or patterns; returns what it is told for each."""
+
+    def unsubscribe(
+        self, client: Session, names: Iterable[bytes], *, patterns: bool
+    ) -> list[tuple[bytes, bytes | None, int]]:
+        """Let it listen no more, to none at all when none is named; returns what it is told for each."""
+
+    def reset_session(self, client: Session) -> None:
+        """Make a connection as new."""
 
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""

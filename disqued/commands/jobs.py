@@ -17,13 +17,15 @@ from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
 from disqued.core.job import ACKED, STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
-from disqued.core.queues import Client, Queue
+from disqued.core.queues import Client, Form, Queue
 from disqued.core.state import OPTIONS_KEPT
 from disqued.core.unfinished import Parts
+from disqued.core.workers import WorkerForm
 from disqued.errors import (
     CommandError,
     NodeLeaving,
     NotReplicated,
+    NoWorker,
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
@@ -129,7 +131,7 @@ class AddJob:
     reply=JOBS,
     cost="O(1) per job",
     arity=-2,
-    errors=(NodeLeaving, OutOfMemory),
+    errors=(NodeLeaving, OutOfMemory, NoWorker),
 )
 @attrs.define
 class GetJob:
@@ -137,6 +139,9 @@ class GetJob:
 
     Queues are asked from left to right, one job each, and round again until COUNT jobs are taken.  A client that had
     to wait gets one job.  Consumers that wait for a queue are served in the order in which they came.
+
+    With WORKER the jobs belong to a worker (WORKER START), which keeps them as long as it lives, whatever their retry
+    period is.  Those with RETRY 0 are delivered once, and belong to nobody.
 
     One call takes 2000 jobs at most, and no more once their names and bodies are a mebibyte together.  When memory is
     full no queue is made for a consumer: one that would have to wait for a queue that is not there is refused.
@@ -146,12 +151,14 @@ class GetJob:
     with_counters: bool = flag("WITHCOUNTERS", "Answer how often each job was given back and queued again, too.")
     timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
     count: int = option("COUNT", "Jobs to take at most; one call may take fewer.", GET_COUNT, 1)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
     queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
 
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
         state, delivery = node.state, node.delivery
         by_name = state.queues.by_name
+        worker = None if self.worker is None else node.workers.named(self.worker)
         try:
             queues = [by_name[name] for name in self.queues]
         except KeyError:
@@ -159,7 +166,9 @@ class GetJob:
         units = delivery.fetch(queues, self.count)
         if units:
             if state.peers.linked:
-                _note_emptied(node, queues)
+                note_emptied(node, queues)
+            if worker is not None:
+                node.workers.bind(worker, units)
             if self.with_counters:
                 return [COUNTED.row(unit) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
@@ -171,7 +180,9 @@ class GetJob:
             raise NodeLeaving
         if len(queues) < len(self.queues) and not self.nohang:
             raise OutOfMemory
-        form = COUNTED if self.with_counters else PLAIN
+        form: Form = COUNTED if self.with_counters else PLAIN
+        if worker is not None:
+            form = WorkerForm(node.workers, worker, form)
         delivery.wait(client, queues, self.timeout, form, nohang=self.nohang)
         if state.peers.linked:
             node.federation.need(queues)
@@ -186,7 +197,7 @@ class GetJob:
         return [by_name[name] for name in self.queues if name in by_name]
 
 
-def _note_emptied(node: Node, queues: list[Queue]) -> None:
+def note_emptied(node: Node, queues: list[Queue]) -> None:
     """Let other nodes hear that the last job of a queue was taken."""
     for queue in queues:
         if not len(queue.units):

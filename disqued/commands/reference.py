@@ -16,6 +16,7 @@ from disqued.commands.table import FLAG_WORDS, TABLE, Arg, Command, Container, F
 GROUPS = {
     "jobs": "Jobs",
     "queues": "Queues",
+    "workers": "Workers and tasks",
     "connection": "Connections",
     "server": "The server",
     "cluster": "The cluster",

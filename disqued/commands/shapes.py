@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.wire.replies import Status, encode, encode_integer, encode_jobs, encode_status
+from disqued.wire.replies import Status, encode, encode_integer, encode_jobs, encode_push, encode_status
 
 Encoder = Callable[[Any], bytes]
 
@@ -148,3 +148,21 @@ JOBS = Shape(
     _encode_jobs2,
     _encode_jobs3,
 )
+
+#: ``[(queue, process, task), ...]``; None = nothing came.
+PROCESSES = Shape(
+    "array of processes, each [queue, process, task]; or null",
+    lambda value: value is None or all(len(row) == 3 and all(map(_is_bytes, row)) for row in value),
+    _encode_jobs2,
+    _encode_jobs3,
+)
+
+
+def pushes(text: str) -> Shape:
+    """Several messages, each an array of its own; push messages under RESP3."""
+    return Shape(
+        f"for each: {text}",
+        lambda value: isinstance(value, list) and all(isinstance(row, tuple) for row in value),
+        lambda rows: b"".join(encode_push(row, 2) for row in rows),
+        lambda rows: b"".join(encode_push(row, 3) for row in rows),
+    )

@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from disqued.commands import shapes
-from disqued.commands.shapes import JOBS, Shape
+from disqued.commands.shapes import JOBS, PROCESSES, Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
 from disqued.errors import CommandError, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
@@ -114,6 +114,9 @@ def flag(word: str, doc: str) -> Any:
 def rest(doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1, long: bool = False) -> Any:
     """All the remaining values; with a word, those after the word, which must be there.
 
+    Without a word options may stand among them: a value that is spelled as the word of an option that has what follows
+    it is that option, so that the first of several values is better a `positional`, which may be spelled in any way.
+
     One that is `long` may have any length.  A command of more than `LONG` words is not read at once: the parser
     returns what the class method `in_parts` makes of the words.
     """
@@ -158,7 +161,7 @@ class Command:
     hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
 
     def __attrs_post_init__(self) -> None:
-        self.hands_out = self.reply is JOBS and Flag.WRITE in self.flags
+        self.hands_out = (self.reply is JOBS or self.reply is PROCESSES) and Flag.WRITE in self.flags
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""
@@ -383,13 +386,14 @@ def _source(
             values.append(f"v_{field.name}")
             space[f"d_{field.name}"] = field.default
             lines.append(f"    v_{field.name} = {'[]' if arg.repeats else f'd_{field.name}'}")
-    if tail is not None and tail.arg.keyword is None:
-        assert not loose, f"{name}: a rest without a word leaves no place for options"
+    if tail is not None and tail.arg.keyword is None and not loose:
         if place + tail.arg.minimum > max(words, -bounds[0]):
             lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
         lines.append(_assign_rest(tail, f"args[{place}:]", space, 4))
     elif loose or tail is not None:
         lines += _options(loose, tail, place, space)
+        if tail is not None and tail.arg.minimum and tail.arg.keyword is None:
+            lines.append(f"    if len(v_{tail.name}) < {tail.arg.minimum}: {refuse}")
     for field in loose:
         if field.arg.repeats:
             lines.append(f"    v_{field.name} = tuple(v_{field.name})")
@@ -457,6 +461,10 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             )
             lines.append(f"            i += {arg.width}")
         branch = "elif"
+    if tail is not None and tail.arg.keyword is None:
+        lines.insert(0, f"    v_{tail.name} = []")
+        lines.append(f"        else: v_{tail.name}.append({_reader(tail, space).format('args[i - 1]')})")
+        return lines
     if tail is not None:
         lines.append(f"        {branch} word == {tail.arg.keyword!r} and i < n:")
         lines.append(_assign_rest(tail, "args[i:]", space, 12))

@@ -42,6 +42,8 @@ A holder that was forgotten (CLUSTER FORGET), or that this node has never met by
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
+from collections.abc import Callable
+
 from disqued.core.ids import comes_first
 from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, WAIT_REPL, Job
 from disqued.core.messages import DELJOB, GOTACK, Message
@@ -77,13 +79,15 @@ class _Round:
 class Acks:
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once")
+    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once", "on_stolen")
 
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
         self._rounds: dict[bytes, _Round] = {}
         self.asked_at_once: int = ASKED_AT_ONCE
+        #: Called with a job that a worker has and that another node says is done.
+        self.on_stolen: Callable[[Job], None] = lambda _: None
 
     # Commands.
 
@@ -146,6 +150,10 @@ class Acks:
             counters.flight_ms += flight_ms
         else:
             counters.acked_untimed += 1
+        if state.bound:
+            worker = state.bound.get(job)
+            if worker is not None:
+                worker.done += 1
         queue = state.queues.by_name.get(job.queue)
         if queue is not None:
             queue.acked += 1
@@ -360,9 +368,7 @@ class Acks:
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         if job.state != ACKED:
-            state.counters.acks_heard += 1
-            self._count(job)
-            self._mistrust(job)
+            self._note_heard(job)
         state.add_holders(job, holders | {state.node_id})
         if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
             # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
@@ -383,6 +389,14 @@ class Acks:
             if holders and not self._missing(job):
                 # Everybody knows, this node the last: nobody asks it any more.
                 self._leave(job, sender)
+
+    def _note_heard(self, job: Job) -> None:
+        """Take note of an ack that another node tells of."""
+        self._state.counters.acks_heard += 1
+        if job in self._state.bound:
+            self.on_stolen(job)
+        self._count(job)
+        self._mistrust(job)
 
     def _leave(self, job: Job, collector: bytes) -> None:
         """Forget a job that another node collects, and that everybody knows to be done.

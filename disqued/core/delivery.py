@@ -25,6 +25,8 @@ what they make of it.
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
+from collections.abc import Callable
+
 from disqued.core import messages
 from disqued.core.copies import Copies
 from disqued.core.job import (
@@ -33,8 +35,10 @@ from disqued.core.job import (
     FLAG_ANNOUNCED,
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
+    FLAG_DROPPED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
     QUEUED,
     WAIT_REPL,
     WORK_SCOPE,
@@ -43,7 +47,7 @@ from disqued.core.job import (
     Unit,
 )
 from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
-from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, Event
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
@@ -104,20 +108,22 @@ def requeue_within(unit: Unit, now: int) -> int:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_state", "copies")
+    __slots__ = ("_over", "_over_at", "_state", "copies", "on_dropped")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.copies = Copies(state)
         self._over_at = 0
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
+        #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
+        self.on_dropped: Callable[[Job], None] = lambda _: None
 
     # Into the queue.
 
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
-        if job.flags & FLAG_LEASED:
+        if job.flags & FLAG_WITH_CONSUMER:
             self._state.end_lease(job)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
@@ -129,6 +135,8 @@ class Delivery:
             state.ready[queue] = None
         if state.wanted and queue.name in state.wanted:
             state.giving[queue] = None
+        if state.listeners:
+            state.outbox.events.append(Event(queue.name, WORK, 1))
 
     def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
         """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
@@ -139,6 +147,9 @@ class Delivery:
         was queued before.
         """
         if job.state != ACTIVE:
+            return False
+        if job.flags & FLAG_DROPPED:
+            self.on_dropped(job)
             return False
         retry_ms = job.options.retry_ms
         again = job.flags & FLAG_QUEUED_BEFORE
@@ -199,7 +210,7 @@ class Delivery:
         """Let the timer of a job begin anew; somebody else has it."""
         job.requeue_at = requeue_at
         job.flags &= ~FLAG_ANNOUNCED
-        if job.flags & FLAG_LEASED:
+        if job.flags & FLAG_WITH_CONSUMER:
             self._state.end_lease(job)
         self.reschedule(job)
 
@@ -212,6 +223,12 @@ class Delivery:
             return
         if job.state == QUEUED:
             state.schedule.add(job, job.expires_at)
+            return
+        if state.bound and job in state.bound and job.requeue_at - ANNOUNCED_MS <= now:
+            # As long as its worker lives it keeps what it has.
+            job.requeue_at = now + job.options.retry_ms
+        if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
+            self.on_dropped(job)
             return
         if job.requeue_at and job.requeue_at - ANNOUNCED_MS <= now and self._announces(job):
             job.flags |= FLAG_ANNOUNCED
@@ -464,6 +481,9 @@ class Delivery:
         retry_ms = job.options.retry_ms
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         self.enqueue_new(job, state.queue(job.queue))
+        if state.listeners:
+            # It was announced to all where it came into being; who listens here may have asked for it.
+            state.outbox.events[-1] = Event(job.queue, WORK, 1, HERE_ALONE)
         self.reschedule(job)
         if job.holders:
             self._tell_where(job, sender)
@@ -570,8 +590,12 @@ class Delivery:
             if options.retry_ms:
                 state.counters.working += 1
                 since = state.queue(job.queue).leased.get(job, state.now)
+                worker = state.bound.get(job)
                 self.put_off(job, state.now + options.retry_ms)
                 self.lease(job, since)
+                if worker is not None:
+                    worker.leases[job] = since
+                    state.bound[job] = worker
                 state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, options.retry_ms))
         return options.retry_ms // 1_000
 

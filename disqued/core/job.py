@@ -67,6 +67,9 @@ FLAG_LEASED = 4  #: a consumer has it from this node, until `requeue_at`, as far
 FLAG_CAME_BACK = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
 FLAG_GIVEN_UP = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
 FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
+FLAG_HELD_ELSEWHERE = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
+FLAG_DROPPED = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_WITH_CONSUMER = FLAG_LEASED | FLAG_HELD_ELSEWHERE
 
 
 class JobOptions:

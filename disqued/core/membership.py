@@ -88,7 +88,7 @@ class Membership(Timed):
 
     __slots__ = (
         "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_peers", "_schedule", "_spoken_of",
-        "_state", "_told_flags", "bus_port", "host", "port", "timeout_ms", "twin",
+        "_state", "_told_flags", "bus_port", "host", "on_failure", "port", "timeout_ms", "twin",
     )  # fmt: skip
 
     def __init__(self, state: State, on_reachable: Callable[[], None]) -> None:
@@ -104,6 +104,8 @@ class Membership(Timed):
         self._due_at: int = 0  #: when it was to wake last
         self._told_flags: int = 0  #: what everybody was told of this node
         self._announced: str = ""
+        #: Called with the id of a node that most nodes find to have failed.
+        self.on_failure: Callable[[bytes], None] = lambda _: None
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout
         self.host: str = ""  #: our own address; empty = nobody has told yet
         self.port: int = 0  #: our own, for clients
@@ -513,6 +515,8 @@ class Membership(Timed):
     def _mark(self, peer: Peer, opinion: int) -> None:
         peer.flags = peer.flags & ~_FAILING | opinion
         self._changed()
+        if opinion == FAIL:
+            self.on_failure(peer.id)
 
     # Time.
 

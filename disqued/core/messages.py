@@ -23,6 +23,11 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
                   POLLJOBS   (POLLJOBS, queue, count)            likewise, of consumers that come again and do not wait
     queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
+    workers       LIVES      (LIVES, `Life`s)                    these workers of mine are alive, or not any more
+                  LEASED     (LEASED, worker, epoch, ttl ms, `Held`s)       one of them has these units
+                  HANDOVER   (HANDOVER, worker, epoch, name, queues, `Held`s, last)   one that is yours now had these
+    events        LISTEN     (LISTEN, whether)                   my clients want to hear of events
+                  EVENT      (EVENT, queue, type, content)       something happened; at most once
 
 Who sends gives a `Job` and may go on changing it: it is written down when it leaves.  Who receives gets a `StoredJob`
 in its place, in which the deadlines are what is left of them in milliseconds: no clock is compared with another.
@@ -53,10 +58,16 @@ YOURJOBS: Final = 14
 PAUSE: Final = 15
 POLLJOBS: Final = 16
 VITALS: Final = 17
+LIVES: Final = 18
+LEASED: Final = 19
+HANDOVER: Final = 20
+LISTEN: Final = 21
+EVENT: Final = 22
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
-    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS",
+    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS", "LIVES", "LEASED",
+    "HANDOVER", "LISTEN", "EVENT",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
@@ -72,6 +83,9 @@ ASKED: Final = 3  #: as AGAIN, but somebody asked for it: no consumer that has i
 
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring.
 JOBS_PER_MESSAGE: Final = 100
+#: Workers that one LIVES tells of, at most.
+WORKERS_PER_MESSAGE: Final = 200
+WORKER_NAME_MAX: Final = 1_024  #: bytes of the id of a worker, and of its name
 
 # What a node says of itself in PING and PONG, and of others in rumours.
 NODE_LEAVING: Final = 1
@@ -100,6 +114,24 @@ class Vitals(NamedTuple):
     jobs: int  #: that it holds
     queued: int  #: times that a job came into a queue of it, since its start
     given: int  #: times that a job left a queue for a consumer or another node, since its start
+
+
+class Life(NamedTuple):
+    """What a node says of a worker that is, or was, its own."""
+
+    worker_id: bytes
+    epoch: int
+    ttl_ms: int  #: 0 = it never dies by itself
+    lives: bool
+
+
+class Held(NamedTuple):
+    """A unit that a worker has."""
+
+    job_id: bytes
+    scope: bytes
+    attempt: int  #: number of the delivery; 1 is the first
+    age_ms: int  #: for how long the worker has had it
 
 
 class Greeting(NamedTuple):

@@ -5,6 +5,8 @@
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
     tick    --+           |             +--> membership    who is there
+                          |             +--> workers       who is alive and has what; homes: on which node
+                          |             +--> events        what those who listen hear
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
@@ -22,7 +24,9 @@ from disqued.core import messages
 from disqued.core.acks import Acks
 from disqued.core.clock import Clock
 from disqued.core.delivery import Delivery
+from disqued.core.events import Events
 from disqued.core.federation import Errand, Federation
+from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
 from disqued.core.leaving import Leaving
@@ -35,7 +39,10 @@ from disqued.core.replication import Pending, Replication
 from disqued.core.schedule import Timed
 from disqued.core.sharing import Sharing
 from disqued.core.state import QUEUE_IDLE_MS, State
+from disqued.core.tasks import Tasks
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Home, Worker
+from disqued.core.workers import Workers
 
 DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work
 EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
@@ -71,6 +78,14 @@ class Node:
         self.membership = Membership(self.state, self.replication.forget_wishes)
         self.replication.on_refusal = self.membership.tell
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
+        self.events = Events(self.state)
+        self.workers = Workers(self.state, self.delivery, self.events)
+        self.homes = Homes(self.state, self.delivery, self.sharing, self.workers, self.events)
+        self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
+        self.membership.on_failure = self.homes.node_failed
+        self.acks.on_stolen = self.tasks.stolen
+        self.delivery.on_dropped = self.tasks.drop
+        self._of_client = self.workers.of_client
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
             messages.PING: self.membership.on_ping,
             messages.PONG: self.membership.on_pong,
@@ -90,6 +105,11 @@ class Node:
             messages.POLLJOBS: self.federation.on_needjobs,
             messages.YOURJOBS: self.federation.on_yourjobs,
             messages.PAUSE: self.federation.on_pause,
+            messages.LIVES: self.homes.on_lives,
+            messages.LEASED: self.homes.on_leased,
+            messages.HANDOVER: self.homes.on_handover,
+            messages.LISTEN: self.events.on_listen,
+            messages.EVENT: self.events.on_event,
         }
         self._queue_cursor = 0
         self.begin()
@@ -108,6 +128,8 @@ class Node:
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
+        if self._of_client:
+            self.workers.heard(client)
         value = call.run(self, client)
         state = self.state
         if state.ready or state.giving:
@@ -137,6 +159,8 @@ class Node:
             self.acks.link_opened(greeting.id)
             self.federation.link_opened(greeting.id)
             self.leaving.link_opened(greeting.id)
+            self.homes.link_opened(greeting.id)
+            self.events.link_opened(greeting.id)
             self.serve()
         return wanted
 
@@ -147,6 +171,7 @@ class Node:
 
     def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
+        self.events.greeted(greeting.id)
         self.membership.greeted(greeting, host, own_host)
         self.acks.link_opened(greeting.id)
 
@@ -171,8 +196,13 @@ class Node:
         if len(self.state.unfinished):
             self.state.unfinished.forsake(client)
         if handed:
-            jobs = map(self.state.jobs.get, handed)
+            # What was handed out as a process is named by its id, of which the job's is the first part.
+            jobs = [self.state.jobs.get(name.partition(b":")[0]) for name in handed]
             self.delivery.give_back([job for job in jobs if job is not None])
+            self.serve()
+        if self._of_client:
+            self.homes.gone(client)
+            self.workers.gone(client)
             self.serve()
 
     def tick(self) -> None:
@@ -212,6 +242,12 @@ class Node:
             self.federation.due(item)
         elif isinstance(item, Membership | Leaving):
             item.due()
+        elif isinstance(item, Worker):
+            self.workers.due(item)
+        elif isinstance(item, Home):
+            self.homes.due(item)
+        elif isinstance(item, Move):
+            self.homes.move_due(item)
         elif isinstance(item, Queue) and not self.state.collect_queue(item):
             idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
             since = item.accessed_at if item.is_idle else self.state.now
@@ -240,6 +276,8 @@ class Node:
         self.delivery.copies.forget()
         self.federation.flushed()
         self.state.flush()
+        self.workers.flushed()
+        self.homes.flushed()
         self.membership.wake()
         self.leaving.wake()
 

@@ -1,15 +1,16 @@
 """What a step asks the outside for.
 
-A step appends; the driver takes the three lists in this order, and only then answers the step's own client:
+A step appends; the driver takes the lists in this order, and only then answers the step's own client:
 
     journal   records, made durable as the fsync policy promises
     messages  to other nodes (core.messages)
+    events    for those who listen, on whatever node (core.events makes messages of them)
     replies   to clients that were blocked
 
 Nobody hears of a job that is less durable than promised.  Plain tuples and lists: an append costs 0.1 microseconds.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from disqued.core.job import Unit
 from disqued.core.messages import Message
@@ -32,11 +33,31 @@ GONE_REFUSED: Final = b"refused"  #: its producer was told that it could not be 
 
 Record = tuple[Any, ...]
 
+# What is told to those who listen to a queue: the last part of the channel ``wq:<queue>:<type>``.
+WORK: Final = b"work"  #: tasks came into the queue; how many
+RETURNED: Final = b"returned"  #: of these: they came back; how many
+DONE: Final = b"done"  #: a process was finished; JSON
+CANCEL: Final = b"cancel"  #: tasks were cancelled: their body; or a process is not wanted any more: its id
+DELETE: Final = b"delete"  #: the queue was deleted; nothing
+DEAD: Final = b"dead"  #: a worker of the queue died; JSON
+
+EVERYWHERE: Final = 0  #: for all who listen
+HERE_ALONE: Final = 1  #: for those who listen on this node
+
+
+class Event(NamedTuple):
+    """Something that those who listen to a queue hear; at most once."""
+
+    queue: bytes
+    kind: bytes  #: WORK ...
+    content: int | bytes  #: a count, which is added up with others of its turn, or a text
+    audience: Any = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
+
 
 class Outbox:
     """The effects of the steps since the driver last emptied it."""
 
-    __slots__ = ("journal", "members_changed", "messages", "replies")
+    __slots__ = ("events", "journal", "members_changed", "messages", "replies")
 
     def __init__(self) -> None:
         self.journal: list[Record] = []
@@ -44,5 +65,6 @@ class Outbox:
         self.messages: list[tuple[bytes, Message]] = []
         #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
         self.members_changed: bool = False
+        self.events: list[Event] = []
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
         self.replies: list[tuple[Client, Any, list[Unit]]] = []

@@ -5,6 +5,7 @@ Records are applied in the order in which they were written; a later one wins.
     added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
     added, as acked ---> done, to be collected
     done, gone ---> forgotten                          flushed ---> everything forgotten
+    leased ---> a worker had it: it has a while to say so (`workers.recover`)
 
 A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
 
@@ -38,9 +39,10 @@ from disqued.core.job import (
     StoredJob,
 )
 from disqued.core.memory import JOB_COST
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.registry import TABLES
 from disqued.core.state import State
+from disqued.core.workers import attempt_of
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked, after a start
@@ -63,6 +65,8 @@ def snapshot(state: State) -> Iterator[Record]:
     for job in state.jobs:
         if job.state == ACTIVE or (job.state == ACKED and job.holders):
             yield (JOB_ADDED, job)
+            if job in state.bound:
+                yield _lease_of(state, job)
 
 
 def walk(state: State) -> Iterator[Record | None]:
@@ -84,6 +88,8 @@ def walk(state: State) -> Iterator[Record | None]:
         for job in state.jobs.table(number):
             if _outlasts_a_crash(job) and state.jobs.get(job.id) is job:
                 yield (JOB_ADDED, job)
+                if job in state.bound:
+                    yield _lease_of(state, job)
             else:
                 passed += 1
                 if passed % PASSED_AT_ONCE == 0:
@@ -95,6 +101,11 @@ def _outlasts_a_crash(job: Job) -> bool:
     if job.state in (ACTIVE, QUEUED):
         return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED)
     return job.state == ACKED and bool(job.holders)
+
+
+def _lease_of(state: State, job: Job) -> Record:
+    """The record of whose worker has a job."""
+    return (UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), state.bound[job].id)
 
 
 def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
@@ -118,7 +129,7 @@ def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
 class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
-    __slots__ = ("_delivery", "_names", "_options", "_restores_queues", "_state", "_wishes", "expired")
+    __slots__ = ("_delivery", "_names", "_options", "_restores_queues", "_state", "_wishes", "expired", "held")
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
         """Take the state to fill, and whether what the records say about queues holds."""
@@ -132,6 +143,8 @@ class Recovery:
         self._options: JobOptions
         #: Ids of jobs left out because their time was over; the journal has yet to hear of it.
         self.expired: list[bytes] = []
+        #: What workers had: {job id: worker id}.
+        self.held: dict[bytes, bytes] = {}
 
     def apply(self, record: Record) -> None:
         """Apply the next record, in the form of `jobdump.decode_record`."""
@@ -140,16 +153,28 @@ class Recovery:
             self._add(record[1])
         elif kind == FLUSHED:
             self._state.flush()
+            self.held.clear()
         elif kind == QUEUE_PAUSED:
             self._delivery.set_pause(record[1], record[2])
+        elif kind == UNIT_LEASED:
+            self._note_lease(record)
         elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):
-            # Who has a unit (UNIT_LEASED) says nothing of whether its job is there.
             self._forget(record[1])
 
     def _forget(self, job_id: bytes) -> None:
         job = self._state.jobs.get(job_id)
         if job is not None:
+            self.held.pop(job_id, None)
             self._state.drop(job)
+
+    def _note_lease(self, record: Record) -> None:
+        """Note who has a unit; that says nothing of whether its job is there."""
+        _, job_id, scope, deliveries, worker = record[:5]
+        job = self._state.jobs.get(job_id)
+        if job is not None and worker and scope == WORK_SCOPE and job.state == ACTIVE:
+            job.additional_deliveries = max(0, deliveries - 1 - job.nacks)
+            job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+            self.held[job_id] = worker
 
     def _add(self, stored: StoredJob) -> None:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice

@@ -42,34 +42,60 @@ from disqued.core.job import (
     WORK_SCOPE,
     Job,
     JobOptions,
+    new_job,
 )
+from disqued.core.memory import JOB_COST, NAME_COST
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL, LEAVING
 from disqued.core.queues import PAUSE_IN, Client, Queue
 from disqued.core.schedule import Timed
 from disqued.core.state import State
-from disqued.errors import NotReplicated, QueuePaused, QueueTooLong
+from disqued.errors import CommandError, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
 MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
 TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is waited: sending it again makes it slower
 RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer, beside that
+#: Makes the alias of a job from its stamp.
+AliasOf = Callable[[int], bytes]
+
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
 REMOVED = "job removed (expired?) before the requested replication level was achieved"
 
 
+class Batch:
+    """Jobs that are added together: all of them, or none."""
+
+    __slots__ = ("client", "enough", "is_over", "pendings", "value", "when_over")
+
+    def __init__(self, client: Client | None, when_over: Callable[[bool], None] | None = None) -> None:
+        self.client: Client | None = client  #: None = nobody waits
+        self.value: Any = None  #: what it is answered when all is well
+        self.when_over: Callable[[bool], None] | None = when_over  #: told whether it failed, where nobody waits
+        self.pendings: list[Pending] = []
+        self.enough: dict[bytes, None] = {}  #: jobs of which there are copies enough
+        #: True when nothing is waited for any more; False at first only where there is something.
+        self.is_over: bool = True
+
+
 class Pending(Timed):
     """A producer that waits for copies of its job."""
 
-    __slots__ = ("by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms")
+    __slots__ = (
+        "batch", "by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms",
+    )  # fmt: skip
 
-    def __init__(self, job: Job, client: Client, deadline_at: int, now: int, *, by_default: bool) -> None:
+    def __init__(
+        self, job: Job, client: Client | None, deadline_at: int, now: int, *, by_default: bool,
+        batch: Batch | None = None,
+    ) -> None:  # fmt: skip
         self.awake_at = 0
         self.job: Job = job
-        self.client: Client = client
+        self.client: Client | None = client  #: None = nobody, the job is added in the background
+        self.batch: Batch | None = batch  #: of the jobs that are added together; None = it is the only one
         self.by_default: bool = by_default  #: as many copies as can be made are enough
         self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
         #: Pause before one more node is asked, and before the first is asked again: the transfer takes its time.
@@ -114,6 +140,57 @@ class Replication:
 
     # Adding.
 
+    def add_together(
+        self, batch: Batch, queue_name: bytes, bodies: list[bytes], options: JobOptions, alias_of: AliasOf, *,
+        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool, front: bool = False,
+    ) -> list[Job]:  # fmt: skip
+        """Create jobs that have aliases, all of them or none; `batch.is_over` says whether that is done.
+
+        `alias_of` is told the stamp of a job; `front`: before all that wait.  Times and errors as in `add`.
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), OutOfMemory (OOM).
+        """
+        state = self._state
+        self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
+        several = options.replicate > 1 or self.takes_no_copy
+        if several:
+            self._check_copies(options.replicate)
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            if maxlen and len(queue.units) + len(bodies) > maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+        jobs: list[Job] = []
+        for body in bodies:
+            job = self._make(queue_name, queue, body, options, alias_of)
+            if front:
+                job.order_key = state.next_front()
+            jobs.append(job)
+        if not several:
+            for job in jobs:
+                state.enter(job)
+                self._begin(job)
+            return jobs
+        own = not self.takes_no_copy
+        chosen = self._draw(options.replicate - own, frozenset())
+        deadline_at = state.now + timeout_ms if timeout_ms else 0
+        for job in jobs:
+            job.holders = state.holders(frozenset([*chosen, state.node_id] if own else chosen))
+            if asynchronous:
+                self._add_quietly(job, chosen, own=own)
+            else:
+                pending = Pending(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
+                batch.pendings.append(pending)
+                self._await_copies(pending, chosen, own=own)
+        batch.is_over = asynchronous
+        return jobs
+
+    def _check_room(self, size: int) -> None:
+        """Refuse jobs for which there is no room, all of them together."""
+        memory = self._state.memory
+        if memory.used + size > memory.limit:
+            raise OutOfMemory
+
     def add(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
         maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False,
@@ -148,14 +225,17 @@ class Replication:
             self._delivery.enqueue_new(job, queue)
         return job.id
 
-    def _make(self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions) -> Job:
+    def _make(
+        self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None
+    ) -> Job:
         state = self._state
         if options.stamped_at != state.now:
             options.stamp(state.now)
         name = queue_name if queue is None else queue.name
         job_id = state.ids.next(options.ttl_suffix)
         state.counters.added += 1
-        return Job(job_id, name, body, state.next_ctime(), options)
+        ctime = state.next_ctime()
+        return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
 
     def _check_copies(self, replicate: int) -> None:
         """Refuse a job for which there are too few nodes."""
@@ -185,22 +265,32 @@ class Replication:
         holders = chosen if external else [*chosen, state.node_id]
         job.holders = state.holders(frozenset(holders))
         if asynchronous:
-            self._send_copies(job, chosen, quiet=True)
-            if external:
-                self._hand_over(job, chosen[0])
-            else:
-                state.enter(job)
-                self._begin(job)
+            self._add_quietly(job, chosen, own=not external)
             return job.id
+        deadline_at = state.now + timeout_ms if timeout_ms else 0
+        pending = Pending(job, client, deadline_at, state.now, by_default=by_default)
+        self._await_copies(pending, chosen, own=not external)
+        return None
+
+    def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
+        """Add a job whose copies nobody waits for; `own`: one of them is ours."""
+        self._send_copies(job, chosen, quiet=True)
+        if own:
+            self._state.enter(job)
+            self._begin(job)
+        else:
+            self._hand_over(job, chosen[0])
+
+    def _await_copies(self, pending: Pending, chosen: list[bytes], *, own: bool) -> None:
+        """Ask nodes for copies of a job, and wait for their answers."""
+        state, job = self._state, pending.job
         job.state = WAIT_REPL
-        job.confirmed = state.holders(frozenset(() if external else (state.node_id,)))
+        job.confirmed = state.holders(frozenset((state.node_id,) if own else ()))
         state.enter(job)
         state.schedule.add(job, job.expires_at)
-        pending = Pending(job, client, state.now + timeout_ms if timeout_ms else 0, state.now, by_default=by_default)
         state.pending[job.id] = pending
         self._send_copies(job, chosen, quiet=False)
         self._wake(pending)
-        return None
 
     def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
         """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
@@ -297,10 +387,36 @@ class Replication:
         return len(others) < len(linked) and others <= confirmed
 
     def _achieve(self, pending: Pending) -> None:
-        """There are copies enough: the job is there, and its producer hears so."""
-        state, job = self._state, pending.job
+        """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
+        if pending.batch is None:
+            self._answer(pending, pending.job.id)
+            self._place(pending.job)
+        else:
+            pending.batch.enough[pending.job.id] = None
+            self._achieve_together(pending.batch)
+
+    def _achieve_together(self, batch: Batch) -> None:
+        """Let the jobs of a batch be there, and its producer hear so, when there are copies enough of all."""
+        pending = self._state.pending
+        left = [each for each in batch.pendings if pending.get(each.job.id) is each]
+        if batch.is_over or not all(each.job.id in batch.enough for each in left):
+            return
+        self._end_batch(batch, batch.value)
+        for each in left:
+            self._answer(each, None)
+            self._place(each.job)
+
+    def _end_batch(self, batch: Batch, value: Any) -> None:
+        batch.is_over = True
+        if batch.client is not None:
+            self._state.outbox.replies.append((batch.client, value, []))
+        elif batch.when_over is not None:
+            batch.when_over(isinstance(value, CommandError))
+
+    def _place(self, job: Job) -> None:
+        """Let a job begin of which there are copies enough, here or on the node that is to have it."""
+        state = self._state
         confirmed = job.confirmed or frozenset()
-        self._answer(pending, job.id)
         job.confirmed = None
         if state.node_id in (job.holders or ()):
             self._begin(job)
@@ -324,6 +440,8 @@ class Replication:
         pending = state.pending.get(job.id)
         assert pending is not None
         self._answer(pending, job.id)
+        if pending.batch is not None:
+            self._achieve_together(pending.batch)
         job.confirmed = None
         job.state = ACTIVE
         job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
@@ -336,9 +454,17 @@ class Replication:
 
     def _give_up(self, pending: Pending, problem: str) -> None:
         """Answer NOREPL, and let nobody keep a copy, as far as nodes can be reached."""
-        self._state.counters.refused += 1
-        self._answer(pending, NotReplicated(problem))
-        self._abandon(pending.job)
+        state = self._state
+        if state.pending.get(pending.job.id) is not pending:
+            return  # another job of its batch has been given up
+        state.counters.refused += 1
+        if pending.batch is not None:
+            self._end_batch(pending.batch, NotReplicated(problem))
+        together: list[Pending] = [pending] if pending.batch is None else pending.batch.pendings
+        for each in together:
+            if state.pending.get(each.job.id) is each:
+                self._answer(each, NotReplicated(problem))
+                self._abandon(each.job)
 
     def _abandon(self, job: Job) -> None:
         state = self._state
@@ -358,7 +484,8 @@ class Replication:
         state = self._state
         del state.pending[pending.job.id]
         state.schedule.cancel(pending)
-        state.outbox.replies.append((pending.client, value, []))
+        if pending.batch is None:
+            state.outbox.replies.append((pending.client, value, []))
 
     def gone(self, client: Client) -> None:
         """A producer that waits is gone: its job is not wanted any more, as nobody knows its id."""

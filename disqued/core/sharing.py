@@ -40,7 +40,7 @@ class Sharing:
 
     def on_willqueue(self, sender: bytes, message: Message) -> None:
         """Say so if this node knows better."""
-        job = self._known(sender, message[1])
+        job = self.known(sender, message[1])
         if job is None:
             return
         state = self._state
@@ -54,7 +54,7 @@ class Sharing:
     def on_queued(self, sender: bytes, message: Message) -> None:
         """Leave a job to a node that has it in its queue, unless this one has the better claim."""
         how = message[3]
-        job = self._known(sender, message[1])
+        job = self.known(sender, message[1])
         if job is None:
             return
         state, delivery = self._state, self._delivery
@@ -76,13 +76,13 @@ class Sharing:
 
     def on_working(self, sender: bytes, message: Message) -> None:
         """Leave a job to the consumer that has it, for the time that it has left."""
-        job = self._known(sender, message[1])
+        job = self.known(sender, message[1])
         if job is None or not job.options.retry_ms:
             return
         self._delivery.dequeue(job)
         self._put_off(job, min(message[3], job.options.retry_ms))
 
-    def _known(self, sender: bytes, job_id: bytes) -> Job | None:
+    def known(self, sender: bytes, job_id: bytes) -> Job | None:
         """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
         job = self._state.jobs.get(job_id)
         if job is None:

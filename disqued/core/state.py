@@ -11,7 +11,7 @@ from typing import Any
 from disqued.core.counters import Counters
 from disqued.core.ended import Ended
 from disqued.core.ids import JobIds
-from disqued.core.job import FLAG_LEASED, KIND_WORK, QUEUED, WORK_SCOPE, Job, JobOptions, NamedJob, Unit
+from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import SETACK, Message
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
@@ -20,12 +20,14 @@ from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.worker import Home, Worker
 
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
+UNIQUE = b"u"  #: first byte of the alias of a unique task
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -34,9 +36,10 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "counters", "ended", "evictable", "giving",
-        "ids", "jobs", "journaling", "last_ctime", "leaving", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "queues", "read_only", "ready", "rng", "schedule", "unfinished", "wall", "wanted",
+        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "bound", "counters", "elsewhere", "ended",
+        "evictable", "giving", "ids", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named",
+        "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng", "schedule", "unfinished",
+        "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -59,6 +62,8 @@ class State:
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
         #: Queues that consumers of other nodes want jobs of: {name: {node id: ...}}; kept by `federation`.
         self.wanted: dict[bytes, Any] = {}
+        #: Ids of the nodes, this one too, on which somebody listens to events; kept by `events`.
+        self.listeners: dict[bytes, None] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -76,6 +81,12 @@ class State:
         self.evictable: dict[Job, None] = {}
         #: Jobs that have an alias: {(queue, alias): jobs}.
         self.named: dict[tuple[bytes, bytes], tuple[NamedJob, ...]] = {}
+        #: Of these: the unique tasks of all queues, {alias: jobs}.
+        self.unique: dict[bytes, tuple[NamedJob, ...]] = {}
+        #: Units that a worker of this node has, which dies with them.
+        self.bound: dict[Unit, Worker] = {}
+        #: Jobs that a worker of another node has, as far as this one was told; kept by `homes`.
+        self.elsewhere: dict[Job, Home] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
         #: Jobs that others held and that are done, and that a late message must not bring back.
@@ -216,6 +227,8 @@ class State:
         self.memory.used += NAME_COST + len(job.alias)
         key = (job.queue, job.alias)
         self.named[key] = (*self.named.get(key, ()), job)
+        if job.alias[:1] == UNIQUE:
+            self.unique[job.alias] = (*self.unique.get(job.alias, ()), job)
 
     def _forget_name(self, job: NamedJob) -> None:
         self.memory.used -= NAME_COST + len(job.alias)
@@ -225,6 +238,12 @@ class State:
             self.named[key] = others
         else:
             del self.named[key]
+        if job.alias[:1] == UNIQUE:
+            others = tuple(other for other in self.unique[job.alias] if other is not job)
+            if others:
+                self.unique[job.alias] = others
+            else:
+                del self.unique[job.alias]
 
     def by_name(self, queue_name: bytes, alias: bytes) -> tuple[NamedJob, ...]:
         """Jobs of a queue with this alias, oldest first; more than one only if nodes could not hear each other."""
@@ -256,7 +275,7 @@ class State:
         """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
             self.queues.by_name[job.queue].units.remove(job)
-        elif job.flags & FLAG_LEASED:
+        elif job.flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
         self.memory.used -= JOB_COST + len(job.body)
         self.schedule.cancel(job)
@@ -268,11 +287,19 @@ class State:
             self.acked.pop(job, None)
 
     def end_lease(self, unit: Unit) -> None:
-        """Note that no consumer of this node has a unit any more."""
-        unit.flags &= ~FLAG_LEASED
+        """Note that no consumer of this node has a unit any more, nor a worker of another node."""
+        unit.flags &= ~FLAG_WITH_CONSUMER
         queue = self.queues.by_name.get(unit.queue)
         if queue is not None:
             queue.leased.pop(unit, None)
+        if self.bound:
+            worker = self.bound.pop(unit, None)
+            if worker is not None:
+                del worker.leases[unit]
+        if self.elsewhere:
+            home = self.elsewhere.pop(unit.job, None)
+            if home is not None:
+                del home.jobs[unit.job]
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""

@@ -55,6 +55,10 @@ class Unfinished(Timed):
         """Take in one more piece; its turn comes after those that are there."""
         self._pieces.append(Piece(client, parts))
 
+    def has(self, client: Client) -> bool:
+        """Tell whether a client waits for one of the pieces."""
+        return any(piece.client == client for piece in self._pieces)
+
     def forsake(self, client: Client) -> None:
         """Nobody waits for the pieces of this client any more."""
         for piece in self._pieces:

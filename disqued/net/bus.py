@@ -24,7 +24,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
-from disqued.core.messages import Greeting, Message, Target
+from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
@@ -83,6 +83,8 @@ class Bus(Factory):
         self.busy = 0  #: incoming links that have more to say than one slice takes
         self.hearing = False  #: the node takes messages; False while it loads and when it ends
         self._started = False
+        #: Takes events for the clients of this node: queue, type, content, the one client or None.
+        self.on_event: Callable[[bytes, bytes, bytes, object], None] = lambda queue, kind, content, only: None
         self._on_crash = on_crash
         self._ports: list[tcp.Port] = []
         self._links: dict[_Key, OutgoingLink] = {}
@@ -261,7 +263,10 @@ class Bus(Factory):
         for node_id, message in messages:
             connection = connections.get(node_id)
             if connection is None or connection.queue is None:
-                counters.dropped_without_link += 1
+                if node_id == self._own_id and message[0] == EVENT:
+                    self.on_event(*message[1:])
+                else:
+                    counters.dropped_without_link += 1
             elif connection.queue.add(message):
                 touched[connection] = None
             else:

@@ -32,6 +32,7 @@ class Caller:
     protocol = 3
     authenticated = True
     monitors = False
+    subscriptions = 0
     reply_mode = "on"
     is_unix = False
     is_closing = False
@@ -134,6 +135,11 @@ class Caller:
             return
         outcome, self._outcome = self._outcome, _NOTHING
         self._gone = True
+        if self in self.host.node.workers.of_client:
+            # It was a worker's for this one command.
+            self.host.node.begin()
+            self.host.node.gone(self)
+            self.host.driver.finish_step(None)
         if isinstance(outcome, CommandError):
             self._heard.errback(outcome)
         else:
@@ -141,10 +147,11 @@ class Caller:
 
     def take_back(self, added: set[bytes], error: CommandError) -> list[bytes]:
         """Put an error in the place of the id of one of these jobs; returns that id."""
-        if not isinstance(self._outcome, bytes) or self._outcome not in added:
-            return []
-        taken, self._outcome = self._outcome, error
-        return [taken]
+        told = self._outcome if isinstance(self._outcome, list) else [self._outcome]
+        taken = [job_id for job_id in told if isinstance(job_id, bytes) and job_id in added]
+        if taken:
+            self._outcome = error
+        return taken
 
     # What only makes sense on a connection.
 

@@ -29,7 +29,8 @@ from zope.interface import implementer
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.errors import CommandError
-from disqued.wire.replies import encode_error
+from disqued.net.pubsub import UNREAD_MAX
+from disqued.wire.replies import encode_error, encode_push
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -43,6 +44,11 @@ UNREAD_STEP = 64 * 1024  #: by how much a client's unread replies grow before th
 #: Bytes that a command, and each word of it, takes beside its text.
 COMMAND_COST = WORD_COST = 64
 INTERNAL_ERROR = b"ERR internal error"
+#: What a client that listens may say under RESP2, which cannot tell a reply from a message.
+_FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
+_LISTENS = (
+    "Can't execute '{name}': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+)
 
 _DENIED_WHEN_FULL = Flag.DENY_OOM
 
@@ -50,6 +56,20 @@ _DENIED_WHEN_FULL = Flag.DENY_OOM
 def _weight(args: list[bytes]) -> int:
     """Bytes that a command takes while it waits."""
     return COMMAND_COST + WORD_COST * len(args) + sum(map(len, args))
+
+
+def _check_listener(entry: Command) -> None:
+    """Refuse what a client must not say that listens under RESP2.  Raises CommandError."""
+    if entry.name not in _FOR_LISTENERS:
+        raise CommandError(_LISTENS.format(name=entry.name.lower()))
+
+
+def _told_ids(reply: bytes) -> list[bytes]:
+    """What may be ids of jobs in a reply to who added them: a status line, or an array of them."""
+    if reply[:1] == b"+":
+        return [reply[1:-2]]
+    head, _, rows = reply.partition(b"\r\n")
+    return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
 
 
 @implementer(IPushProducer)
@@ -65,6 +85,8 @@ class ClientConnection(Protocol):
         self.protocol = 2
         self.authenticated = True
         self.monitors = False
+        self.channels: dict[bytes, None] = {}  #: that it listens to
+        self.patterns: dict[bytes, None] = {}
         self.reply_mode = "on"
         self._last: Command | None = None
         self.connected_at = self.active_at = daemon.node.clock.now()
@@ -118,6 +140,11 @@ class ClientConnection(Protocol):
     def is_blocked(self) -> bool:
         """True while it waits in a blocking command."""
         return self._blocked is not None
+
+    @property
+    def subscriptions(self) -> int:
+        """Channels and patterns that it listens to."""
+        return len(self.channels) + len(self.patterns)
 
     @property
     def is_closing(self) -> bool:
@@ -258,7 +285,7 @@ class ClientConnection(Protocol):
         node.begin()
         self.active_at = node.state.now
         daemon.running = self
-        if daemon.guarded or not self.authenticated or self.reply_mode != "on":
+        if daemon.guarded or not self.authenticated or self.reply_mode != "on" or self.channels or self.patterns:
             done = self._run_guarded(commands)
         else:
             done = self._run_plain(commands)
@@ -351,11 +378,16 @@ class ClientConnection(Protocol):
         try:
             entry = table.find(args)
             self._last = entry
+            listens = self.protocol == 2 and self.subscriptions > 0
+            if listens:
+                _check_listener(entry)
             value = daemon.carry_out(self, entry, args)
             if value is BLOCKED:
                 self._block(entry)
                 return None
             reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
+            if listens and entry.name == "PING":
+                reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
             if entry.hands_out and value:
                 self._handed += [row[1] for row in value]
         except CommandError as error:
@@ -399,9 +431,18 @@ class ClientConnection(Protocol):
             self._daemon.reactor.callLater(0, self.resume)
 
     def push(self, line: bytes) -> None:
-        """Send something that no command of this client asked for: a line of MONITOR."""
+        """Send something that no command of this client asked for: a line of MONITOR, an event.
+
+        Replies that wait for a commit do not leave with it: it leaves with them.
+        """
+        waits = bool(self._out) or self._daemon.running is self
         self._out.append(line)
-        self.flush()
+        if not waits:
+            self.flush()
+        if self._stalled and not self._lost:
+            buffered = self.output_buffered
+            if buffered > UNREAD_MAX:
+                self._end_unread(buffered)
 
     def flush(self) -> None:
         """Send the replies that are due."""
@@ -449,8 +490,9 @@ class ClientConnection(Protocol):
         taken: list[bytes] = []
         for replies in (self._held, self._out):
             for at, reply in enumerate(replies):
-                if reply[:1] == b"+" and reply[1:-2] in added:
-                    taken.append(reply[1:-2])
+                told = [job_id for job_id in _told_ids(reply) if job_id in added]
+                if told:
+                    taken += told
                     replies[at] = encode_error(error.line)
         return taken
 

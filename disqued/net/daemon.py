@@ -12,7 +12,7 @@ Source: Disque, src/server.c, src/config.c.
 import hmac
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.address import UNIXAddress
@@ -42,6 +42,7 @@ from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
 from disqued.net.monitor import monitored
+from disqued.net.pubsub import PubSub
 from disqued.net.statistics import Statistics
 from disqued.net.storekeeper import StoreKeeper
 from disqued.net.switching import OpenStore
@@ -51,7 +52,7 @@ from disqued.wire.requests import RequestParser
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
 
 #: Commands that a client may run before it has authenticated.
-_FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT"})
+_FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
 
 
 class Daemon(Factory):
@@ -78,6 +79,8 @@ class Daemon(Factory):
             on_crash=self._message_crashed,
         )  # fmt: skip
         self.driver.send = self.bus.send
+        self.pubsub = PubSub(node)
+        self.bus.on_event = self.pubsub.publish
         self._members = Members(node, self.bus, identity, reactor)
         self.driver.on_members = self._members.changed
         self.stores = StoreKeeper(config, self.driver, store_name, open_store)
@@ -159,6 +162,7 @@ class Daemon(Factory):
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self._node.begin()
+        self._node.workers.recover(recovery.held)
         # A flush in the journal took their deadlines along.
         self._node.membership.wake()
         self._node.leaving.wake()
@@ -210,10 +214,14 @@ class Daemon(Factory):
             "cluster-node-timeout": self._set_node_timeout,
             "cluster-link-buffer-limit": self.bus.set_buffer_limit,
             "proto-max-bulk-len": self.bus.set_largest_body,
+            "wq-retry": self._set_task_retry,
+            "wq-unique-scope": self._set_unique_scope,
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
         self._set_node_timeout(self.config.cluster_node_timeout)
+        self._set_task_retry(self.config.wq_retry)
+        self._set_unique_scope(self.config.wq_unique_scope)
         self.bus.set_buffer_limit(self.config.cluster_link_buffer_limit)
         self.bus.set_largest_body(self.config.proto_max_bulk_len)
         self._find_guards()
@@ -235,6 +243,12 @@ class Daemon(Factory):
 
     def _set_node_timeout(self, timeout_ms: int) -> None:
         self._node.membership.timeout_ms = timeout_ms
+
+    def _set_task_retry(self, seconds: int) -> None:
+        self._node.tasks.retry_s = seconds
+
+    def _set_unique_scope(self, scope: str) -> None:
+        self._node.tasks.unique_anywhere = scope == "global"
 
     def _set_slow(self, usec: int) -> None:
         self.slowlog.threshold_us = usec
@@ -342,6 +356,8 @@ class Daemon(Factory):
         if client.monitors:
             self.monitors.pop(client, None)
             self._find_guards()
+        if client.subscriptions:
+            self.pubsub.forget(client)
         if self.ending:
             return  # what was written of the jobs for the next start holds
         self._node.begin()
@@ -389,7 +405,8 @@ class Daemon(Factory):
     def _close_idle(self) -> None:
         oldest = self._node.clock.now() - self.config.timeout * 1_000
         for client in self.sessions():
-            if client.active_at < oldest and not client.is_blocked and not client.monitors:
+            waits = client.is_blocked or client.monitors or client.subscriptions
+            if client.active_at < oldest and not waits:
                 client.transport.loseConnection()
 
     # Before a command runs.
@@ -479,6 +496,36 @@ class Daemon(Factory):
             raise CommandError("MONITOR needs a connection of its own: redis-cli MONITOR")
         client.monitors = True
         self.monitors[client] = None
+        self._find_guards()
+
+    def subscribe(self, client: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
+        """Let a client listen to channels, or patterns; returns what it is told for each.  Raises CommandError."""
+        return self.pubsub.subscribe(self._listener(client), names, patterns=patterns)
+
+    def unsubscribe(
+        self, client: Session, names: Iterable[bytes], *, patterns: bool
+    ) -> list[tuple[bytes, bytes | None, int]]:
+        """Let it listen no more, to none at all when none is named; returns what it is told for each."""
+        return self.pubsub.unsubscribe(self._listener(client), names, patterns=patterns)
+
+    @staticmethod
+    def _listener(client: Session) -> ClientConnection:
+        if not isinstance(client, ClientConnection):
+            raise CommandError("events need a connection of their own: redis-cli SUBSCRIBE")
+        return client
+
+    def reset_session(self, client: Session) -> None:
+        """Make a connection as new."""
+        connection = self._listener(client)
+        self.pubsub.forget(connection)
+        connection.set_protocol(2)
+        connection.name = b""
+        connection.reply_mode = "on"
+        if connection.monitors:
+            connection.monitors = False
+            self.monitors.pop(connection, None)
+        if self._has_password:
+            connection.restrict()
         self._find_guards()
 
     def show_monitors(self, client: Recipient, args: list[bytes], entry: Command) -> None:

@@ -111,7 +111,7 @@ class Driver:
             self._hold(client)
         elif client is not None:
             client.flush()
-        if outbox.messages and self._commit_call is None and self._send_call is None:
+        if (outbox.messages or outbox.events) and self._commit_call is None and self._send_call is None:
             self._send_call = self.reactor.callLater(0, self._end_turn)
         if outbox.members_changed:
             outbox.members_changed = False
@@ -170,6 +170,8 @@ class Driver:
     def _end_turn(self) -> None:
         """Let messages leave that have no commit to wait for."""
         self._send_call = None
+        if self._outbox.events:
+            self.node.events.collect()
         if self._under_way is None and not self._batch:
             self._send(self._take_messages())
         else:
@@ -185,6 +187,8 @@ class Driver:
         return [entry for entry in messages if entry[1][0] not in URGENT]
 
     def _take_messages(self) -> Messages:
+        if self._outbox.events:
+            self.node.events.collect()
         messages, self._outbox.messages = self._outbox.messages, []
         if self._messages:
             messages, self._messages = self._messages + messages, []

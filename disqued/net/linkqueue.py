@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from disqued.core.job import FLAG_GIVEN_UP
-from disqued.core.messages import PING, PONG, REPLJOB, URGENT, YOURJOBS, Message
+from disqued.core.messages import EVENT, HANDOVER, LEASED, LIVES, PING, PONG, REPLJOB, URGENT, YOURJOBS, Message
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, Codec, Writer, pieces
 
 MESSAGE_COST: Final = 200  #: bytes that a message takes beside the bodies that it brings
 RUMOUR_COST: Final = 100
+UNIT_COST: Final = 250  #: bytes that what is said of a unit or a worker takes
 URGENT_MAX: Final = 256  #: urgent messages that may wait
 
 
@@ -32,6 +33,12 @@ def weigh(message: Message) -> int:
         return MESSAGE_COST + sum(MESSAGE_COST + len(job.body) for job in message[1])
     if kind in (PING, PONG):
         return MESSAGE_COST + RUMOUR_COST * len(message[2])
+    if kind in (LIVES, LEASED):
+        return MESSAGE_COST + UNIT_COST * len(message[-1])
+    if kind == HANDOVER:
+        return MESSAGE_COST + UNIT_COST * len(message[5]) + sum(map(len, message[4]))
+    if kind == EVENT:
+        return MESSAGE_COST + len(message[1]) + len(message[3])
     return MESSAGE_COST
 
 

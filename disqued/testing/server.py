@@ -136,6 +136,7 @@ class SimServer:
         node.note_expired(recovery.expired)
         self.is_up = True
         node.begin()
+        node.workers.recover(recovery.held)
         # A flush in the journal took their deadlines along.
         node.membership.wake()
         node.leaving.wake()
@@ -240,7 +241,11 @@ class SimServer:
             return
         # What it was to hear in this turn it will not.
         handed = [
-            row[1] for other, value in self._replies if other is client and isinstance(value, list) for row in value
+            row[1]
+            for other, value in self._replies
+            if other is client and isinstance(value, list)
+            for row in value
+            if isinstance(row, tuple)
         ]
         self._replies = [reply for reply in self._replies if reply[0] is not client]
         self.node.begin()
@@ -340,6 +345,8 @@ class SimServer:
             records, outbox.journal = outbox.journal, []
             self.journal.append(records)
             self._batch += records
+        if outbox.events:
+            self.node.events.collect()
         if outbox.messages:
             self._messages += outbox.messages
             outbox.messages.clear()
@@ -459,9 +466,10 @@ class SimServer:
         added = {record[1].id for record in batch if record[0] == JOB_ADDED}
         self.node.begin()
         for at, (client, value) in enumerate(self._replies):
-            if isinstance(value, bytes) and value in added:
+            told = [job_id for job_id in (value if isinstance(value, list) else [value]) if isinstance(job_id, bytes)]
+            for job_id in filter(added.__contains__, told):
                 self._replies[at] = (client, JournalFailed(f"{JournalFailed.__doc__}: {reason}"))
-                job = self.state.jobs.get(value)
+                job = self.state.jobs.get(job_id)
                 if job is not None:
                     self.state.forget(job, GONE_REFUSED)
         self._finish()

@@ -16,6 +16,14 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
     UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
             WORKING                              job id, scope
     QUEUE   NEEDJOBS, POLLJOBS, PAUSE        number 2: count, bits; then the name of the queue
+    LIVES   LIVES                            workers 2, then for each
+                                                 lives 1, length of the id 2, epoch 8, ttl 8, id
+    HELD    LEASED                           units 2, length of the worker's id 2, epoch 8, ttl 8, id; then for each
+                                                 length of job id 1, of scope 2, attempt 4, age 8, job id, scope
+    MOVED   HANDOVER                         last 1, units 2, queues 4, length of the worker's id 2, of its name 2,
+                                                 epoch 8, id, name; for each queue its length 4, and it; units as above
+    LISTEN  LISTEN                           whether 1
+    EVENT   EVENT                            type 1, length of the queue's name 4, name, content
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -25,24 +33,30 @@ Times are integer milliseconds, all of them spans.
 """
 
 from binascii import hexlify, unhexlify
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from disqued.core.events import KINDS
 from disqued.core.ids import JOB_ID_LENGTH, is_job_id
 from disqued.core.messages import (
     AS_BEFORE,
     ASKED,
     DELJOB,
     ENQUEUE,
+    EVENT,
     FAIL,
     GOTACK,
     GOTJOB,
+    HANDOVER,
     HOLDERS,
     JOBS_PER_MESSAGE,
+    LEASED,
+    LISTEN,
+    LIVES,
     NAMES,
     NEEDJOBS,
     NODE_FAIL,
@@ -58,8 +72,12 @@ from disqued.core.messages import (
     SETACK,
     VITALS,
     WILLQUEUE,
+    WORKER_NAME_MAX,
+    WORKERS_PER_MESSAGE,
     WORKING,
     YOURJOBS,
+    Held,
+    Life,
     Message,
     Rumour,
     Vitals,
@@ -79,6 +97,13 @@ _LENGTH = Struct("<I")
 _NODES = Struct("<BBBHH")
 _UNIT = Struct("<BBHQ")
 _QUEUE = Struct("<BH")
+_LIVES = Struct("<BH")
+_LIFE = Struct("<BHQQ")
+_LEASED = Struct("<BHHQQ")
+_HANDOVER = Struct("<BBHIHHQ")
+_HELD = Struct("<BHIQ")
+_EVENT = Struct("<BBI")
+_ATTEMPT_MAX: Final = 2**32 - 1
 
 _RAW_ID = 20  #: bytes of a node id that is not written in hex
 _RUMOUR_FLAGS = NODE_LEAVING | NODE_PFAIL | NODE_FAIL
@@ -344,6 +369,128 @@ def _decode_queue(data: bytes) -> Message:
     return (kind, data[_QUEUE.size :], number)
 
 
+# Workers and events.
+
+
+def _encode_lives(message: Message, now: int) -> bytes:
+    kind, lives = message
+    parts = [_LIVES.pack(kind, len(lives))]
+    for worker_id, epoch, ttl_ms, alive in lives:
+        parts += (_LIFE.pack(bool(alive), len(worker_id), epoch, ttl_ms), worker_id)
+    return b"".join(parts)
+
+
+def _decode_lives(data: bytes) -> Message:
+    _need(data, _LIVES.size)
+    kind, count = _LIVES.unpack_from(data)
+    if count > WORKERS_PER_MESSAGE:
+        raise BadMessage(f"LIVES: {count} workers; allowed are {WORKERS_PER_MESSAGE}")
+    lives = []
+    at = _LIVES.size
+    for _ in range(count):
+        _need(data, at + _LIFE.size)
+        alive, length, epoch, ttl_ms = _LIFE.unpack_from(data, at)
+        worker_id, at = _cut(data, at + _LIFE.size, length, WORKER_NAME_MAX)
+        if alive > 1 or not worker_id or ttl_ms > SPAN_MAX_MS:
+            raise BadMessage(f"LIVES: alive {alive}, an id of {length} bytes and {ttl_ms} ms to live are no worker")
+        lives.append(Life(worker_id, epoch, ttl_ms, alive == 1))
+    _ends_at(data, at)
+    return (kind, tuple(lives))
+
+
+def _encode_leased(message: Message, now: int) -> bytes:
+    kind, worker_id, epoch, ttl_ms, units = message
+    head = _LEASED.pack(kind, len(units), len(worker_id), epoch, ttl_ms)
+    return b"".join((head, worker_id, *_encode_held(units)))
+
+
+def _encode_held(units: tuple[Held, ...]) -> Iterator[bytes]:
+    for job_id, scope, attempt, age_ms in units:
+        yield _HELD.pack(len(job_id), len(scope), min(attempt, _ATTEMPT_MAX), min(max(0, age_ms), SPAN_MAX_MS))
+        yield job_id
+        yield scope
+
+
+def _decode_leased(data: bytes) -> Message:
+    _need(data, _LEASED.size)
+    kind, count, length, epoch, ttl_ms = _LEASED.unpack_from(data)
+    worker_id, at = _cut(data, _LEASED.size, length, WORKER_NAME_MAX)
+    if not worker_id or ttl_ms > SPAN_MAX_MS:
+        raise BadMessage(f"LEASED: an id of {length} bytes and {ttl_ms} ms to live are no worker")
+    return (kind, worker_id, epoch, ttl_ms, _decode_held(data, at, count))
+
+
+def _decode_held(data: bytes, at: int, count: int) -> tuple[Held, ...]:
+    """Read units up to the end."""
+    if count > JOBS_PER_MESSAGE:
+        raise BadMessage(f"{NAMES[data[0]]}: {count} units; allowed are {JOBS_PER_MESSAGE}")
+    units = []
+    for _ in range(count):
+        _need(data, at + _HELD.size)
+        id_length, scope_length, attempt, age_ms = _HELD.unpack_from(data, at)
+        job_id, at = _cut(data, at + _HELD.size, id_length, JOB_ID_LENGTH)
+        scope, at = _cut(data, at, scope_length, scope_length)
+        if not is_job_id(job_id) or age_ms > SPAN_MAX_MS:
+            raise BadMessage(f"{NAMES[data[0]]}: {job_id!r} is no job id, or {age_ms} ms are too many")
+        units.append(Held(job_id, scope, attempt, age_ms))
+    _ends_at(data, at)
+    return tuple(units)
+
+
+def _cut(data: bytes, at: int, length: int, most: int) -> tuple[bytes, int]:
+    """Read so many bytes, which may be `most`; returns them and where they end."""
+    if length > most:
+        raise BadMessage(f"{NAMES[data[0]]}: a part of {length} bytes; allowed are {most}")
+    _need(data, at + length)
+    return data[at : at + length], at + length
+
+
+def _encode_handover(message: Message, now: int) -> bytes:
+    kind, worker_id, epoch, name, queues, units, last = message
+    head = _HANDOVER.pack(kind, bool(last), len(units), len(queues), len(worker_id), len(name), epoch)
+    named = b"".join(_LENGTH.pack(len(queue)) + queue for queue in queues)
+    return b"".join((head, worker_id, name, named, *_encode_held(units)))
+
+
+def _decode_handover(data: bytes) -> Message:
+    _need(data, _HANDOVER.size)
+    kind, last, count, queue_count, id_length, name_length, epoch = _HANDOVER.unpack_from(data)
+    worker_id, at = _cut(data, _HANDOVER.size, id_length, WORKER_NAME_MAX)
+    name, at = _cut(data, at, name_length, WORKER_NAME_MAX)
+    if not worker_id or last > 1:
+        raise BadMessage(f"HANDOVER: an id of {id_length} bytes, or {last} where 0 or 1 is allowed")
+    queues = []
+    for _ in range(queue_count):
+        _need(data, at + _LENGTH.size)
+        length = _LENGTH.unpack_from(data, at)[0]
+        queue, at = _cut(data, at + _LENGTH.size, length, length)
+        queues.append(queue)
+    return (kind, worker_id, epoch, name, tuple(queues), _decode_held(data, at, count), last == 1)
+
+
+def _encode_listen(message: Message, now: int) -> bytes:
+    return bytes((message[0], bool(message[1])))
+
+
+def _decode_listen(data: bytes) -> Message:
+    _ends_at(data, 2)
+    return (data[0], _decode_bool(data))
+
+
+def _encode_event(message: Message, now: int) -> bytes:
+    kind, queue, event, content = message[:4]
+    return _EVENT.pack(kind, KINDS.index(event), len(queue)) + queue + content  # type: ignore[no-any-return]
+
+
+def _decode_event(data: bytes) -> Message:
+    _need(data, _EVENT.size)
+    kind, number, length = _EVENT.unpack_from(data)
+    if number >= len(KINDS):
+        raise BadMessage(f"EVENT: type {number}; allowed are 0 to {len(KINDS) - 1}")
+    queue, at = _cut(data, _EVENT.size, length, length)
+    return (kind, queue, KINDS[number], data[at:])
+
+
 def _need(data: bytes, size: int) -> None:
     """See to it that there are so many bytes."""
     if len(data) < size:
@@ -377,6 +524,11 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     PAUSE: (_encode_queue, _decode_queue),
     POLLJOBS: (_encode_queue, _decode_queue),
     VITALS: (_encode_vitals, _decode_vitals),
+    LIVES: (_encode_lives, _decode_lives),
+    LEASED: (_encode_leased, _decode_leased),
+    HANDOVER: (_encode_handover, _decode_handover),
+    LISTEN: (_encode_listen, _decode_listen),
+    EVENT: (_encode_event, _decode_event),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

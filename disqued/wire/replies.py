@@ -139,6 +139,12 @@ def encode(value: Any, protocol: int = 2) -> bytes:
     return b"".join(parts)
 
 
+def encode_push(parts: Sequence[Any], protocol: int) -> bytes:
+    """Spell a message that no command asked for: an array under RESP2, of a kind of its own under RESP3."""
+    data = encode(parts, protocol)
+    return data if protocol == 2 else b">" + data[1:]
+
+
 def _append(value: Any, resp3: bool, parts: list[bytes]) -> None:
     """Append the pieces that spell `value`."""
     spell = _SPELLINGS.get(type(value)) or _inherited_spelling(type(value))

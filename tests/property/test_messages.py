@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core import messages as m
+from disqued.core.events import KINDS
 from disqued.core.ids import is_job_id, is_node_id
 from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, Job, JobOptions, NamedJob, new_job
-from disqued.core.messages import Message, Rumour, Vitals
+from disqued.core.messages import Held, Life, Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
 from disqued.wire.jobdump import SPAN_MAX_MS, STAMP_MAX
 from disqued.wire.messages import BadMessage, decode, encode
@@ -30,6 +31,11 @@ rumours = st.builds(Rumour, node_ids, addresses.map(str), st.integers(0, 65_535)
 counts = st.integers(0, 2**64 - 1)
 versions = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=32)
 vitals = st.builds(Vitals, versions.map(str.encode), counts, counts, counts, counts, counts)
+
+
+worker_ids = st.binary(min_size=1, max_size=40)
+lives = st.builds(Life, worker_ids, counts, spans, st.booleans())
+held = st.lists(st.builds(Held, job_ids, names, st.integers(0, 2**32 - 1), spans), max_size=4).map(tuple)
 
 
 @st.composite
@@ -91,6 +97,13 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.QUEUED), job_ids, names, st.integers(0, 2)),
     st.tuples(st.sampled_from((m.NEEDJOBS, m.POLLJOBS)), names, st.integers(0, m.JOBS_PER_MESSAGE)),
     st.tuples(st.just(m.PAUSE), names, st.integers(0, 3)),
+    st.tuples(st.just(m.LIVES), st.lists(lives, max_size=5).map(tuple)),
+    st.tuples(st.just(m.LEASED), worker_ids, counts, spans, held),
+    st.tuples(
+        st.just(m.HANDOVER), worker_ids, counts, names, st.lists(names, max_size=4).map(tuple), held, st.booleans()
+    ),
+    st.tuples(st.just(m.LISTEN), st.booleans()),
+    st.tuples(st.just(m.EVENT), names, st.sampled_from(KINDS), names),
 )
 with_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.REPLJOB), jobs(), st.booleans()),

@@ -1,0 +1,269 @@
+"""WORKER: who is alive, and what comes back when that is over.
+
+A connection works as a worker once it has said WORKER START, or WORKER KEEPALIVE with an id; from then on each of its
+commands is a sign of life.  Source: the Worqr README; the commands are ours.
+"""
+
+from typing import Any
+
+import attrs
+
+from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
+from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
+from disqued.commands.values import QUEUE, Kind, bounded
+from disqued.commands.values import integer as integer_kind
+from disqued.core.messages import WORKER_NAME_MAX
+from disqued.core.node import Node
+from disqued.core.queues import Client
+from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
+from disqued.core.workers import HEARTBEATS, TTL_MS
+from disqued.errors import CommandError, NoWorker, StaleWorker, SyntaxFault
+
+TTL_MAX_MS = 365 * 86_400_000
+EPOCH_MAX = 2**63 - 1
+_ID_BITS = 128
+_BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
+_BAD_TTL = f"TTL must be between 0 (for ever) and {TTL_MAX_MS} milliseconds (a year)"
+_BAD_EPOCH = "the epoch is a number from 1 on, as WORKER START answered it"
+
+
+def _read_id(text: bytes) -> bytes:
+    if not 0 < len(text) <= WORKER_NAME_MAX:
+        raise CommandError(_BAD_NAME)
+    return text
+
+
+def _read_name(text: bytes) -> bytes:
+    if len(text) > WORKER_NAME_MAX:
+        raise CommandError(_BAD_NAME)
+    return text
+
+
+WORKER_ID = Kind("string", _read_id, f"1 to {WORKER_NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",))
+_NAME = Kind("string", _read_name, f"at most {WORKER_NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",))
+_TTL = integer_kind(0, TTL_MAX_MS, _BAD_TTL, f"milliseconds, 0 to {TTL_MAX_MS}; 0 = until it is stopped")
+_EPOCH = Kind(
+    "integer", bounded(1, EPOCH_MAX, _BAD_EPOCH), "1 or more", {"type": "integer", "minimum": 1}, (f"ERR {_BAD_EPOCH}",)
+)
+
+
+def in_parts(node: Node, client: Client, parts: Parts) -> Any:
+    """Do the first part of a piece of work; returns its outcome if that was all, else the client is blocked."""
+    try:
+        next(parts)
+    except StopIteration as end:
+        return end.value
+    node.in_parts(client, parts)
+    return BLOCKED
+
+
+def _misuse(word: str, known: bool) -> str:
+    if known:
+        return SyntaxFault.__doc__ or ""
+    return "WORKER takes START, KEEPALIVE, STOP, FAIL, LIST or INFO"
+
+
+container(
+    "WORKER", group="workers", flags=Flag.WRITE, summary="Workers, whose tasks come back when they die.", misuse=_misuse
+)
+
+
+@command(
+    "WORKER START",
+    group="workers",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=tuple_of(
+        "[id, epoch, ttl in ms, ms between two signs of life that are advised]",
+        bulk("id"), integer("epoch"), integer("ttl"), integer("advice"),
+    ),
+    cost="O(1)",
+)  # fmt: skip
+@attrs.define
+class WorkerStart:
+    """Become a worker: from now on what this connection takes by WQ.DEQUEUE comes back when it dies.
+
+    It is dead when nothing is heard of it for TTL milliseconds; every command of this connection is a sign of life, and
+    so is waiting in one.  With BIND the end of this connection is its death, at once.  An id that is alive already is
+    taken over with what it has, from whatever connection or node: who was it before is answered STALE from then on.
+    """
+
+    id: bytes | None = option("ID", "Its id; one is made up when none is given.", WORKER_ID)
+    ttl: int = option("TTL", "Milliseconds after the last sign of life in which it dies.", _TTL, TTL_MS)
+    bind: bool = flag("BIND", "It dies when this connection ends.")
+    name: bytes | None = option("NAME", "A name for people to read.", _NAME)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Begin, or take over; returns id, epoch, ttl and the advised time between two signs of life."""
+        workers = node.workers
+        worker_id = self.id or b"%032x" % node.state.rng.getrandbits(_ID_BITS)
+        worker = workers.by_id.get(worker_id)
+        if worker is None:
+            worker = node.homes.come(worker_id) or Worker(worker_id, 1, self.ttl, node.state.now)
+        elif not workers.is_seated(worker, client):
+            workers.supersede(worker, worker.epoch + 1)
+        worker.ttl_ms = self.ttl
+        if self.name is not None:
+            worker.name = self.name
+        workers.begin(worker, client, bind=self.bind)
+        node.homes.arrived(worker)
+        return [worker_id, worker.epoch, self.ttl, self.ttl // HEARTBEATS]
+
+
+@command(
+    "WORKER KEEPALIVE",
+    group="workers",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=integer("its ttl, in milliseconds"),
+    cost="O(1)",
+    errors=(NoWorker, StaleWorker),
+)
+@attrs.define
+class WorkerKeepAlive:
+    """Show a sign of life, of the worker that this connection works as or of another one, as which it works then.
+
+    One that lives on another node moves to this one, with its queues and what it has.  One that nobody knows, or that
+    is dead, has to START again; what it had has come back by then.
+    """
+
+    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", WORKER_ID)
+    epoch: int | None = optional("Its epoch: who has an old one is refused.", _EPOCH)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Note the sign; returns the ttl in milliseconds, or BLOCKED while a worker moves."""
+        workers = node.workers
+        if self.id is None:
+            return workers.of(client).ttl_ms
+        worker = workers.by_id.get(self.id)
+        if worker is None:
+            return self._move(node, client, self.id)
+        if self.epoch is not None and not workers.is_seated(worker, client):
+            if self.epoch < worker.epoch:
+                raise StaleWorker
+            if self.epoch > worker.epoch:
+                workers.supersede(worker, self.epoch)
+        workers.adopt(worker, client)
+        return worker.ttl_ms
+
+    def _move(self, node: Node, client: Client, worker_id: bytes) -> Any:
+        home = node.homes.known.get(worker_id)
+        if home is None:
+            raise NoWorker
+        if self.epoch is not None and self.epoch < home.epoch:
+            raise StaleWorker
+        came_from = home.node_id
+        worker = node.homes.come(worker_id)
+        assert worker is not None
+        node.workers.begin(worker, client)
+        node.homes.arrived(worker)
+        return BLOCKED if node.homes.await_rest(worker, client, came_from) else worker.ttl_ms
+
+
+def alive_here(node: Node, worker_id: bytes) -> Worker:
+    """A worker of this node.  Raises NoWorker (NOWORKER), which names the node where it lives if that is known."""
+    worker = node.workers.by_id.get(worker_id)
+    if worker is None:
+        home = node.homes.known.get(worker_id)
+        if home is not None:
+            raise NoWorker(f"it lives on node {home.node_id.decode()}: ask there, or move it by WORKER KEEPALIVE")
+        raise NoWorker
+    return worker
+
+
+_RETURNED = integer("tasks that were queued again")
+
+
+@command(
+    "WORKER STOP",
+    group="workers",
+    flags=Flag.WRITE,
+    reply=_RETURNED,
+    cost="O(log N) per task that it has",
+    errors=(NoWorker, StaleWorker),
+)
+@attrs.define
+class WorkerStop:
+    """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death."""
+
+    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", WORKER_ID)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """End it; returns how many tasks came back, or BLOCKED when there are very many."""
+        worker = node.workers.of(client) if self.id is None else alive_here(node, self.id)
+        return in_parts(node, client, node.workers.stop(worker))
+
+
+@command(
+    "WORKER FAIL",
+    group="workers",
+    flags=Flag.WRITE,
+    reply=_RETURNED,
+    cost="O(log N) per task that it has",
+    errors=(NoWorker,),
+)
+@attrs.define
+class WorkerFail:
+    """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues."""
+
+    id: bytes = positional("Its id.", WORKER_ID)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """End it; returns how many tasks came back, or BLOCKED when there are very many."""
+        return in_parts(node, client, node.workers.fail(alive_here(node, self.id)))
+
+
+@command("WORKER LIST", group="workers", flags=Flag.READ, reply=array(bulk("id"), "ids"), cost="O(N) in the workers")
+@attrs.define
+class WorkerList:
+    """List the workers that are alive on this node, or in the cluster as far as this node knows."""
+
+    queue: bytes | None = option("QUEUE", "Only those of this node that work on this queue.", QUEUE)
+    cluster: bool = flag("CLUSTER", "Those of other nodes, too; not with QUEUE.")
+
+    def run(self, node: Node, client: Client) -> list[bytes]:
+        """List ids, those of this node first."""
+        if self.queue is not None:
+            return [worker.id for worker in node.workers.by_id.values() if self.queue in worker.queues]
+        return [*node.workers.by_id, *(node.homes.known if self.cluster else ())]
+
+
+_FACTS = (
+    "id", "epoch", "home", "ttl", "idle-ms", "bound", "queues", "processes", "started", "done", "returned", "name",
+)  # fmt: skip
+
+
+@command(
+    "WORKER INFO",
+    group="workers",
+    flags=Flag.READ | Flag.FAST,
+    reply=pairs("what is known of the worker", *_FACTS),
+    cost="O(N) in its queues",
+    errors=(NoWorker,),
+)
+@attrs.define
+class WorkerInfo:
+    """Describe a worker of this node.
+
+    Of the tasks that it `started`, so many are `done`, so many came back from it (`returned`), and `processes` are in
+    its hands.
+    """
+
+    id: bytes = positional("Its id.", WORKER_ID)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Describe it: 12 names and their values in turn."""
+        worker = alive_here(node, self.id)
+        return [
+            b"id", worker.id,
+            b"epoch", worker.epoch,
+            b"home", node.id,
+            b"ttl", worker.ttl_ms,
+            b"idle-ms", node.state.now - worker.alive_at,
+            b"bound", int(worker.bound_to is not None),
+            b"queues", list(worker.queues),
+            b"processes", len(worker.leases),
+            b"started", worker.started,
+            b"done", worker.done,
+            b"returned", worker.returned,
+            b"name", worker.name,
+        ]  # fmt: skip

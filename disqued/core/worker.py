@@ -1,0 +1,58 @@
+"""A worker: somebody who takes tasks and must stay alive to keep them.  Data alone, changed by `workers` and `homes`.
+
+Times are integer milliseconds of the monotonic clock.
+"""
+
+from typing import TYPE_CHECKING
+
+from disqued.core.schedule import Timed
+
+if TYPE_CHECKING:
+    from disqued.core.job import Job, Unit
+    from disqued.core.queues import Client
+
+
+class Worker(Timed):
+    """A worker on its home node; on the schedule for the end of its life and for the next renewal of its leases."""
+
+    __slots__ = (
+        "alive_at", "bound_to", "clients", "done", "epoch", "id", "is_alive", "leases", "name", "queues", "renew_at",
+        "renew_ms", "returned", "started", "ttl_ms",
+    )  # fmt: skip
+
+    def __init__(self, worker_id: bytes, epoch: int, ttl_ms: int, now: int, *, name: bytes = b"") -> None:
+        self.awake_at = 0
+        self.id: bytes = worker_id
+        #: Grows each time that somebody else takes the worker over: who was it before is stale.
+        self.epoch: int = epoch
+        self.ttl_ms: int = ttl_ms  #: span after the last sign of life; 0 = it lives until it is stopped
+        self.name: bytes = name  #: for people; empty = none
+        self.alive_at: int = now  #: the last sign of life
+        self.is_alive: bool = True
+        self.queues: dict[bytes, None] = {}  #: that it said that it works on, in that order
+        self.leases: dict[Unit, int] = {}  #: what it has, and since when; oldest first
+        self.clients: dict[Client, None] = {}  #: connections whose every command is a sign of life
+        self.bound_to: Client | None = None  #: the connection whose end is its death; None = there is none
+        self.renew_at: int = 0  #: when its leases are renewed; 0 = nothing to renew
+        self.renew_ms: int = 0  #: a third of the shortest retry period among them, or of those that it has had since
+        self.started: int = 0  #: tasks that it took
+        self.done: int = 0  #: of these: that were done while it had them
+        self.returned: int = 0  #: of these: that came back from it
+
+
+class Home(Timed):
+    """Where a worker lives that is not on this node, as far as it was told; on the schedule when that node has failed.
+
+    Of two words the one with the higher epoch counts, and of two equal ones that of the higher node id.
+    """
+
+    __slots__ = ("epoch", "jobs", "node_id", "stage", "ttl_ms", "worker_id")
+
+    def __init__(self, worker_id: bytes, epoch: int, node_id: bytes, ttl_ms: int) -> None:
+        self.awake_at = 0
+        self.worker_id: bytes = worker_id
+        self.epoch: int = epoch
+        self.node_id: bytes = node_id
+        self.ttl_ms: int = ttl_ms  #: 0 = it never dies by itself
+        self.jobs: dict[Job, None] = {}  #: that it has and of which this node holds copies
+        self.stage: int = 0  #: how far this node is with taking these back, after that node has failed

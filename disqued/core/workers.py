@@ -1,0 +1,401 @@
+"""Live workers: a task belongs to somebody who is alive, and comes back at once when that is over.
+
+    START --> alive --- no sign of life for `ttl_ms` --------------------> dead: what it had goes to the front
+               |  ^ --- its connection ends, if it is bound to that ---->    again, and whoever waits is woken
+               |  |  --- FAIL by anybody ---------------------------->
+               |  +-- KEEPALIVE, or any command of its connections
+               +----- STOP: the same end, in order
+
+A worker is on one node, its home, which has the only clock for its life: one deadline, at its exact time.  Signs of
+life do not move the deadline; when it comes, the last of them counts.  Who waits in a command that blocks is alive as
+long as the connection is.
+
+What a worker takes is a lease as any other (`queue.leased`), which ends in any of the ways in which leases end:
+`state.end_lease` takes it off its worker.  But it does not end by its retry period while the worker lives: at most
+every third of the shortest retry period among them all its leases are renewed at once, and other nodes that hold these
+jobs hear so in as few messages as possible.  So a task may take as long as it likes, and one whose whole node
+disappears comes again after a retry period at the latest.
+
+    by_id          {id: worker}                     those that are alive here
+    of_client      {client: {worker: epoch}}        whose command is a sign of life; the last one is who it works as
+    state.bound    {unit: worker}                   what comes back with whom
+
+What comes back together keeps its order, and all of it is served before what waits: it is queued from the last to the
+first, each in front of all.  A worker that has very much is dealt with bit by bit.
+
+Units that nobody gets a second time (retry 0) are not bound to anybody.
+
+Times are integer milliseconds.  Source: the Worqr README, "Theory of Operation".
+"""
+
+from collections.abc import Callable, Iterable
+from json import dumps
+from operator import attrgetter
+
+from disqued.core.delivery import Delivery
+from disqued.core.events import Events
+from disqued.core.job import ACTIVE, RETRY_NEVER_MS, Job, Unit
+from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
+from disqued.core.queues import Client, Form
+from disqued.core.state import State
+from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
+from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
+
+TTL_MS = 3_000  #: life after the last sign of it, by default
+HEARTBEATS = 3  #: a worker is advised to give so many signs of life in the time after which it is dead
+BACK_AFTER_START_MS = 10_000  #: how long what workers had before a restart is kept for them
+WORKERS_MAX = 100_000
+LATE_MS = 100  #: a node that looks at its deadlines so late was busy, or stopped for a while
+LEASES_AT_ONCE = 500  #: units that come back, or are renewed, in one step: some milliseconds' work
+
+_place = attrgetter("order_key", "id")
+
+
+class WorkerForm(Form):
+    """How a worker takes units: what it takes is bound to it."""
+
+    __slots__ = ("_rows", "_workers", "worker")
+
+    def __init__(self, workers: "Workers", worker: Worker, rows: Form) -> None:
+        """`rows` says how many units it gets and what is answered for each."""
+        super().__init__(rows.count)
+        self._workers = workers
+        self._rows = rows
+        self.worker = worker
+
+    def row(self, unit: Unit) -> object:
+        """Bind a unit to the worker, which has waited for it; returns what is answered for it."""
+        self._workers.named(self.worker.id)
+        self._workers.bind(self.worker, [unit])
+        return self._rows.row(unit)
+
+
+class Workers:
+    """The machine behind WORKER."""
+
+    __slots__ = ("_delivery", "_events", "_state", "by_id", "of_client", "on_change", "on_renewal")
+
+    def __init__(self, state: State, delivery: Delivery, events: Events) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._events = events
+        self.by_id: dict[bytes, Worker] = {}
+        self.of_client: dict[Client, dict[Worker, int]] = {}
+        #: Called when a worker has come to this node or has ended.
+        self.on_change: Callable[[Worker], None] = lambda _: None
+        #: Called with units that a worker has taken, or goes on to have.
+        self.on_renewal: Callable[[Worker, Iterable[Unit]], None] = lambda worker, units: None
+
+    # Life.
+
+    def begin(self, worker: Worker, client: Client | None = None, *, bind: bool = False) -> None:
+        """Take a worker in that lives here from now on.  Raises CommandError when there are too many."""
+        if len(self.by_id) >= WORKERS_MAX and worker.id not in self.by_id:
+            raise CommandError(f"there are {WORKERS_MAX} workers on this node, which is as many as it takes")
+        self.by_id[worker.id] = worker
+        if client is not None:
+            self.adopt(worker, client)
+            worker.bound_to = client if bind else None
+        self.wake(worker)
+        self.on_change(worker)
+
+    def adopt(self, worker: Worker, client: Client) -> None:
+        """Let every command of a client be a sign of life; it works as this worker from now on."""
+        seats = self.of_client.setdefault(client, {})
+        seats.pop(worker, None)
+        seats[worker] = worker.epoch
+        worker.clients[client] = None
+        worker.alive_at = self._state.now
+
+    def supersede(self, worker: Worker, epoch: int) -> None:
+        """Somebody else is the worker now: who was it before is stale and keeps nothing alive."""
+        self._refuse_waiting(worker, lambda form: True, StaleWorker())
+        worker.epoch = epoch
+        worker.clients.clear()
+        worker.bound_to = None
+        worker.alive_at = self._state.now
+
+    def heard(self, client: Client) -> None:
+        """Take note of a sign of life, if this client is a worker."""
+        seats = self.of_client.get(client)
+        if seats is not None:
+            now = self._state.now
+            for worker, epoch in seats.items():
+                if worker.epoch == epoch:
+                    worker.alive_at = now
+
+    def of(self, client: Client) -> Worker:
+        """The worker that a client works as.  Raises NoWorker (NOWORKER), StaleWorker (STALE)."""
+        seats = self.of_client.get(client)
+        if not seats:
+            raise NoWorker
+        worker = next(reversed(seats))
+        if worker.epoch != seats[worker] or not worker.is_alive:
+            raise StaleWorker
+        return worker
+
+    def seat_of(self, client: Client) -> Worker | None:
+        """The worker that a client works as, stale or not; None = it is none."""
+        seats = self.of_client.get(client)
+        return next(reversed(seats)) if seats else None
+
+    def named(self, worker_id: bytes) -> Worker:
+        """The worker of an id that somebody takes units for, which is a sign of life.  Raises NoWorker (NOWORKER)."""
+        worker = self.by_id.get(worker_id)
+        if worker is None:
+            raise NoWorker
+        worker.alive_at = self._state.now
+        return worker
+
+    def is_seated(self, worker: Worker, client: Client) -> bool:
+        """Tell whether the commands of a client are signs of life of this worker."""
+        return self.of_client.get(client, {}).get(worker) == worker.epoch
+
+    def gone(self, client: Client) -> None:
+        """A client's connection has ended: workers that are bound to it die."""
+        for worker, epoch in self.of_client.pop(client, {}).items():
+            if worker.epoch == epoch:
+                worker.clients.pop(client, None)
+                if worker.bound_to == client:
+                    self.die(worker)
+
+    def due(self, worker: Worker) -> None:
+        """Do what the deadline of a worker asks for."""
+        now = self._state.now
+        if self.by_id.get(worker.id) is not worker:
+            return
+        if worker.ttl_ms and now >= worker.alive_at + worker.ttl_ms:
+            late_ms = now - worker.alive_at - worker.ttl_ms
+            if any(map(self._waits, worker.clients)):
+                worker.alive_at = now
+            elif late_ms >= LATE_MS:
+                # This node did not listen: what the worker said meanwhile may not have been read yet.
+                worker.alive_at = now - worker.ttl_ms + min(late_ms, worker.ttl_ms)
+            else:
+                self.die(worker)
+                return
+        if 0 < worker.renew_at <= now:
+            self._renew(worker)
+        self.wake(worker)
+
+    def _waits(self, client: Client) -> bool:
+        """Tell whether a client waits for the reply to a command."""
+        state = self._state
+        return (
+            client in state.blocked
+            or state.unfinished.has(client)
+            or any(pending.client == client for pending in state.pending.values())
+        )
+
+    def wake(self, worker: Worker) -> None:
+        """Look at a worker when its life may be over, or its leases are to be renewed."""
+        at = worker.alive_at + worker.ttl_ms if worker.ttl_ms else 0
+        if worker.renew_at and (not at or worker.renew_at < at):
+            at = worker.renew_at
+        if at and not 0 < worker.awake_at <= at:
+            self._state.schedule.move(worker, max(at, self._state.now + 1))
+
+    # Death.
+
+    def die(self, worker: Worker) -> None:
+        """End a worker that shows no life: what it had goes back, and those who listen to its queues hear of it."""
+        self.do(self._end_dead(worker))
+
+    def _end_dead(self, worker: Worker) -> Parts:
+        queues = dict.fromkeys([*worker.queues, *(unit.queue for unit in worker.leases)])
+        returned = yield from self._end(worker)
+        content = dumps({"workerId": readable(worker.id), "returned": returned}).encode("ascii")
+        for queue in queues:
+            self._events.tell(queue, DEAD, content)
+        return returned
+
+    def fail(self, worker: Worker) -> Parts:
+        """End a worker as if it were dead; the parts of what is to be done return how many units came back."""
+        return self._end_dead(worker)
+
+    def stop(self, worker: Worker) -> Parts:
+        """End a worker in order; the parts of what is to be done return how many units came back."""
+        return self._end(worker)
+
+    def let_go(self, worker: Worker) -> list[Unit]:
+        """End a worker here that lives on another node from now on; returns what it has, which it keeps."""
+        self._forget(worker, StaleWorker())
+        return list(worker.leases)
+
+    def _end(self, worker: Worker) -> Parts:
+        self._forget(worker, NoWorker())
+        return self.return_all(worker, list(worker.leases))
+
+    def _forget(self, worker: Worker, reason: CommandError) -> None:
+        del self.by_id[worker.id]
+        worker.is_alive = False
+        worker.bound_to = None
+        worker.renew_at = 0
+        self._state.schedule.cancel(worker)
+        self._refuse_waiting(worker, lambda form: True, reason)
+        if not isinstance(reason, StaleWorker):
+            for client in worker.clients:
+                seats = self.of_client[client]
+                del seats[worker]
+                if not seats:
+                    del self.of_client[client]
+        worker.clients.clear()
+        self.on_change(worker)
+
+    def _refuse_waiting(self, worker: Worker, meant: Callable[[Iterable[bytes]], bool], reason: CommandError) -> None:
+        """Answer those an error who wait for units for a worker, on queues that are meant."""
+        state = self._state
+        for client, waiter in list(state.blocked.items()):
+            form = waiter.form
+            if isinstance(form, WorkerForm) and form.worker is worker and meant(queue.name for queue in waiter.queues):
+                self._delivery.stop_waiting(client)
+                state.outbox.replies.append((client, reason, []))
+
+    def do(self, parts: Parts) -> None:
+        """Begin a piece of work that nobody waits for; the first part of it now."""
+        try:
+            next(parts)
+        except StopIteration:
+            return
+        self._state.work(parts)
+
+    # Work.
+
+    def work_on(self, worker: Worker, queues: Iterable[bytes]) -> None:
+        """Note that a worker works on queues."""
+        worker.queues.update(dict.fromkeys(queues))
+
+    def stop_work(self, worker: Worker, queues: list[bytes]) -> Parts:
+        """End a worker's work on queues; the parts of what is to be done return how many of its units came back."""
+        left = frozenset(queues)
+        for queue in left:
+            worker.queues.pop(queue, None)
+        self._refuse_waiting(worker, lambda names: not left.isdisjoint(names), NotWorking(queues[0]))
+        return self.return_all(worker, [unit for unit in worker.leases if unit.queue in left])
+
+    @staticmethod
+    def check_work(worker: Worker, queues: Iterable[bytes]) -> None:
+        """See that a worker works on queues.  Raises NotWorking (NOTWORKING)."""
+        for queue in queues:
+            if queue not in worker.queues:
+                raise NotWorking(queue)
+
+    def bind(self, worker: Worker, units: Iterable[Unit]) -> None:
+        """Let units come back when a worker dies that has just taken them."""
+        state = self._state
+        taken: list[Unit] = []
+        for unit in units:
+            worker.started += 1
+            if unit.options.retry_ms:
+                self.keep(worker, unit, state.now)
+                taken.append(unit)
+                if state.journaling:
+                    state.outbox.journal.append((UNIT_LEASED, unit.id, unit.scope, attempt_of(unit), worker.id))
+        if taken:
+            self.wake(worker)
+            self.on_renewal(worker, taken)
+
+    def keep(self, worker: Worker, unit: Unit, since: int) -> None:
+        """Enter a unit that a worker has, and that is leased."""
+        self._state.bound[unit] = worker
+        worker.leases[unit] = since
+        retry_ms = unit.options.retry_ms
+        if retry_ms < RETRY_NEVER_MS:
+            renew_ms = max(1, retry_ms // 3)
+            if not worker.renew_at or renew_ms < worker.renew_ms:
+                worker.renew_ms = renew_ms
+                worker.renew_at = self._state.now + renew_ms
+
+    def _renew(self, worker: Worker) -> None:
+        """Put off the retry timers of all that a worker has."""
+        if not worker.leases:
+            worker.renew_at = worker.renew_ms = 0
+            return
+        worker.renew_at = self._state.now + worker.renew_ms
+        self.do(self._renew_parts(worker, list(worker.leases)))
+
+    def _renew_parts(self, worker: Worker, units: list[Unit]) -> Parts:
+        state = self._state
+        for at in range(0, len(units), LEASES_AT_ONCE):
+            if at:
+                yield
+            kept = [unit for unit in units[at : at + LEASES_AT_ONCE] if state.bound.get(unit) is worker]
+            for unit in kept:
+                retry_ms = unit.options.retry_ms
+                if retry_ms < RETRY_NEVER_MS:
+                    unit.requeue_at = state.now + retry_ms
+            self.on_renewal(worker, kept)
+
+    # The way back.
+
+    def return_all(self, worker: Worker, units: list[Unit]) -> Parts:
+        """Queue units again that a worker has, in front of all and in their order; returns how many."""
+        units.sort(key=_place, reverse=True)
+        returned = 0
+        for at in range(0, len(units), LEASES_AT_ONCE):
+            if at:
+                yield
+            mine = [unit for unit in units[at : at + LEASES_AT_ONCE] if self._state.bound.get(unit) is worker]
+            returned += self.give_back(mine)
+        return returned
+
+    def give_back(self, units: Iterable[Unit]) -> int:
+        """Queue units again that consumers have, each in front of the one before; returns how many were queued."""
+        state = self._state
+        counts: dict[bytes, int] = {}
+        for unit in units:
+            worker = state.bound.get(unit)
+            if self._put_in_front(unit):
+                counts[unit.queue] = counts.get(unit.queue, 0) + 1
+                if worker is not None:
+                    worker.returned += 1
+        for queue, count in counts.items():
+            self._events.tell(queue, RETURNED, count)
+        return sum(counts.values())
+
+    def _put_in_front(self, unit: Unit) -> bool:
+        return isinstance(unit, Job) and unit.state == ACTIVE and self._delivery.enqueue(unit, front=True)
+
+    # The whole node.
+
+    def recover(self, held: dict[bytes, bytes]) -> None:
+        """Keep for workers what they had before this node was started again: they have a while to say so.
+
+        `held`: {job id: worker id}.  Each is a worker of this node until then, whom nobody has heard of so far.
+        """
+        state = self._state
+        for job_id, worker_id in held.items():
+            job = state.jobs.get(job_id)
+            if job is None or job.state != ACTIVE or not job.options.retry_ms:
+                continue
+            worker = self.by_id.get(worker_id)
+            if worker is None:
+                worker = Worker(worker_id, 1, BACK_AFTER_START_MS, state.now)
+                self.begin(worker)
+            worker.queues[job.queue] = None
+            self._delivery.lease(job, state.now)
+            self.keep(worker, job, state.now)
+            self.wake(worker)
+
+    def flushed(self) -> None:
+        """Every job is gone, and the schedule with them; workers live on, with nothing in their hands."""
+        for worker in self.by_id.values():
+            worker.leases.clear()
+            worker.renew_at = worker.awake_at = 0
+            self.wake(worker)
+
+
+def attempt_of(unit: Unit) -> int:
+    """The number of the delivery that a unit is in, or was in last: 1 is the first."""
+    return 1 + unit.nacks + unit.additional_deliveries
+
+
+def process_of(unit: Unit) -> bytes:
+    """The id of a process: a unit in the hands of whoever has it now."""
+    return b"%b:%d" % (unit.id, attempt_of(unit))
+
+
+def readable(text: bytes) -> str:
+    """Bytes as they stand in JSON: UTF-8, and what is none of it so that it can be turned back."""
+    return text.decode("utf-8", "surrogateescape")
