@@ -280,7 +280,7 @@ class Homes:
             self._state.schedule.cancel(move)
 
     def _hand_over(self, worker: Worker, home: Home, units: list[Unit]) -> Parts:
-        """Give the new home of a worker what it has: the jobs where it holds none, and their leases."""
+        """Give the new home of a worker what it has: the jobs, and their leases."""
         state = self._state
         queues = tuple(worker.queues)
         for at in range(0, max(1, len(units)), JOBS_PER_MESSAGE):
@@ -312,13 +312,12 @@ class Homes:
             self._state.send(home.node_id, message)
 
     def _send_jobs(self, jobs: list[Job], node_id: bytes) -> None:
-        """Give a node those jobs of which it holds no copy."""
+        """Give a node jobs: it may hold copies of some, which is not known for sure of any."""
         state = self._state
-        missing = [job for job in jobs if node_id not in (job.holders or ())]
-        for job in missing:
+        for job in jobs:
             state.unite_holders(job, frozenset((state.node_id, node_id)))
-        if missing:
-            state.send(node_id, (messages.YOURJOBS, tuple(missing), False))
+        if jobs:
+            state.send(node_id, (messages.YOURJOBS, tuple(jobs), False))
 
     def on_handover(self, sender: bytes, message: Message) -> None:
         """Take what a worker had that has come to this node."""

@@ -23,7 +23,7 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
     MOVED   HANDOVER                         last 1, units 2, queues 4, length of the worker's id 2, of its name 2,
                                                  epoch 8, id, name; for each queue its length 4, and it; units as above
     LISTEN  LISTEN                           whether 1
-    EVENT   EVENT                            type 1, length of the queue's name 4, name, content
+    EVENT   EVENT                            type 1, length of the queue's name 4, of the content 4, name, content
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -102,7 +102,7 @@ _LIFE = Struct("<BHQQ")
 _LEASED = Struct("<BHHQQ")
 _HANDOVER = Struct("<BBHIHHQ")
 _HELD = Struct("<BHIQ")
-_EVENT = Struct("<BBI")
+_EVENT = Struct("<BBII")
 _ATTEMPT_MAX: Final = 2**32 - 1
 
 _RAW_ID = 20  #: bytes of a node id that is not written in hex
@@ -479,15 +479,16 @@ def _decode_listen(data: bytes) -> Message:
 
 def _encode_event(message: Message, now: int) -> bytes:
     kind, queue, event, content = message[:4]
-    return _EVENT.pack(kind, KINDS.index(event), len(queue)) + queue + content  # type: ignore[no-any-return]
+    return _EVENT.pack(kind, KINDS.index(event), len(queue), len(content)) + queue + content  # type: ignore[no-any-return]
 
 
 def _decode_event(data: bytes) -> Message:
     _need(data, _EVENT.size)
-    kind, number, length = _EVENT.unpack_from(data)
+    kind, number, length, size = _EVENT.unpack_from(data)
     if number >= len(KINDS):
         raise BadMessage(f"EVENT: type {number}; allowed are 0 to {len(KINDS) - 1}")
     queue, at = _cut(data, _EVENT.size, length, length)
+    _ends_at(data, at + size)
     return (kind, queue, KINDS[number], data[at:])
 
 

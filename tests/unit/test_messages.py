@@ -41,6 +41,11 @@ EXAMPLES: list[Message] = [
     (m.PAUSE, b"queue", 3),
     (m.POLLJOBS, b"queue", 7),
     (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
+    (m.LIVES, (m.Life(b"w", 3, 3_000, True), m.Life(b"v", 1, 0, False))),
+    (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500),)),
+    (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
+    (m.LISTEN, True),
+    (m.EVENT, b"q", b"work", b"7"),
 ]
 
 
@@ -118,7 +123,17 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
     ("data", "text"),
     [
         (b"", "an empty message"),
-        (b"\x12x", "kind 18 is not known to this version, which knows 0 to 17"),
+        (bytes((len(m.NAMES),)), f"kind {len(m.NAMES)} is not known to this version"),
+        (b"\x12\xff\xff", "LIVES: 65535 workers; allowed are 200"),
+        (b"\x12\x01\x00\x02\x01\x00" + bytes(16) + b"w", "LIVES: alive 2, an id of 1 bytes and 0 ms to live"),
+        (b"\x12\x01\x00\x01\x00\x00" + bytes(16), "LIVES: alive 1, an id of 0 bytes"),
+        (b"\x12\x01\x00\x01\xff\xff" + bytes(16), "LIVES: a part of 65535 bytes; allowed are 1024"),
+        (b"\x13\x01\x00\x00\x00" + bytes(16), "LEASED: an id of 0 bytes"),
+        (b"\x13\xff\xff\x01\x00" + bytes(16) + b"w", "LEASED: 65535 units; allowed are 100"),
+        (b"\x14\x02" + bytes(18) + b"w", "HANDOVER"),
+        (b"\x15\x02", "LISTEN: 2 where 0 or 1 is allowed"),
+        (b"\x16\x09" + bytes(8), "EVENT: type 9; allowed are 0 to 5"),
+        (b"\x16\x00\x09" + bytes(7) + b"q", "EVENT: 11 bytes, of which the part that is read next ends at 19"),
         (b"\xff", "kind 255 is not known"),
         (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
         (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are bits of 9 and 0 to 100"),

@@ -45,7 +45,7 @@ def test_every_command_and_every_argument_is_described(entry):
     ("words", "line"),
     [
         (("ADDJOB",), "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC]"),
-        (("GETJOB",), "GETJOB [NOHANG] [WITHCOUNTERS] [TIMEOUT n] [COUNT n] FROM queue ..."),
+        (("GETJOB",), "GETJOB [NOHANG] [WITHCOUNTERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ..."),
         (("ACKJOB",), "ACKJOB [id ...]"),
         (("PAUSE",), "PAUSE queue in|out|all|none|state|bcast ..."),
         (("CONFIG", "SET"), "CONFIG SET name value"),

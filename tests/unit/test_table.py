@@ -324,15 +324,34 @@ def test_the_word_before_the_rest_must_be_there_and_something_after_it(enter, te
         parsed(enter(From), text)
 
 
-def test_a_rest_without_a_word_and_options_cannot_go_together(enter):
-    class Both:
-        """Both."""
+class Among:
+    """A rest with options among its values."""
 
-        ids: list[bytes] = rest("Ids.")
-        quick: bool = flag("QUICK", "Quick.")
+    first: bytes = positional("First.")
+    n: int = option("N", "N.", SMALL, 5)
+    quick: bool = flag("QUICK", "Quick.")
+    more: list[bytes] = rest("More.", minimum=1)
 
-    with pytest.raises(AssertionError, match="leaves no place for options"):
-        enter(Both)
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("T a b", (b"a", 5, False, [b"b"])),
+        ("T a b c", (b"a", 5, False, [b"b", b"c"])),
+        ("T a N 3 b QUICK c", (b"a", 3, True, [b"b", b"c"])),
+        ("T a b n 3 quick", (b"a", 3, True, [b"b"])),
+        ("T N N 3 b", (b"N", 3, False, [b"b"])),
+        ("T quick b N", (b"quick", 5, False, [b"b", b"N"])),
+    ],
+)
+def test_options_may_stand_among_the_values_of_a_rest_without_a_word(enter, text, expected):
+    assert parsed(enter(Among), text) == expected
+
+
+@pytest.mark.parametrize("text", ["T", "T a", "T a QUICK", "T a N 3", "T a N 3 QUICK"])
+def test_options_do_not_count_as_values_of_a_rest(enter, text):
+    with pytest.raises(WrongArity):
+        parsed(enter(Among), text)
 
 
 def read_by_hand(words):

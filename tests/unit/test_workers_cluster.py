@@ -1,0 +1,426 @@
+"""Workers of a cluster: who holds what they have, who tells whom, and what becomes of it when nodes go."""
+
+import json
+
+import pytest
+
+from disqued.commands.table import BLOCKED
+from disqued.core import messages as m
+from disqued.core.homes import MOVE_MS
+from tests.cluster_fixtures import Cluster, Member
+from tests.core_fixtures import check
+from tests.unit.test_workers_life import info
+
+FAILED_MS = 60_000  #: after which a node that is silent is found to have failed
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster(3)
+    yield made
+    for member in made:
+        check_workers(member)
+
+
+def check_workers(member: Member) -> None:
+    state = member.state
+    for unit, worker in state.bound.items():
+        assert worker.leases.get(unit) is not None
+        assert unit in state.queues.by_name[unit.queue].leased
+    for job, home in state.elsewhere.items():
+        assert job in home.jobs
+        assert state.jobs.get(job.id) is job
+    for home in member.node.homes.known.values():
+        assert all(state.elsewhere.get(job) is home for job in home.jobs)
+
+
+def start(node: Member, name: str = "w", *more) -> None:
+    node("WORKER", "START", "ID", name, *more, client=name)
+    node("WQ.WORK", "q", client=name)
+
+
+def enqueue(cluster: Cluster, node: Member, *tasks: str, copies: int = 2) -> list[bytes]:
+    """Add tasks with copies; returns the ids of their jobs."""
+    before = len(node.answers["producer"])
+    value = node("WQ.ENQUEUE", "q", "REPLICATE", copies, "TASKS", *tasks, client="producer")
+    if value is BLOCKED and len(node.answers["producer"]) == before:
+        cluster.advance(200)
+    return list(node.answers["producer"][before]) if value is BLOCKED else list(value)
+
+
+def dequeue(node: Member, name: str = "w", count: int = 1) -> list[bytes]:
+    return [process for _, process, _ in node("WQ.DEQUEUE", "q", "COUNT", count, client=name) or []]
+
+
+def listen(node: Member, *, listens: bool = True) -> None:
+    """Let a client of a node begin, or end, to listen to events."""
+    node.node.begin()
+    node.node.events.set_listening(listens=listens)
+    node.settle()
+    node.cluster.settle()
+
+
+def waiting(node: Member) -> list[bytes]:
+    return list(node("WQ.TASKS", "q"))
+
+
+def everywhere(cluster: Cluster) -> list[bytes]:
+    return [task for node in cluster for task in waiting(node)]
+
+
+def alive(cluster: Cluster, ms: int, node: Member, name: str = "w", client: str = "") -> None:
+    """Let time pass while a worker gives signs of life."""
+    for _ in range(ms // 1_000):
+        cluster.advance(1_000)
+        node("PING", client=client or name)
+
+
+def holder(cluster: Cluster, home: Member, job_id: bytes) -> Member:
+    [other] = [node for node in cluster if node is not home and node.holds(job_id)]
+    return other
+
+
+# Adding.
+
+
+def test_tasks_with_copies_are_answered_when_all_copies_are_made(cluster):
+    a, b, _ = cluster
+    cluster.lose = lambda flight: flight.kind == m.REPLJOB and len(cluster.lost) < 1
+    assert a("WQ.ENQUEUE", "q", "REPLICATE", 2, "TASKS", "x", "y", client="p") is BLOCKED
+    assert waiting(a) == []
+    cluster.advance(200)
+    assert len(a.answers["p"][0]) == 2
+    assert waiting(a) == [b"x", b"y"]
+
+
+def test_tasks_of_which_one_finds_no_copies_are_not_added(cluster):
+    a, b, _ = cluster
+    cluster.lose = lambda flight: flight.kind == m.REPLJOB and flight.message[1].body == b"y"
+    assert a("WQ.ENQUEUE", "q", "REPLICATE", 3, "TASKS", "x", "y", client="p") is BLOCKED
+    cluster.advance(6_000)
+    assert a.answers["p"][0].line.startswith(b"NOREPL")
+    cluster.lose = lambda flight: False
+    cluster.advance(10_000)
+    assert everywhere(cluster) == []
+    assert not any(len(node.state.jobs) for node in cluster)
+
+
+# Hints.
+
+
+def test_other_holders_are_told_whose_a_task_is_in_one_message(cluster):
+    a, b, c = cluster
+    ids = enqueue(cluster, a, "x", "y", copies=3)
+    start(a)
+    dequeue(a, count=2)
+    for other in (b, c):
+        [flight] = cluster.sent(m.LEASED, a, other)
+        assert [held.job_id for held in flight.message[4]] == ids
+        assert sorted(job.id for job in other.state.elsewhere) == sorted(ids)
+
+
+def test_jobs_of_nobody_are_not_told(cluster):
+    a, *_ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    a.get()
+    start(a)
+    assert dequeue(a) == []
+    assert cluster.sent(m.LEASED) == []
+
+
+def test_a_task_is_nowhere_delivered_again_while_its_worker_lives(cluster):
+    a, *_ = cluster
+    value = a("WQ.ENQUEUE", "q", "REPLICATE", 3, "RETRY", 5, "TASKS", "x", client="p")
+    assert value is BLOCKED
+    start(a)
+    [process] = dequeue(a)
+    alive(cluster, 60_000, a)
+    assert everywhere(cluster) == []
+    assert a("WQ.FINISH", process, client="w") == 1
+    cluster.advance(1_000)
+    assert not any(len(node.state.jobs) for node in cluster)
+
+
+def test_other_holders_forget_whose_a_task_was_when_it_comes_back(cluster):
+    a, b, c = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    dequeue(a)
+    cluster.advance(3_000)
+    assert waiting(a) == [b"x"]
+    assert not b.state.elsewhere
+    assert not c.state.elsewhere
+
+
+def test_a_finish_on_another_holder_is_known_at_home(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    assert b("WQ.FINISH", process) == 1
+    assert a("WQ.FINISH", process, client="w") == 0
+    assert info(a, "w")["processes"] == 0
+
+
+def test_a_task_from_another_node_dies_with_the_worker_that_fetched_it(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=1)
+    start(b)
+    assert b("WQ.DEQUEUE", "q", "BLOCK", 0, client="w") is BLOCKED
+    cluster.advance(100)
+    [[(_, process, task)]] = b.answers["w"]
+    assert task == b"x"
+    b("WORKER", "FAIL", "w")
+    assert waiting(b) == [b"x"]
+
+
+# A node that fails.
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_tasks_of_a_home_that_fails_come_back_to_the_front_in_their_order(cluster, copies):
+    a, b, c = cluster
+    enqueue(cluster, a, "1", "2", "3", copies=3)
+    start(a)
+    dequeue(a, count=3)
+    for node in (b, c):
+        node.add("q", "later", "REPLICATE", 1)
+    cluster.isolate(a)
+    cluster.advance(FAILED_MS)
+    for node in (b, c):
+        tasks = waiting(node)
+        assert tasks[-1] == b"later"
+        assert tasks[:-1] == sorted(tasks[:-1])
+    assert sorted(waiting(b)[:-1] + waiting(c)[:-1]) == [b"1", b"2", b"3"]
+
+
+def test_they_come_back_one_ttl_after_the_failure_is_known(cluster):
+    a, b, c = cluster
+    [job_id] = enqueue(cluster, a, "x", copies=3)
+    start(a, "w", "TTL", 10_000)
+    dequeue(a)
+    cluster.isolate(a)
+    while not cluster.sent(m.FAIL) and not b.state.peers.by_id[a.id].flags & 2:
+        cluster.advance(100)
+    cluster.advance(9_800)
+    assert waiting(b) + waiting(c) == []
+    cluster.advance(1_500)
+    assert waiting(b) + waiting(c) == [b"x"]
+
+
+def test_a_worker_that_comes_to_another_node_in_time_keeps_its_tasks(cluster):
+    a, b, c = cluster
+    enqueue(cluster, a, "x", "y", copies=3)
+    start(a)
+    processes = dequeue(a, count=2)
+    cluster.isolate(a)
+    cluster.advance(1_000)
+    assert b("WORKER", "KEEPALIVE", "w", 1, client="w") == 3_000
+    alive(cluster, FAILED_MS + 20_000, b)
+    assert waiting(b) + waiting(c) == []
+    assert info(b, "w")["processes"] == 2
+    assert info(b, "w")["epoch"] == 2
+    assert [b("WQ.FINISH", process, client="w") for process in processes] == [1, 1]
+
+
+def test_the_holder_to_which_it_did_not_come_hands_over_what_it_knows(cluster):
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == m.REPLJOB and flight.receiver is b
+    enqueue(cluster, a, "x", copies=2)
+    cluster.lose = lambda flight: False
+    start(a)
+    [process] = dequeue(a)
+    job_id = process.partition(b":")[0]
+    assert c.holds(job_id)
+    cluster.isolate(a)
+    b("WORKER", "KEEPALIVE", "w", client="w")
+    assert info(b, "w")["processes"] == 1
+    b("WORKER", "FAIL", "w")
+    assert waiting(b) == [b"x"]
+
+
+def test_a_node_that_answers_again_in_time_is_left_its_tasks(cluster):
+    a, b, c = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a, "w", "TTL", 60_000)
+    dequeue(a)
+    cluster.isolate(a)
+    for _ in range(40):
+        cluster.advance(1_000)
+        a("PING", client="w")
+    for other in (b, c):
+        cluster.heal(a, other)
+    alive(cluster, 120_000, a)
+    assert everywhere(cluster) == []
+
+
+# Moving.
+
+
+def test_a_worker_moves_with_its_queues_and_what_it_has(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=1)
+    start(a)
+    [process] = dequeue(a)
+    assert b("WORKER", "KEEPALIVE", "w", 1, client="w") is BLOCKED
+    assert b.answers["w"] == [3_000]
+    assert a("WORKER", "LIST") == []
+    assert info(b, "w")["queues"] == [b"q"]
+    assert info(b, "w")["processes"] == 1
+    assert a.refusal("WQ.DEQUEUE", "q", client="w").startswith("STALE")
+    alive(cluster, 10_000, b)
+    b("WORKER", "FAIL", "w")
+    assert waiting(b) == [b"x"]
+
+
+def test_very_much_moves_in_several_messages(cluster):
+    a, b, _ = cluster
+    count = 3 * m.JOBS_PER_MESSAGE + 5
+    enqueue(cluster, a, *map(str, range(count)), copies=1)
+    start(a)
+    assert len(dequeue(a, count=count)) == count
+    b("WORKER", "KEEPALIVE", "w", client="w")
+    cluster.advance(10)
+    assert b.answers["w"] == [3_000]
+    assert info(b, "w")["processes"] == count
+
+
+def test_who_comes_and_whose_old_home_says_nothing_goes_on_without(cluster):
+    a, b, _ = cluster
+    start(a)
+    cluster.lose = lambda flight: flight.kind == m.HANDOVER
+    assert b("WORKER", "KEEPALIVE", "w", client="w") is BLOCKED
+    cluster.advance(MOVE_MS)
+    assert b.answers["w"] == [3_000]
+
+
+def test_an_id_that_is_started_on_another_node_is_taken_over(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=1)
+    start(a)
+    [process] = dequeue(a)
+    assert b("WORKER", "START", "ID", "w", client="new")[:2] == [b"w", 2]
+    assert info(b, "w")["processes"] == 1
+    assert a.refusal("WORKER", "KEEPALIVE", client="w").startswith("STALE")
+    assert b("WQ.FINISH", process, client="new") == 1
+
+
+def test_who_comes_with_an_old_epoch_is_stale(cluster):
+    a, b, c = cluster
+    start(a)
+    b("WORKER", "START", "ID", "w", client="new")
+    assert c.refusal("WORKER", "KEEPALIVE", "w", 1, client="w").startswith("STALE")
+
+
+def test_workers_of_all_nodes_are_listed_and_those_that_ended_are_not(cluster):
+    a, b, c = cluster
+    start(a, "v")
+    start(b, "w")
+    assert c("WORKER", "LIST", "CLUSTER") == [b"v", b"w"]
+    assert c.refusal("WORKER", "INFO", "w").startswith("NOWORKER it lives on node " + b.id.decode())
+    a("WORKER", "STOP", client="v")
+    cluster.advance(3_000)
+    assert c("WORKER", "LIST", "CLUSTER") == []
+    assert c.refusal("WORKER", "KEEPALIVE", "w").startswith("NOWORKER")
+
+
+def test_of_two_homes_that_could_not_hear_each_other_one_lets_go(cluster):
+    a, b, c = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a, "w", "TTL", 3_600_000)
+    [process] = dequeue(a)
+    cluster.isolate(a)
+    b("WORKER", "KEEPALIVE", "w", client="w")
+    assert a("WORKER", "LIST") == b("WORKER", "LIST") == [b"w"]
+    for other in (b, c):
+        cluster.heal(a, other)
+    cluster.advance(1_000)
+    assert a("WORKER", "LIST") == []
+    assert b("WORKER", "LIST") == [b"w"]
+    assert everywhere(cluster) == []
+    assert b("WQ.FINISH", process, client="w") == 1
+
+
+# Two deliveries.
+
+
+def test_a_task_that_two_workers_have_is_left_to_one(cluster):
+    a, b, c = cluster
+    [job_id] = enqueue(cluster, a, "x", copies=3)
+    start(a, "one", "TTL", 3_600_000)
+    [first] = dequeue(a, "one")
+    for node in (a, b, c):
+        listen(node)
+    cluster.isolate(a)
+    b("ENQUEUE", job_id)
+    start(b, "two", "TTL", 3_600_000)
+    [second] = dequeue(b, "two")
+    for other in (b, c):
+        cluster.heal(a, other)
+    a.events.clear()
+    cluster.advance(400_000)
+    kept = [node for node in (a, b) if node.state.bound]
+    assert kept == [b]
+    assert [content for _, kind, content, _ in a.events if kind == b"cancel"] == [first]
+    assert everywhere(cluster) == []
+
+
+def test_a_worker_whose_task_is_finished_on_another_node_hears_of_it(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    listen(a)
+    b("ACKJOB", process.partition(b":")[0])
+    assert (b"q", b"cancel", process, None) in a.events
+
+
+# Events.
+
+
+def test_events_reach_who_listens_on_other_nodes_and_nobody_else(cluster):
+    a, b, c = cluster
+    listen(b)
+    cluster.flights.clear()
+    a.add("q", "x", "REPLICATE", 1)
+    assert b.events == [(b"q", b"work", b"1", None)]
+    assert c.events == []
+    assert len(cluster.sent(m.EVENT)) == 1
+    listen(b, listens=False)
+    a.add("q", "y", "REPLICATE", 1)
+    assert len(cluster.sent(m.EVENT)) == 1
+
+
+def test_who_gets_a_link_later_hears_that_somebody_listens(cluster):
+    a, b, _ = cluster
+    cluster.isolate(b)
+    listen(b)
+    cluster.heal(a, b)
+    start(a)
+    a.add("q", "x", "REPLICATE", 1)
+    [process] = dequeue(a)
+    a("WQ.FINISH", process, "RESULT", "fine", client="w")
+    [content] = [content for _, kind, content, _ in b.events if kind == b"done"]
+    assert json.loads(content)["result"] == "fine"
+
+
+def test_a_job_that_moves_is_announced_again_where_it_comes_to_alone(cluster):
+    a, b, c = cluster
+    for node in cluster:
+        listen(node)
+    a.add("q", "x", "REPLICATE", 1)
+    for node in cluster:
+        node.events.clear()
+    start(b)
+    assert b("WQ.DEQUEUE", "q", client="w") is None
+    assert [event[:3] for event in b.events] == [(b"q", b"work", b"1")]
+    assert a.events == c.events == []
+
+
+def test_a_lone_node_is_checked_like_any_other():
+    alone = Cluster(1)
+    [server] = alone
+    start(server)
+    enqueue(alone, server, "x", copies=1)
+    dequeue(server)
+    check(server)
