@@ -196,7 +196,7 @@ def test_tasks_of_a_home_that_fails_come_back_to_the_front_in_their_order(cluste
 
 def test_they_come_back_one_ttl_after_the_failure_is_known(cluster):
     a, b, c = cluster
-    [job_id] = enqueue(cluster, a, "x", copies=3)
+    enqueue(cluster, a, "x", copies=3)
     start(a, "w", "TTL", 10_000)
     dequeue(a)
     cluster.isolate(a)
@@ -261,7 +261,7 @@ def test_a_worker_moves_with_its_queues_and_what_it_has(cluster):
     a, b, _ = cluster
     enqueue(cluster, a, "x", copies=1)
     start(a)
-    [process] = dequeue(a)
+    dequeue(a)
     assert b("WORKER", "KEEPALIVE", "w", 1, client="w") is BLOCKED
     assert b.answers["w"] == [3_000]
     assert a("WORKER", "LIST") == []
@@ -354,7 +354,7 @@ def test_a_task_that_two_workers_have_is_left_to_one(cluster):
     cluster.isolate(a)
     b("ENQUEUE", job_id)
     start(b, "two", "TTL", 3_600_000)
-    [second] = dequeue(b, "two")
+    dequeue(b, "two")
     for other in (b, c):
         cluster.heal(a, other)
     a.events.clear()
