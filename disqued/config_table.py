@@ -386,9 +386,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "wq-retry",
                 WholeNumber(1, 2**31 - 1),
                 300,
-                "When a task that WQ.ENQUEUE added without RETRY is queued again whose worker and node are gone. A task "
-                "in the hands of a live worker is never queued again, however long "
-                "it takes, and one whose worker dies comes back at once.",
+                "When a task that WQ.ENQUEUE added without RETRY is queued again whose worker and node are gone. One "
+                "that a live worker has is never queued again, however long it takes, and one whose worker dies comes "
+                "back at once.",
                 unit="seconds",
                 mutable=True,
             ),
@@ -396,8 +396,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "wq-unique-scope",
                 Choice(("queue", "global")),
                 "queue",
-                "Where a task that WQ.ENQUEUE UNIQUE adds must be the only one of its body. queue: among the tasks of its "
-                "queue; global: among those of all queues of the node, as with Worqr.",
+                "Where a task that WQ.ENQUEUE UNIQUE adds must be the only one of its body. queue: among the tasks of "
+                "its queue; global: among those of all queues of the node, as with Worqr.",
                 mutable=True,
             ),
         ),

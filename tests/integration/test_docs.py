@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 import pytest
 
@@ -63,6 +64,54 @@ def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
             real.setdefault(ours, theirs)
         wanted, got = [masked(line) for line in shown], [masked(line) for line in printed]
         assert contains_in_order(got, wanted) if "..." in shown else got == wanted, (command, printed)
+
+
+class Typing:
+    """One redis-cli to which lines are typed: what a page shows is one connection."""
+
+    END = "the end of a reply"
+
+    def __init__(self, daemon: Daemon) -> None:
+        argv = ["redis-cli", "--no-raw", "-h", HOST, "-p", str(daemon.port)]
+        self._program = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def type(self, command: str) -> list[str]:
+        """Type a line; returns what is printed for it."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.write(f'{command}\nECHO "{self.END}"\n')
+        self._program.stdin.flush()
+        printed = iter(self._program.stdout.readline, "")
+        reply = [line.strip() for line in takewhile(lambda line: self.END not in line, printed)]
+        return [line for line in reply if line]
+
+    def close(self) -> None:
+        self._program.communicate()
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/from-worqr.md"])
+def test_a_page_about_one_connection_goes_as_it_shows(start: Start, page: str) -> None:
+    typing = Typing(start())
+    try:
+        real: dict[str, str] = {}
+        for command, shown in sessions(page):
+            printed = typing.type(JOB_ID.sub(lambda match: real[match[0]], command))
+            for ours, theirs in zip(JOB_ID.findall("\n".join(shown)), JOB_ID.findall("\n".join(printed)), strict=True):
+                real.setdefault(ours, theirs)
+            assert [JOB_ID.sub(lambda match: real[match[0]], line) for line in shown] == printed, command
+    finally:
+        typing.close()
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/from-worqr.md"])
+def test_the_program_of_a_page_prints_what_it_shows(start: Start, page: str) -> None:
+    daemon = start()
+    text = (ROOT / page).read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (shown,) = re.findall(r"It prints:\n\n```\n(.*?)```", text, re.DOTALL)
+    program = program.replace("port=7711", f"port={daemon.port}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert done.stdout == shown
 
 
 def test_the_worker_of_the_tutorial_works(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""The defects and races of the original Worqr, each as a test that shows that it is not here; and its own test, replayed.
+"""The defects and races of the original Worqr, each a test that shows that it is not here; and its own test, replayed.
 
 Numbers are those of the list that the documentation refers to (docs/how-to/from-worqr.md).
 """

@@ -84,7 +84,7 @@ def holder(cluster: Cluster, home: Member, job_id: bytes) -> Member:
 
 
 def test_tasks_with_copies_are_answered_when_all_copies_are_made(cluster):
-    a, b, _ = cluster
+    a, *_ = cluster
     cluster.lose = lambda flight: flight.kind == m.REPLJOB and len(cluster.lost) < 1
     assert a("WQ.ENQUEUE", "q", "REPLICATE", 2, "TASKS", "x", "y", client="p") is BLOCKED
     assert waiting(a) == []
@@ -94,7 +94,7 @@ def test_tasks_with_copies_are_answered_when_all_copies_are_made(cluster):
 
 
 def test_tasks_of_which_one_finds_no_copies_are_not_added(cluster):
-    a, b, _ = cluster
+    a, *_ = cluster
     cluster.lose = lambda flight: flight.kind == m.REPLJOB and flight.message[1].body == b"y"
     assert a("WQ.ENQUEUE", "q", "REPLICATE", 3, "TASKS", "x", "y", client="p") is BLOCKED
     cluster.advance(6_000)
@@ -168,7 +168,7 @@ def test_a_task_from_another_node_dies_with_the_worker_that_fetched_it(cluster):
     start(b)
     assert b("WQ.DEQUEUE", "q", "BLOCK", 0, client="w") is BLOCKED
     cluster.advance(100)
-    [[(_, process, task)]] = b.answers["w"]
+    [[(_, _, task)]] = b.answers["w"]
     assert task == b"x"
     b("WORKER", "FAIL", "w")
     assert waiting(b) == [b"x"]
