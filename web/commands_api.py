@@ -6,9 +6,9 @@ Each command of the table is a route of its own, whose body is made of the comma
     flag readonly, and changes nothing   viewer
     everything else                      operator
 
-What a command answers with bodies of jobs in it needs the right to see them.  A command that concerns the connection
-that it comes on has no meaning here, and says so.  A command that rename-command took away or renamed is refused as
-unknown, here as everywhere.
+The declaration of a command says what else matters here.  What is answered with bodies of jobs in it needs the right to
+see them.  A command that concerns the connection that it comes on has no meaning, and says so.  One that rename-command
+took away or renamed is refused as unknown, here as everywhere.
 """
 
 from typing import Any, Final
@@ -22,11 +22,6 @@ from disqued.web.routes import Asked, Reply, Role, Schema, route
 from disqued.web.site import Site
 from disqued.web.turns import json_reply
 
-#: They concern the connection that they come on, which ends with its answer here.
-OF_A_CONNECTION: Final = frozenset({
-    "AUTH", "CLIENT GETNAME", "CLIENT ID", "CLIENT INFO", "CLIENT MAINT_NOTIFICATIONS", "CLIENT REPLY",
-    "CLIENT SETINFO", "CLIENT SETNAME", "MONITOR", "QUIT", "SELECT",
-})  # fmt: skip
 #: Flagged as reading, since Disque flagged them so, and yet they change something.
 CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
 #: For admins alone, and yet they change nothing.
@@ -34,12 +29,6 @@ LOOKING: Final = frozenset({
     "CLIENT LIST", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES", "CONFIG GET",
     "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY", "LATENCY LATEST",
 })  # fmt: skip
-#: Their answers hold bodies of jobs; that of SLOWLOG GET the words of whole commands.
-WITH_BODIES: Final = frozenset({"GETJOB", "QPEEK", "SHOW", "SLOWLOG GET"})
-#: Their answers hold bodies of jobs when the field `full` is all.
-WITH_BODIES_IN_FULL: Final = frozenset({"JSCAN", "SCAN JOB"})
-#: What they are sent may be as large as a job.
-LARGE: Final = frozenset({"ADDJOB", "LOADJOB"})
 #: Fields that concern a connection, where the rest of the command does not.
 _ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}
 
@@ -77,6 +66,19 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "SHOW": {"id": ID},
     "SLOWLOG GET": {"count": 10, "full": True},
     "WORKING": {"id": ID},
+    "WORKER FAIL": {"id": "press-1"},
+    "WORKER INFO": {"id": "press-1"},
+    "WORKER LIST": {"queue": "mail"},
+    "WORKER STOP": {"id": "press-1"},
+    "WQ.CANCEL": {"queue": "mail", "task": "to: ann"},
+    "WQ.DELETE": {"queue": "mail", "keep": True},
+    "WQ.ENQUEUE": {"queue": "mail", "tasks": ["to: ann", "to: bob"], "asynchronous": True},
+    "WQ.FINISH": {"process": ID, "result": "sent"},
+    "WQ.LEN": {"queue": "mail"},
+    "WQ.PEEK": {"queue": "mail"},
+    "WQ.PROCS": {"queue": "mail"},
+    "WQ.RETURN": {"process": ID, "back": True},
+    "WQ.TASKS": {"queue": "mail", "start": 0, "count": 10},
     **{name: {"ids": [ID]} for name in ("ACKJOB", "DELJOB", "DEQUEUE", "ENQUEUE", "FASTACK", "NACK")},
 }
 _STATUSES: Final = {
@@ -108,8 +110,9 @@ def _declare(entry: Command) -> None:
 
     async def act(site: Site, asked: Asked) -> Reply:
         call = words(entry, asked.body, only)
-        if entry.name in WITH_BODIES_IN_FULL and not asked.visitor.sees_bodies and asked.body.get("full", "id") != "id":
-            raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field full out")
+        field = entry.bodies_field
+        if field and not asked.visitor.sees_bodies and asked.body.get(field, "id") != "id":
+            raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field {field} out")
         value = await site.call(asked.visitor, *call)
         reply = {"reply": without_secrets(value) if entry.name == "CONFIG GET" else value}
         return await json_reply(site.gateway.reactor, reply)
@@ -119,8 +122,8 @@ def _declare(entry: Command) -> None:
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
-        needs_bodies=entry.name in WITH_BODIES, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
-        example_status=_STATUSES.get(entry.name, 200), is_large=entry.name in LARGE,
+        needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
+        example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large,
     )(act)  # fmt: skip
 
 
@@ -137,7 +140,7 @@ def _refuse(entry: Command) -> None:
 
 
 for _entry in COMMANDS.values():
-    (_refuse if _entry.name in OF_A_CONNECTION else _declare)(_entry)
+    (_refuse if _entry.is_of_connection else _declare)(_entry)
 
 
 @route(

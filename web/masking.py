@@ -25,7 +25,9 @@ TEXT_MAX: Final = 256  #: characters that are shown of a string
 ITEMS_MAX: Final = 20  #: elements that are shown of a list, and of the fields that nobody knows
 
 #: Fields that hold bodies of jobs, or text to look for in them.
-BODIES: Final = frozenset({"body", "bodies", "body_contains", "contains", "record", "text"})
+BODIES: Final = frozenset({
+    "body", "bodies", "body_contains", "contains", "contents", "elements", "record", "result", "task", "tasks", "text",
+})  # fmt: skip
 #: Fields that hold what proves who somebody is, or what was seen before.
 PROOFS: Final = frozenset({"token", "password", "password_or_user", "auth", "secret"})
 #: Settings whose value is a secret; redis-url may hold a password.

@@ -21,7 +21,7 @@ HTTP_WORD: Final = "HTTP"
 STATUS: Final[Mapping[str, int]] = {
     "NOREPL": 503, "LOADING": 503, "LEAVING": 503, "TRYAGAIN": 503, "MISCONF": 503,
     "OOM": 507, "PAUSED": 409, "MAXLEN": 409, "NOJOB": 404, "NOQUEUE": 404, "TOOLATE": 409, "BADID": 400,
-    "NOAUTH": 401,
+    "NOAUTH": 401, "NOWORKER": 404, "STALE": 409, "NOTWORKING": 409, "DUPLICATE": 409,
 }  # fmt: skip
 TITLES: Final[Mapping[int, str]] = {
     400: "Bad request", 401: "Who are you", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",

@@ -40,6 +40,10 @@ WHEN: Final = {
     "MISCONF": "The journal cannot be written.",
     "TRYAGAIN": "CLIENT PAUSE is in force, or the node stops.",
     "NOAUTH": "The command wants a password.",
+    "NOWORKER": "No such worker is alive on this node.",
+    "STALE": "Somebody else is this worker by now.",
+    "NOTWORKING": "The worker does not work on this queue.",
+    "DUPLICATE": "There is such a task already, or the request has it twice.",
 }
 
 _INTRODUCTION = f"""\

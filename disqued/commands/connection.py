@@ -59,6 +59,7 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
     cost="O(1)",
     errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword),
     own_path=True,
+    is_of_connection=True,
 )
 @attrs.define
 class Auth:
@@ -213,6 +214,7 @@ class Hello:
     reply=OK,
     cost="O(1)",
     errors=("DB index is out of range",),
+    is_of_connection=True,
 )
 @attrs.define
 class Select:
@@ -227,7 +229,7 @@ class Select:
         return DONE
 
 
-@command("QUIT", group="connection", flags=_SETUP, reply=OK, cost="O(1)", own_path=True)
+@command("QUIT", group="connection", flags=_SETUP, reply=OK, cost="O(1)", own_path=True, is_of_connection=True)
 @attrs.define
 class Quit:
     """End this connection once the replies that are due are sent."""
@@ -247,6 +249,8 @@ class Quit:
     reply=or_silence(OK),
     cost="O(1) per command",
     own_path=True,
+    shows_bodies=True,
+    is_of_connection=True,
 )
 @attrs.define
 class Monitor:
@@ -345,7 +349,7 @@ def _lines(sessions: list[Session], now: int) -> bytes:
     return b"".join(describe_client(session, now) + b"\n" for session in sessions)
 
 
-@command("CLIENT INFO", group="connection", flags=_ADMIN, reply=bulk("one line"), cost="O(1)")
+@command("CLIENT INFO", group="connection", flags=_ADMIN, reply=bulk("one line"), cost="O(1)", is_of_connection=True)
 @attrs.define
 class ClientInfo:
     """Describe this connection as CLIENT LIST does."""
@@ -355,7 +359,7 @@ class ClientInfo:
         return describe_client(client, node.state.now) + b"\n"
 
 
-@command("CLIENT ID", group="connection", flags=_ADMIN, reply=integer("the id"), cost="O(1)")
+@command("CLIENT ID", group="connection", flags=_ADMIN, reply=integer("the id"), cost="O(1)", is_of_connection=True)
 @attrs.define
 class ClientId:
     """Number of this connection; no other one has it while the daemon runs."""
@@ -365,7 +369,14 @@ class ClientId:
         return client.id
 
 
-@command("CLIENT GETNAME", group="connection", flags=_ADMIN, reply=null_or(bulk("the name")), cost="O(1)")
+@command(
+    "CLIENT GETNAME",
+    group="connection",
+    flags=_ADMIN,
+    reply=null_or(bulk("the name")),
+    cost="O(1)",
+    is_of_connection=True,
+)
 @attrs.define
 class ClientGetName:
     """Name of this connection."""
@@ -375,7 +386,7 @@ class ClientGetName:
         return client.name or None
 
 
-@command("CLIENT SETNAME", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
+@command("CLIENT SETNAME", group="connection", flags=_ADMIN, reply=OK, cost="O(1)", is_of_connection=True)
 @attrs.define
 class ClientSetName:
     """Name this connection, for CLIENT LIST and the logs."""
@@ -403,7 +414,7 @@ _ATTRIBUTE = one_of(
 )
 
 
-@command("CLIENT SETINFO", group="connection", flags=_ADMIN, reply=OK, cost="O(1)")
+@command("CLIENT SETINFO", group="connection", flags=_ADMIN, reply=OK, cost="O(1)", is_of_connection=True)
 @attrs.define
 class ClientSetInfo:
     """Tell which library speaks on this connection; CLIENT LIST shows it."""
@@ -530,7 +541,7 @@ class ClientPause:
         return DONE
 
 
-@command("CLIENT REPLY", group="connection", flags=_ADMIN, reply=or_silence(OK), cost="O(1)")
+@command("CLIENT REPLY", group="connection", flags=_ADMIN, reply=or_silence(OK), cost="O(1)", is_of_connection=True)
 @attrs.define
 class ClientReply:
     """Whether this connection gets replies: ON all, OFF none, SKIP none to this command and to the next one."""
@@ -550,7 +561,13 @@ _NO_MAINTENANCE = "this server announces no maintenance: only CLIENT MAINT_NOTIF
 
 
 @command(
-    "CLIENT MAINT_NOTIFICATIONS", group="connection", flags=_ADMIN, reply=OK, cost="O(1)", errors=(_NO_MAINTENANCE,)
+    "CLIENT MAINT_NOTIFICATIONS",
+    group="connection",
+    flags=_ADMIN,
+    reply=OK,
+    cost="O(1)",
+    errors=(_NO_MAINTENANCE,),
+    is_of_connection=True,
 )
 @attrs.define
 class ClientMaintNotifications:

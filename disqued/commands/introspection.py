@@ -241,6 +241,7 @@ _SLOW_FULL = tuple_of("with FULL also the client's address and name", *_SLOW_ROW
         lambda value: array(_SLOW, "").matches(value) or array(_SLOW_FULL, "").matches(value),
     ),
     cost="O(count)",
+    shows_bodies=True,
 )
 @attrs.define
 class SlowLogGet:

@@ -70,6 +70,7 @@ GET_COUNT = attrs.evolve(
     reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
     errors=(_ONCE, _DELAY, NotReplicated, QueueTooLong, QueuePaused),
+    is_large=True,
 )
 @attrs.define
 class AddJob:
@@ -132,6 +133,7 @@ class AddJob:
     cost="O(1) per job",
     arity=-2,
     errors=(NodeLeaving, OutOfMemory, NoWorker),
+    shows_bodies=True,
 )
 @attrs.define
 class GetJob:
@@ -449,7 +451,7 @@ def describe(node: Node, job: Job) -> list[Any]:
     ]  # fmt: skip
 
 
-@command("SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), cost="O(1)")
+@command("SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), cost="O(1)", shows_bodies=True)
 @attrs.define
 class Show:
     """Describe a job as this node knows it."""

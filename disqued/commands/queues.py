@@ -36,7 +36,7 @@ class QLen:
         return 0 if queue is None else len(queue.units)
 
 
-@command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)")
+@command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)", shows_bodies=True)
 @attrs.define
 class QPeek:
     """Look at jobs that wait on this node without taking them.
@@ -379,7 +379,7 @@ class QScan(_QueueScan):
     """
 
 
-@command("JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST)
+@command("JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, bodies_field="full")
 @attrs.define
 class JScan(_JobScan):
     """Walk over the jobs of this node.
@@ -399,7 +399,7 @@ container(
 )
 
 
-@command("SCAN JOB", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST)
+@command("SCAN JOB", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, bodies_field="full")
 @attrs.define
 class ScanJob(_JobScan):
     """Walk over the jobs of this node; JSCAN by the name that the README announced."""

@@ -469,7 +469,15 @@ class DebugStructSize:
 _LOADJOB = "LOADJOB is a special command only processed from AOF"
 
 
-@command("LOADJOB", group="jobs", flags=Flag.WRITE, reply=status("never: refused"), cost="O(1)", errors=(_LOADJOB,))
+@command(
+    "LOADJOB",
+    group="jobs",
+    flags=Flag.WRITE,
+    reply=status("never: refused"),
+    cost="O(1)",
+    errors=(_LOADJOB,),
+    is_large=True,
+)
 @attrs.define
 class LoadJob:
     """A record of Disque's journal; no client may send it."""

@@ -19,7 +19,15 @@ _FLAGS = Flag.READ | Flag.LOADING | Flag.FAST
 _REPLY = pushes("[the command in lower case, the channel or pattern, how many of both there are now]")
 
 
-@command("SUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per channel", own_path=True)
+@command(
+    "SUBSCRIBE",
+    group="workers",
+    flags=_FLAGS,
+    reply=_REPLY,
+    cost="O(1) per channel",
+    own_path=True,
+    is_of_connection=True,
+)
 @attrs.define
 class Subscribe:
     """Listen to channels: what is told on them comes as messages on this connection.
@@ -34,7 +42,15 @@ class Subscribe:
         return client.host.subscribe(client, self.channels, patterns=False)
 
 
-@command("PSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per pattern", own_path=True)
+@command(
+    "PSUBSCRIBE",
+    group="workers",
+    flags=_FLAGS,
+    reply=_REPLY,
+    cost="O(1) per pattern",
+    own_path=True,
+    is_of_connection=True,
+)
 @attrs.define
 class PSubscribe:
     """Listen to all channels that match glob patterns."""
@@ -46,7 +62,15 @@ class PSubscribe:
         return client.host.subscribe(client, self.patterns, patterns=True)
 
 
-@command("UNSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per channel", own_path=True)
+@command(
+    "UNSUBSCRIBE",
+    group="workers",
+    flags=_FLAGS,
+    reply=_REPLY,
+    cost="O(1) per channel",
+    own_path=True,
+    is_of_connection=True,
+)
 @attrs.define
 class Unsubscribe:
     """Listen to channels no more: to those named, or to none at all."""
@@ -58,7 +82,15 @@ class Unsubscribe:
         return client.host.unsubscribe(client, self.channels, patterns=False)
 
 
-@command("PUNSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per pattern", own_path=True)
+@command(
+    "PUNSUBSCRIBE",
+    group="workers",
+    flags=_FLAGS,
+    reply=_REPLY,
+    cost="O(1) per pattern",
+    own_path=True,
+    is_of_connection=True,
+)
 @attrs.define
 class PUnsubscribe:
     """Listen to patterns no more: to those named, or to none at all."""
@@ -71,7 +103,13 @@ class PUnsubscribe:
 
 
 @command(
-    "RESET", group="connection", flags=_FLAGS, reply=status("RESET"), cost="O(N) in the subscriptions", own_path=True
+    "RESET",
+    group="connection",
+    flags=_FLAGS,
+    reply=status("RESET"),
+    cost="O(N) in the subscriptions",
+    own_path=True,
+    is_of_connection=True,
 )
 @attrs.define
 class Reset:

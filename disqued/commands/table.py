@@ -156,6 +156,10 @@ class Command:
     errors: tuple[str, ...]  #: lines of errors that it may answer, beyond those of its arguments
     parse: Callable[[list[bytes]], Call]
     make: Callable[..., Call]
+    shows_bodies: bool = False  #: its answer may hold bodies of jobs, or words of other commands, which may be bodies
+    bodies_field: str = ""  #: it does so when this field asks for it, and not otherwise; "" = there is no such field
+    is_of_connection: bool = False  #: it concerns the connection that it comes on, and means nothing without that
+    is_large: bool = False  #: what it is sent may be as large as a job
     calls: int = 0
     usec: float = 0.0
     hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
@@ -227,12 +231,14 @@ def command(
     most: int | None = None,
     errors: tuple[type[CommandError] | str, ...] = (),
     own_path: bool = False,
+    **nature: Any,
 ) -> Callable[[C], C]:
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
     are classes whose docstring is their text, or texts of plain ERR lines.  A command with `own_path` acts on its own
-    connection or may leave its caller without a reply, so it stays out of `PLAIN`.
+    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  `nature` is what else `Command`
+    knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
     """
 
     def enter(cls: C) -> C:
@@ -257,6 +263,7 @@ def command(
             errors=tuple(map(_error_line, errors)),
             parse=_generate(name, cls, fields, (least, most), len(words)),
             make=cls,
+            **nature,
         )
         _enter(words, entry, plain=not own_path)
         return cls

@@ -86,6 +86,7 @@ _COUNT = Kind(
     reply=array(status("job id"), "ids of the jobs, in the order of the tasks"),
     cost="O(log N) per task",
     errors=(_ONCE, _DELAY, NotReplicated, QueuePaused, DuplicateTask),
+    is_large=True,
 )
 @attrs.define
 class WqEnqueue:
@@ -155,6 +156,7 @@ _WHO = (NoWorker, StaleWorker)
     reply=integer("tasks that wait in these queues on this node"),
     cost="O(1) per queue",
     errors=_WHO,
+    is_of_connection=True,
 )
 @attrs.define
 class WqWork:
@@ -181,6 +183,7 @@ def _length(node: Node, name: bytes) -> int:
     reply=integer("tasks that were queued again"),
     cost="O(N) in what the worker has",
     errors=_WHO,
+    is_of_connection=True,
 )
 @attrs.define
 class WqUnwork:
@@ -200,6 +203,7 @@ class WqUnwork:
     flags=Flag.READ | Flag.FAST,
     reply=integer("tasks that wait on this node"),
     cost="O(1)",
+    is_of_connection=True,
 )
 @attrs.define
 class WqRequest:
@@ -232,6 +236,8 @@ class ProcessForm(Form):
     reply=PROCESSES,
     cost="O(1) per task",
     errors=(*_WHO, NotWorking, NodeLeaving, OutOfMemory),
+    shows_bodies=True,
+    is_of_connection=True,
 )
 @attrs.define
 class WqDequeue:
@@ -290,6 +296,7 @@ class WqDequeue:
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("1 = it was the current process; 2 = it was late, and the task is done now; 0 = nothing was done"),
     cost="O(1)",
+    is_large=True,
 )
 @attrs.define
 class WqFinish:
@@ -342,6 +349,7 @@ class WqReturn:
     flags=Flag.WRITE,
     reply=array(either(integer("tasks"), bulk("process")), "how many waiting tasks are gone, then ids of processes"),
     cost="O(N) in the tasks of the queue",
+    is_large=True,
 )
 @attrs.define
 class WqCancel:
@@ -383,7 +391,14 @@ def _good(node: Node, queue: bytes) -> Iterator[Unit]:
     return (unit for unit in (() if known is None else known.units) if unit.job.expires_at > now)
 
 
-@command("WQ.PEEK", group="workers", flags=Flag.READ | Flag.FAST, reply=null_or(bulk("the task")), cost="O(1)")
+@command(
+    "WQ.PEEK",
+    group="workers",
+    flags=Flag.READ | Flag.FAST,
+    reply=null_or(bulk("the task")),
+    cost="O(1)",
+    shows_bodies=True,
+)
 @attrs.define
 class WqPeek:
     """Look at the task of this node that is served next; null when there is none."""
@@ -408,7 +423,14 @@ class WqLen:
         return _length(node, self.queue)
 
 
-@command("WQ.TASKS", group="workers", flags=Flag.READ, reply=array(bulk("task"), "tasks"), cost="O(start + count)")
+@command(
+    "WQ.TASKS",
+    group="workers",
+    flags=Flag.READ,
+    reply=array(bulk("task"), "tasks"),
+    cost="O(start + count)",
+    shows_bodies=True,
+)
 @attrs.define
 class WqTasks:
     """Look at tasks that wait in a queue of this node, those first that are served first.
@@ -465,6 +487,8 @@ _PROCESS = tuple_of(
     flags=Flag.READ,
     reply=array(_PROCESS, "of processes"),
     cost="O(N) in the processes of the queue, of the worker, or of the node",
+    shows_bodies=True,
+    is_large=True,
 )
 @attrs.define
 class WqProcs:

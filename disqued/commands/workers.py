@@ -78,6 +78,7 @@ container(
         bulk("id"), integer("epoch"), integer("ttl"), integer("advice"),
     ),
     cost="O(1)",
+    is_of_connection=True,
 )  # fmt: skip
 @attrs.define
 class WorkerStart:
@@ -117,6 +118,7 @@ class WorkerStart:
     reply=integer("its ttl, in milliseconds"),
     cost="O(1)",
     errors=(NoWorker, StaleWorker),
+    is_of_connection=True,
 )
 @attrs.define
 class WorkerKeepAlive:

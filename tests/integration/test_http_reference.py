@@ -63,8 +63,9 @@ def run(line: str, port: int, answer: Path) -> int:
 
 
 def prepare(daemon: Daemon) -> str:
-    """See to it that the queue of the examples is there, with a job in it; returns the id of the job."""
+    """See to it that the queue and the worker of the examples are there; returns the id of a job in the queue."""
     daemon.call("PAUSE", "mail", "none")
+    daemon.call("WORKER", "START", "ID", "press-1", "TTL", 0)
     return str(daemon.call("ADDJOB", "mail", "to: bob", 0))
 
 

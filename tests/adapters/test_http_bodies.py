@@ -1,0 +1,90 @@
+"""Which commands show bodies of jobs is what their declarations say: each is asked, with bodies to be shown."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from pytest_twisted import ensureDeferred
+
+from disqued.commands.table import Command, every_command
+from disqued.commands.values import BYTES
+from disqued.web.api_acts import ID
+from disqued.web.commands_api import EXAMPLES, role_of
+from disqued.web.masking import BODIES
+from disqued.web.routes import Role, Visitor
+from tests.adapters.http import AdminClient
+
+Admin = Callable[..., AdminClient]
+
+MARK = "a-body-that-may-not-be-seen"
+#: They end the daemon, or what the others look at.
+ENDING = {"SHUTDOWN", "CLIENT PAUSE", "DEBUG FLUSHALL", "SLOWLOG RESET"}
+#: Fields of any bytes that are no body, and that the log of actions shows.
+HARMLESS = {"worker"}
+
+
+async def fill(client: AdminClient) -> bytes:
+    """See to it that whatever family looks into the queue of the examples finds the mark; returns the id of a job."""
+
+    async def call(*words: str) -> Any:
+        return await client.running.daemon.call([word.encode() for word in words], address="test")
+
+    await call("WORKER", "START", "ID", "press-1", "TTL", "0")
+    for queue in ("mail", "other"):
+        await call("ADDJOB", queue, MARK, "0", "RETRY", "60")
+    await call("GETJOB", "NOHANG", "COUNT", "2", "FROM", "mail", "other")
+    await call("WQ.ENQUEUE", "mail", "TASKS", MARK, MARK)
+    await call("ADDJOB", "mail", MARK, "0", "RETRY", "60")
+    await call("GETJOB", "NOHANG", "WORKER", "press-1", "FROM", "mail")
+    return bytes(await call("ADDJOB", "mail", MARK, "0", "RETRY", "60"))
+
+
+async def answers(client: AdminClient, entries: list[Command]) -> dict[str, str]:
+    """What commands answer to their examples, and to what is asked for of the fields that show bodies."""
+    found = {}
+    for entry in entries:
+        job_id = (await fill(client)).decode()
+        body = json.loads(json.dumps(EXAMPLES.get(entry.name, {})).replace(ID, job_id))
+        path = f"/api/commands/{entry.name.replace(' ', '%20')}"
+        wanted = {"queue": "mail", entry.bodies_field: "all"} if entry.bodies_field else {}
+        found[entry.name] = str((await client.post(path, {**body, **wanted})).body)
+    return found
+
+
+def entries() -> list[Command]:
+    return [entry for entry in every_command() if not entry.is_of_connection and entry.name not in ENDING]
+
+
+async def served(admin: Admin, *, sees_bodies: bool) -> AdminClient:
+    client = admin("slowlog-log-slower-than 0")
+    before = client.site.access.visitor
+
+    def visitor(request: Any) -> Visitor:
+        return attrs.evolve(before(request), sees_bodies=sees_bodies)
+
+    client.site.access.visitor = visitor  # type: ignore[method-assign]
+    return client
+
+
+@ensureDeferred
+async def test_no_command_shows_a_body_to_whoever_may_not_see_it(admin: Admin) -> None:
+    found = await answers(await served(admin, sees_bodies=False), entries())
+    assert [name for name, answer in found.items() if MARK in answer] == []
+
+
+@ensureDeferred
+async def test_the_commands_that_show_bodies_are_those_that_say_so(admin: Admin) -> None:
+    found = await answers(await served(admin, sees_bodies=True), entries())
+    declared = {entry.name for entry in entries() if entry.shows_bodies or entry.bodies_field}
+    assert {name for name, answer in found.items() if MARK in answer} == declared
+
+
+OPERATORS = [entry for entry in entries() if role_of(entry) is Role.OPERATOR]
+
+
+@pytest.mark.parametrize("entry", OPERATORS, ids=[entry.name for entry in OPERATORS])
+def test_what_a_command_is_sent_that_may_be_a_body_is_not_written_down(entry: Command) -> None:
+    taken = {field.name for field in entry.fields if field.arg.kind is BYTES and field.arg.style != "flag"}
+    assert taken <= BODIES | HARMLESS
