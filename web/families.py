@@ -75,6 +75,7 @@ def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
     yield from _of_daemon(gateway, facts)
     yield from _of_queues(node, sums)
     yield from _of_jobs(node.state.counters)
+    yield from _of_workers(node)
     yield from _of_commands()
     yield from _of_store(gateway, facts.get("Persistence", {}))
     yield from _of_cluster(node, facts.get("Cluster", {}))
@@ -167,6 +168,26 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _histogram(
         "disqued_job_in_flight_seconds", "From the delivery of a job, or its last WORKING, to its ack.",
         counters.flight_buckets, counters.flight_ms,
+    )  # fmt: skip
+
+
+def _of_workers(node: Node) -> Iterator[Metric]:
+    state, counters = node.state, node.state.counters
+    yield _gauges(
+        "disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
+        {"here": len(node.workers.by_id), "elsewhere": len(node.homes.known)},
+    )  # fmt: skip
+    yield _gauge("disqued_worker_leases", "Jobs in the hands of workers of this node.", len(state.bound))
+    yield _count(
+        "disqued_worker_deaths", "Workers of this node that died, or were said to be dead.", counters.workers_died
+    )
+    yield _count(
+        "disqued_tasks_returned", "Tasks that went back to their queue, by their worker or since it ended.",
+        counters.tasks_given_back,
+    )  # fmt: skip
+    yield _count(
+        "disqued_tasks_duplicate", "Times that tasks were refused since a unique one was there already.",
+        counters.unique_refused,
     )  # fmt: skip
 
 

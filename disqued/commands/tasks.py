@@ -139,6 +139,7 @@ class WqEnqueue:
         for task in self.tasks:
             job = node.tasks.first_unique(self.queue, task)
             if job is not None:
+                node.state.counters.unique_refused += 1
                 raise DuplicateTask(job.id)
         aliases = list(map(unique_alias, self.tasks))
         if len(frozenset(aliases)) < len(aliases):

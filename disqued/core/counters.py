@@ -37,7 +37,8 @@ class Counters:
     __slots__ = (
         "acked_untimed", "acks_heard", "added", "copies", "dequeued", "evicted_acked", "evicted_once", "exported",
         "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued", "redelivered", "refused",
-        "requeued", "returned", "waiting_buckets", "waiting_ms", "working",
+        "requeued", "returned", "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died",
+        "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -53,6 +54,9 @@ class Counters:
         self.nacked: int = 0  #: jobs that were given back by NACK
         self.dequeued: int = 0  #: jobs that left their queue and were not delivered (DEQUEUE, WORKING, QUEUED)
         self.working: int = 0  #: times that WORKING put a delivery off
+        self.workers_died: int = 0  #: without a sign of life, with their connection, or since somebody said so (FAIL)
+        self.tasks_given_back: int = 0  #: that went back to their queue: by their worker, or since that ended
+        self.unique_refused: int = 0  #: times that tasks were refused since one of them was there already (DUPLICATE)
         self.copies: int = 0  #: copies that were taken for other nodes
         self.imported: int = 0  #: jobs that another node brought and that came into a queue
         self.exported: int = 0  #: jobs that were taken out of a queue for another node

@@ -136,6 +136,7 @@ class Tasks:
         if job.flags & FLAG_DROPPED:
             self.drop(job)
             return
+        state.counters.tasks_given_back += 1
         job.order_key = state.next_ctime() if back else state.next_front()
         if delay_ms:
             self._delivery.put_off(job, state.now + delay_ms)

@@ -203,6 +203,7 @@ class Workers:
         self.do(self._end_dead(worker))
 
     def _end_dead(self, worker: Worker) -> Parts:
+        self._state.counters.workers_died += 1
         queues = dict.fromkeys([*worker.queues, *(unit.queue for unit in worker.leases)])
         returned = yield from self._end(worker)
         content = dumps({"workerId": readable(worker.id), "returned": returned}).encode("ascii")
@@ -352,7 +353,9 @@ class Workers:
                     worker.returned += 1
         for queue, count in counts.items():
             self._events.tell(queue, RETURNED, count)
-        return sum(counts.values())
+        returned = sum(counts.values())
+        state.counters.tasks_given_back += returned
+        return returned
 
     def _put_in_front(self, unit: Unit) -> bool:
         return isinstance(unit, Job) and unit.state == ACTIVE and self._delivery.enqueue(unit, front=True)

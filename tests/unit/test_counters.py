@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from disqued.core.counters import BUCKETS, Counters
 from disqued.core.job import QUEUED
 from disqued.core.outbox import GONE_EVICTED
+from disqued.errors import DuplicateTask
 from tests.core_fixtures import Server
 
 
@@ -223,3 +224,24 @@ class Model(RuleBasedStateMachine):
 
 Model.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 test_counts_agree_with_a_model = Model.TestCase
+
+
+def test_workers_that_die_and_tasks_that_go_back_are_counted(server: Server) -> None:
+    server("WORKER", "START", "ID", "ann", "TTL", 0)
+    server("WQ.WORK", "q")
+    server("WQ.ENQUEUE", "q", "RETRY", 60, "TASKS", "one", "two", "three")
+    [[_, process, _], *_] = server("WQ.DEQUEUE", "q", "COUNT", 3)
+    server("WQ.RETURN", process, "BACK")
+    server("WORKER", "FAIL", "ann")
+    counters = server.state.counters
+    assert (counters.workers_died, counters.tasks_given_back) == (1, 3)
+    server("WORKER", "START", "ID", "bob", "TTL", 0)
+    server("WORKER", "STOP")
+    assert counters.workers_died == 1
+
+
+def test_a_unique_task_that_is_refused_is_counted(server: Server) -> None:
+    server("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "one")
+    with pytest.raises(DuplicateTask):
+        server("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "two", "one")
+    assert server.state.counters.unique_refused == 1
