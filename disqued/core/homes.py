@@ -42,6 +42,8 @@ from disqued.core.unfinished import Parts
 from disqued.core.worker import Home, Worker
 from disqued.core.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers, attempt_of, process_of
 
+DOUBTED = -1  #: the stage of a home that has yet to be named again
+NAMED_MS = 10_000  #: how long a node that comes back is given to name its workers
 MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for what that one had
 
 _place = attrgetter("order_key", "id")
@@ -110,6 +112,14 @@ class Homes:
         return Held(unit.id, unit.scope, attempt_of(unit), self._state.now - worker.leases[unit])
 
     # Hearing of those of others.
+
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to us is new: workers of it that it does not name on it have ended, which got lost."""
+        state = self._state
+        for home in self.known.values():
+            if home.node_id == node_id:
+                home.stage = DOUBTED
+                state.schedule.move(home, state.now + NAMED_MS)
 
     def on_lives(self, sender: bytes, message: Message) -> None:
         """Hear of workers of another node."""
@@ -344,14 +354,17 @@ class Homes:
         """A node has failed: what its workers had comes back, unless they turn up elsewhere within their time."""
         state = self._state
         for home in self.known.values():
-            if home.node_id == node_id and not home.awake_at:
+            if home.node_id == node_id and (home.stage == DOUBTED or not home.awake_at):
                 home.stage = 0
-                state.schedule.add(home, state.now + (home.ttl_ms or TTL_MS))
+                state.schedule.move(home, state.now + (home.ttl_ms or TTL_MS))
 
     def due(self, home: Home) -> None:
         """Go on with taking back what a worker had whose home has failed."""
         state = self._state
         peer = state.peers.by_id.get(home.node_id)
+        if home.stage == DOUBTED:
+            self._forget(home)
+            return
         if self.known.get(home.worker_id) is not home or (peer is not None and not peer.flags & FAIL):
             home.stage = 0
             return

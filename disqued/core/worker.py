@@ -55,4 +55,5 @@ class Home(Timed):
         self.node_id: bytes = node_id
         self.ttl_ms: int = ttl_ms  #: 0 = it never dies by itself
         self.jobs: dict[Job, None] = {}  #: that it has and of which this node holds copies
-        self.stage: int = 0  #: how far this node is with taking these back, after that node has failed
+        #: How far this node is with taking these back, after that node has failed; below 0: it is to be named again.
+        self.stage: int = 0

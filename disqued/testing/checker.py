@@ -28,7 +28,7 @@ The body of each job begins with its number, so that a job is known whose ADDJOB
 Times are integer milliseconds of one clock, that of the observer.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 import attrs
 
@@ -89,6 +89,8 @@ class Rules:
     #: Whether jobs with retry 0 must arrive, too: nothing that may take one with it has happened.
     once_arrives: bool = False
     on_time: bool = False
+    #: What a worker has that is alive nobody else gets.
+    workers_keep: bool = False
     #: What was acknowledged before the heal is forgotten everywhere within this time; None = not checked.
     collected_ms: int | None = None
 
@@ -106,6 +108,7 @@ class Checker:
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._next = 0
         self._healed_at: int | None = None
+        self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
 
     # Facts.
 
@@ -150,6 +153,18 @@ class Checker:
             if self.rules.soon_ms is not None:
                 self._check_soon(request, at, self.rules.soon_ms)
         return request
+
+    def taken(self, job_id: bytes, worker: Hashable, at: int) -> None:
+        """A live worker has a job from now on."""
+        other = self._held.get(job_id, worker)
+        if self.rules.workers_keep and other != worker:
+            self._blame(f"one worker: {job_id!r} is given to {worker} at {at}, and {other} is alive and has it")
+        self._held[job_id] = worker
+
+    def left(self, job_ids: Iterable[bytes]) -> None:
+        """A worker may not have these any more: it is done with them, or may be dead."""
+        for job_id in job_ids:
+            self._held.pop(job_id, None)
 
     def ack_sent(self, job_id: bytes, *, fast: bool = False) -> None:
         """Somebody has asked to acknowledge a job; whether that was heard is not known yet."""

@@ -10,6 +10,8 @@
     careless     other policies than `always`, or no journal at all: W copies are all that there is
     leaving      nodes leave, are stopped when they say that it is safe, and come back empty
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
+    workers      calm, with live workers that die and leave; what one has that is alive nobody else gets
+    deaths       the same while processes, links and power fail
     storm        everything at once
     wide         nine nodes, everything at once
 
@@ -36,11 +38,14 @@ HASTY: Final = Load(ttls_s=(LONG_TTL_S, LONG_TTL_S, LONG_TTL_S, 20))
 PATIENT: Final = attrs.evolve(
     DILIGENT, retries_s=(0, 10), delays_s=(0, 0, 3), ttls_s=(LONG_TTL_S, LONG_TTL_S, 15), work_ms=6_000
 )
+#: Tasks that take longer than their retry period.
+WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
 _CARELESS: Final = ("crash", "power", "cut", "partition")
 _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
+_DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
 #: Acks may be evicted, lost with what was not written down, or gone with a node that left before all had heard of them.
@@ -66,6 +71,8 @@ ALL: Final = (
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
+    Profile("workers", load=WORKED, consumers=1, workers=8, rules=Rules(workers_keep=True)),
+    Profile("deaths", load=WORKED, consumers=1, workers=8, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,
         rules=CAREFREE,
    ),

@@ -28,6 +28,7 @@ from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
+from disqued.testing.workers import LiveWorker
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
 HEAL_MS = 300_000  #: in which all links must be there again after the faults
@@ -56,6 +57,7 @@ class Profile:
     load: Load = Load()
     producers: int = 4  #: at a time
     consumers: int = 5
+    workers: int = 0  #: live workers, beside the consumers
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age
     drain_ms: int = 1_200_000  #: in which everything must be delivered, acknowledged and forgotten after the heal
@@ -97,6 +99,7 @@ class World:
         self.jobs = 0  #: that were promised, over all ages
         self.deliveries = 0
         self._consumers: list[Consumer] = []
+        self._workers: list[LiveWorker] = []
         self._producers: list[Producer] = []
         self._names = 0
 
@@ -153,6 +156,7 @@ class World:
         length_ms = profile.bursts * profile.pause_ms
         self.faults.rage(self.events.now + length_ms, profile.every_ms)
         self._engage_consumers()
+        self._engage_workers()
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -168,6 +172,13 @@ class World:
         for _ in range(self.profile.consumers):
             queues = self.rng.sample(self.load.queues, self.rng.randint(1, len(self.load.queues)))
             self._engage(queues, self.servers[0] if self.profile.one_node else None)
+
+    def _engage_workers(self) -> None:
+        for _ in range(self.profile.workers):
+            name = self._name("worker")
+            worker = LiveWorker(self.servers, self.checker, self.load, name, generator(f"{self.seed} {name}"))
+            self._workers.append(worker)
+            worker.plan(worker.rng.randint(1, 2_000))
 
     def _engage(self, queues: list[bytes], home: SimServer | None = None, load: Load | None = None) -> None:
         name = self._name("consumer")
@@ -199,6 +210,9 @@ class World:
         for consumer in self._consumers:
             consumer.retire()
         self._consumers.clear()
+        for worker in self._workers:
+            worker.retire()
+        self._workers.clear()
         diligent = attrs.evolve(
             self.load, dies=0.0, nacks=0.0, works_on=0.0, fast_acks=0.0, acks_elsewhere=0.0, work_ms=20
         )
@@ -282,6 +296,13 @@ class World:
                 count = len(getattr(state, what))
                 if count:
                     left.append(f"{server} has {count} in state.{what}")
+            node = server.node
+            for what, table in (
+                ("bound units", state.bound), ("units elsewhere", state.elsewhere), ("workers", node.workers.by_id),
+                ("clients of workers", node.workers.of_client), ("workers of others", node.homes.known),
+            ):  # fmt: skip
+                if table:
+                    left.append(f"{server} has {len(table)} {what}")
             if state.memory.used:
                 left.append(f"{server} counts {state.memory.used} bytes in use")
             left += [f"{server} has a timer left: {timer!r}" for timer in _timers(server)]

@@ -26,11 +26,12 @@ from disqued.core.recovery import Recovery
 from disqued.core.replication import Replication
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
+from disqued.core.workers import Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
-from disqued.testing.profiles import DILIGENT, PATIENT
+from disqued.testing.profiles import DILIGENT, PATIENT, WORKED
 from disqued.testing.world import Profile
 
 SEEDS = range(1, 9)  #: of the stories in which a mistake must be noticed, and nothing must be without it
@@ -113,6 +114,13 @@ FULL = Profile(
 )  # fmt: skip
 
 
+#: Live workers, some of whom die, and whose tasks take longer than their retry periods.
+WORKERS = Profile(
+    "mutant-workers", load=attrs.evolve(WORKED, retries_s=(3,), replicate=(2, 3), work_ms=9_000), consumers=1,
+    workers=8, bursts=2, rules=Rules(workers_keep=True), **_SHORT,
+)  # fmt: skip
+
+
 @attrs.frozen
 class Edit:
     """Pieces of the source of something, and what stands there instead."""
@@ -158,6 +166,12 @@ def _mutated(edit: Edit) -> Any:
 def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new: str, *more: tuple[str, str]) -> Mutant:
     return Mutant(name, profile, (Edit(owner, method, ((old, new), *more)),))
 
+
+#: A worker has, all of a sudden, what others have.
+_TAKES_ALL = (
+    "worker.leases = dict.fromkeys(self._state.bound, 0); "
+    "self._state.bound.update(dict.fromkeys(self._state.bound, worker))"
+)
 
 #: Nobody who has forgotten a job says so: it would mend what some mistakes break.
 _SILENT = Edit(State, "say_ended", (("if job_id in self.ended:", "if False:"),))
@@ -390,5 +404,25 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "queues stay for ever", CALM,
         State, "collect_queue", "self.queues.remove(queue)", "pass",
+    ),
+    _mutant(
+        "signs of life are not heard", WORKERS,
+        Workers, "heard", "worker.alive_at = now", "pass",
+    ),
+    _mutant(
+        "one death takes the tasks of all workers", WORKERS,
+        Workers, "_end", "list(worker.leases)", "list(self._state.bound)",
+        ("return self.return_all(worker, ", f"{_TAKES_ALL}; return self.return_all(worker, "),
+    ),
+    Mutant(
+        "what live workers have comes back by its retry period", WORKERS,
+        (
+            Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, list(worker.leases)))", "pass"),)),
+            Edit(Delivery, "due", (("if state.bound and job in state.bound and", "if False and"),)),
+        ),
+    ),
+    _mutant(
+        "the end of a worker forgets what it had", WORKERS,
+        Workers, "_put_in_front", "self._delivery.enqueue(unit, front=True)", "False",
     ),
 )  # fmt: skip

@@ -341,6 +341,18 @@ def test_of_two_homes_that_could_not_hear_each_other_one_lets_go(cluster):
     assert b("WQ.FINISH", process, client="w") == 1
 
 
+def test_a_worker_whose_end_got_lost_is_forgotten_when_its_node_names_the_others(cluster):
+    a, b, c = cluster
+    start(a, "v")
+    start(a, "w", "TTL", 0)
+    cluster.cut(a, b)
+    a("WORKER", "STOP", client="v")
+    assert b("WORKER", "LIST", "CLUSTER") == [b"v", b"w"]
+    cluster.heal(a, b)
+    cluster.advance(20_000)
+    assert b("WORKER", "LIST", "CLUSTER") == c("WORKER", "LIST", "CLUSTER") == [b"w"]
+
+
 # Two deliveries.
 
 
