@@ -43,6 +43,7 @@ from disqued.core.worker import Home, Worker
 from disqued.core.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers, attempt_of, process_of
 
 DOUBTED = -1  #: the stage of a home that has yet to be named again
+DOUBTED_AND_FAILED = -2  #: of one whose node has failed since
 NAMED_MS = 10_000  #: how long a node that comes back is given to name its workers
 MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for what that one had
 
@@ -355,19 +356,21 @@ class Homes:
         state = self._state
         for home in self.known.values():
             if home.node_id == node_id and (home.stage == DOUBTED or not home.awake_at):
-                home.stage = 0
+                home.stage = DOUBTED_AND_FAILED if home.stage == DOUBTED else 0
                 state.schedule.move(home, state.now + (home.ttl_ms or TTL_MS))
 
     def due(self, home: Home) -> None:
         """Go on with taking back what a worker had whose home has failed."""
         state = self._state
         peer = state.peers.by_id.get(home.node_id)
-        if home.stage == DOUBTED:
+        is_back = peer is not None and not peer.flags & FAIL
+        if home.stage == DOUBTED or (home.stage == DOUBTED_AND_FAILED and is_back):
             self._forget(home)
             return
-        if self.known.get(home.worker_id) is not home or (peer is not None and not peer.flags & FAIL):
+        if self.known.get(home.worker_id) is not home or is_back:
             home.stage = 0
             return
+        home.stage = max(0, home.stage)
         if home.stage == 0:
             for job in home.jobs:
                 state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
