@@ -63,6 +63,20 @@ def on_job(job_id: bytes) -> list[Action]:
     ]
 
 
+def on_worker(worker_id: bytes) -> list[Action]:
+    """What can be done with a worker."""
+    back = "What it has goes to the front of its queues, for others to take."
+    ways = (
+        ("fail", "Declare it dead", b"FAIL", "Dead. Tasks queued again: {result}."),
+        ("stop", "Stop it in order", b"STOP", "Stopped. Tasks queued again: {result}."),
+    )
+    return [
+        Action(key, label, f"/api/commands/WORKER%20{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
+               done, back, ends=True)
+        for key, label, word, done in ways
+    ]  # fmt: skip
+
+
 def selected() -> list[Action]:
     """What can be done with the jobs that are selected in a table."""
     ways = (

@@ -2,23 +2,25 @@
 
 from typing import Any
 
-from disqued.web import answers, pages, render
+from disqued.web import answers, pages, render, worker_pages
 from disqued.web.live import Watched
 from disqued.web.problems import Problem
 from disqued.web.queue_views import SORTS, QueueRow, View
 from disqued.web.routes import STREAM, Asked, Param, Reply, Role, Visitor, route
 from disqued.web.site import Site
+from disqued.web.worker_views import WorkerView
 
 
 @route(
     "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=STREAM,
     listed=False,
     query=(
-        Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue"]}),
+        Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker"]}),
         Param("queue", "Which queue", {"type": "string", "format": "bytes"}),
-        Param("q", "Part of the names of queues"),
+        Param("worker", "Which worker", {"type": "string", "format": "bytes"}),
+        Param("q", "Part of the names of queues or workers"),
         Param("sort", "Column of the table of queues"),
-        Param("n", "Page of the table of queues", {"type": "integer", "minimum": 1}),
+        Param("n", "Page of the table of queues or workers", {"type": "integer", "minimum": 1}),
     ),
 )  # fmt: skip
 async def events(site: Site, asked: Asked) -> Reply:
@@ -30,6 +32,7 @@ async def events(site: Site, asked: Asked) -> Reply:
     watched = Watched(
         query.get("page", "overview"), query.get("queue", b""),
         View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
+        query.get("worker", b""),
     )  # fmt: skip
     answers.begin(asked.request, STREAM)
     await site.live.listen(
@@ -52,7 +55,14 @@ async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, 
         values = pages.queue_values(site, watched.queue, reader)
         row = values["row"]
         point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
-        parts = {"queue-facts": "_queue_facts.html", "peeked": "_peeked.html"}
+        parts = {"queue-facts": "_queue_facts.html", "peeked": "_peeked.html", "held": "_held.html"}
+    elif watched.page == "workers":
+        view = WorkerView(watched.view.text, watched.view.page)
+        values = worker_pages.workers_values(site, view, await view.cut(site.gateway))
+        parts = {"worker-facts": "_worker_facts.html", "worker-rows": "_worker_rows.html"}
+    elif watched.page == "worker":
+        values = worker_pages.worker_values(site, watched.worker, reader)
+        parts = {"worker": "_worker.html", "tasks": "_tasks.html"}
     else:
         values = pages.overview_values(site)
         rates = values["rates"]

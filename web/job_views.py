@@ -23,10 +23,12 @@ from disqued.core.job import (
     STATE_NAMES,
     WAIT_REPL,
     Job,
+    NamedJob,
 )
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
+from disqued.core.state import UNIQUE
 from disqued.web import shown
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
@@ -139,6 +141,11 @@ def _why_active(node: Node, job: Job) -> str:
         return f"It is delayed until {until} ({left} from now)."
     if not job.options.retry_ms:
         return _why_once(job)
+    holder = worker_of(node, job)
+    if holder is not None:
+        worker_id, home = holder
+        where = "" if home == node.id else f" on node {home[:8].decode('ascii', 'replace')}"
+        return f"It is in flight: worker {shown.name(worker_id, 60)}{where} has it, and keeps it as long as it lives."
     if job.flags & FLAG_LEASED:
         if not _is_to_come_back(job):
             return "It is in flight: a consumer has it. It is not queued again: its time to live ends before."
@@ -149,6 +156,28 @@ def _why_active(node: Node, job: Job) -> str:
     if job.requeue_at:
         return f"{away} It is not queued here by itself: its time to live ends before."
     return "It is not in the queue of this node, and no timer is set: ENQUEUE queues it."
+
+
+def worker_of(node: Node, job: Job) -> tuple[bytes, bytes] | None:
+    """The worker that has a job, and the id of the node that it lives on; None when none is known to have it."""
+    state = node.state
+    worker = state.bound.get(job)
+    if worker is not None:
+        return worker.id, node.id
+    home = state.elsewhere.get(job)
+    return None if home is None else (home.worker_id, home.node_id)
+
+
+#: First byte of an alias: whose name it is, for people.
+_FAMILIES: Final = {b"u": "unique task", b"r": "element of a list", b"e": "event of a producer"}
+
+
+def name_of(job: Job) -> tuple[str, bytes] | None:
+    """The name that a job has in its queue, and whose it is; empty where its body is the name.  None = it has none."""
+    if not isinstance(job, NamedJob):
+        return None
+    family = job.alias[:1]
+    return _FAMILIES.get(family, "name"), b"" if family == UNIQUE else job.alias[1:]
 
 
 def _why_once(job: Job) -> str:

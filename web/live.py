@@ -42,11 +42,12 @@ RETRY: Final = {"Retry-After": "30"}
 class Watched:
     """What a listener looks at; listeners with the same share what is drawn."""
 
-    page: str  #: overview, queues or queue
+    page: str  #: overview, queues, queue, workers or worker
     queue: bytes
     view: View
     sees_bodies: bool
     role: Role
+    worker: bytes = b""
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.config import SETTINGS, Setting, Status
-from disqued.core.job import STATE_NAMES, Job
+from disqued.core.job import KIND_NAMES, STATE_NAMES, Job
 from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
 from disqued.core.vitals import Account, own_vitals
-from disqued.web import actions, job_views, shown
+from disqued.web import actions, job_views, shown, worker_views
 from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.problems import Problem
 from disqued.web.queue_views import SORTS, Cut, View, first_of, row_of, walk
@@ -167,9 +167,18 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     totals = None
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
-                  "idle_ms": node.clock.now() - queue.accessed_at, "created": queue.created_wall}  # fmt: skip
+                  "idle_ms": node.clock.now() - queue.accessed_at, "created": queue.created_wall,
+                  "held": len(queue.leased)}  # fmt: skip
     pauses = actions.pause(name, row.pause if row is not None else "none")
-    return {"queue": name, "row": row, "totals": totals, "peeked": peeked, "visitor": visitor, "pauses": pauses}
+    return {
+        "queue": name,
+        "row": row,
+        "totals": totals,
+        "peeked": peeked,
+        "visitor": visitor,
+        "pauses": pauses,
+        "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
+    }
 
 
 def job_row(node: Node, job: Job, visitor: Visitor) -> Values:
@@ -218,7 +227,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
         **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
         "is_named": name in shown.NO_SEGMENTS,
         "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
-        "held": len(node.state.jobs), "add": actions.add_job(name),
+        "known": len(node.state.jobs), "add": actions.add_job(name),
         "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
     }  # fmt: skip
 
@@ -249,6 +258,8 @@ async def job(site: Site, asked: Asked) -> tuple[str, Values]:
     return "job.html", {
         "job": found, "job_id": job_id, "is_known": is_known, "state": STATE_NAMES[found.state].decode(), "body": body,
         "holders": holders, "confirmed": sorted(found.confirmed or ()), "origin": job_id[2:10].decode("latin-1"),
+        "kind": KIND_NAMES[found.options.kind].decode(), "worker": job_views.worker_of(node, found),
+        "alias": job_views.name_of(found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
         "ways": actions.on_job(job_id), "now": node.clock.wall(),
     }  # fmt: skip

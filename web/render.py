@@ -28,7 +28,7 @@ def environment() -> Environment:
     made.filters.update(
         name=shown.name, segment=shown.segment, span=shown.span, size=shown.size, number=shown.count,
         rate=shown.rate, moment=shown.moment, sentence=shown.sentence,
-        queue_path=shown.queue_path, history_path=shown.history_path,
+        queue_path=shown.queue_path, worker_path=shown.worker_path, history_path=shown.history_path,
     )  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role, NAME_MAX=NAME_MAX)
     return made

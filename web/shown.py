@@ -59,6 +59,11 @@ def queue_path(raw: bytes) -> str:
     return f"/queue?name={segment(raw)}" if raw in NO_SEGMENTS else f"/queues/{segment(raw)}"
 
 
+def worker_path(raw: bytes) -> str:
+    """Where the page of a worker is."""
+    return f"/worker?id={segment(raw)}" if raw in NO_SEGMENTS else f"/workers/{segment(raw)}"
+
+
 def history_path(raw: bytes) -> str:
     """Where the history of a queue is."""
     return f"/api/history/queue{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"

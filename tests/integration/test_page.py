@@ -73,6 +73,13 @@ def show(job_id: str, daemon: Daemon) -> dict[str, Any]:
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
+def put_to_work(daemon: Daemon, worker: str, queue: str) -> None:
+    """Let a worker have a task; it lives until somebody ends it, or says START again."""
+    daemon.call("WQ.ENQUEUE", queue, "TASKS", "the task")
+    daemon.call("WORKER", "START", "ID", worker, "TTL", 0)
+    daemon.call("GETJOB", "NOHANG", "WORKER", worker, "FROM", queue)
+
+
 def length(daemon: Daemon, queue: str) -> Any:
     """QLEN."""
     return daemon.call("QLEN", queue)
@@ -318,8 +325,9 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
     job_id = str(daemon.call("ADDJOB", "n" * 200, "b" * 2_000, 0))
     page.cdp("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
     try:
-        paths = ("/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions", "/login", "/none")
-        for path in paths:
+        paths = ["/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions", "/login", "/none"]
+        put_to_work(daemon, "w" * 200, "n" * 200)
+        for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert (path, page.run("return document.documentElement.scrollWidth")) == (path, width)
@@ -328,6 +336,22 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
     finally:
         page.cdp("Emulation.clearDeviceMetricsOverride")
     page.complaints()  # a page that is not found is noted by the browser itself
+
+
+def test_a_worker_is_declared_dead_and_its_task_is_there_again(page: Browser, daemon: Daemon) -> None:
+    page.open("/workers")
+    put_to_work(daemon, "press 3", "worked")
+    page.wait_text("#worker-rows", "press 3")
+    page.click("#worker-rows a[href='/workers/press%203']")
+    page.wait_text("#tasks", "the task")
+    page.click("[data-action*=FAIL] summary")
+    assert page.text("[data-action*=FAIL] [data-line=redis]").endswith("WORKER FAIL 'press 3'")
+    page.click("#do-fail")
+    page.wait_text(".sure p", "front of its queues")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Tasks queued again: 1")
+    page.wait_text("#worker", "not alive any more")
+    assert length(daemon, "worked") == 1
 
 
 def test_a_setting_is_changed(page: Browser, daemon: Daemon) -> None:
@@ -459,10 +483,12 @@ def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> No
 
 def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> None:
     job_id = str(daemon.call("ADDJOB", "plain", "the body", 0))
+    put_to_work(daemon, "press-1", "worked")
     expected = {
         "/": ["Jobs held", "this node"], "/queues": ["plain"], "/queues/plain": ["Jobs waiting", "the body", "ADDJOB"],
         f"/jobs/{job_id}": ["at about place 1", "the body", "Added"],
-        "/settings": ["maxmemory"], "/actions": ["Actions"],
+        "/settings": ["maxmemory"], "/actions": ["Actions"], "/workers": ["Alive here", "press-1"],
+        "/workers/press-1": ["Tasks at work", "the task"], "/queues/worked": ["Who has its jobs", "press-1"],
     }  # fmt: skip
     with page.without_scripts():
         for path, texts in expected.items():
@@ -479,9 +505,10 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     job_id = str(daemon.call("ADDJOB", "checked", json.dumps({"to": "ann"}), 0))
     daemon.call("PAUSE", "checked", "in")
     daemon.call("ADDJOB", "delayed", "x", 0, "DELAY", 100)
+    put_to_work(daemon, "press-2", "checked-too")
     page.use_scheme(scheme)
     paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
-    paths += ["/settings", "/login", "/none"]
+    paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")

@@ -149,7 +149,7 @@ function confirmed(form, question) {
   });
 }
 
-const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.pause ?? "";
+const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.pause ?? found.reply ?? "";
 
 /** Whether what stands in the fields of the search is not what was searched for. */
 function isUnsearched() {

@@ -1,0 +1,172 @@
+"""The pages of workers: who is alive, what they have, and what can be done about it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from disqued.core.worker import Home
+from disqued.web import worker_views
+from disqued.web.gateway import SLICE_ROWS
+from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import wait_until
+from tests.adapters.test_pages import (
+    OPERATOR,
+    VIEWER,
+    Admin,
+    async_test,
+    page,
+    run,
+    with_tokens,
+    words,
+)
+
+OTHER = b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"
+
+
+async def at_work(client: AdminClient, worker: bytes = b"press-1", *more: str) -> str:
+    """A worker that has one of two tasks of the queue mail; returns the id of its job."""
+    await run(client.running, "WORKER", "START", "ID", worker, "TTL", 60_000, *more)
+    await run(client.running, "WQ.WORK", "mail")
+    await run(client.running, "WQ.ENQUEUE", "mail", "UNIQUE", "TASKS", "to: ann", "to: bob")
+    [[_, process, _]] = await run(client.running, "WQ.DEQUEUE", "mail")
+    return str(process.partition(b":")[0].decode())
+
+
+@async_test
+async def test_workers_are_in_a_table_with_what_they_have(admin: Admin) -> None:
+    client = admin()
+    assert "No worker is alive" in await page(client, "/workers")
+    await at_work(client, b"press-1", "NAME", "the old press", "BIND")
+    client.site.gateway.node.homes.known[b"far"] = Home(b"far", 1, OTHER, 3_000)
+    text = words(await page(client, "/workers"))
+    assert "Workers 2" in text
+    assert "press-1 the old press" in text
+    assert "1 min" in text
+    assert "bound mail 1" in text
+    assert f"far {OTHER[:8].decode()} 3 s known to its node" in text
+    assert "press-1" not in (found := words(await page(client, "/workers?q=FA")))
+    assert "far" in found
+    assert "press-1" in words(await page(client, "/workers?q=OLD"))
+    assert "No worker has this" in await page(client, "/workers?q=nobody")
+
+
+@async_test
+async def test_a_worker_has_its_page(admin: Admin) -> None:
+    client = admin()
+    job_id = await at_work(client)
+    html = await page(client, "/workers/press-1")
+    assert job_id in html
+    assert "/jobs/" in html
+    assert "to: ann" in html
+    assert "WORKER FAIL press-1" in html
+    assert "/api/commands/WORKER%20FAIL" in html
+    assert (await client.post("/api/commands/WORKER%20FAIL", {"id": "press-1"})).body == {"reply": 1}
+    assert "no worker press-1" in await page(client, "/workers/press-1", status=404)
+    assert "1 Died" in words(_figures(await page(client, "/workers")))
+
+
+def _figures(html: str) -> str:
+    """Put the value of each figure before its name."""
+    return re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", html, flags=re.DOTALL)
+
+
+@async_test
+async def test_a_worker_of_another_node_is_shown_without_what_only_that_one_knows(admin: Admin) -> None:
+    client = admin()
+    client.site.gateway.node.homes.known[b"far"] = Home(b"far", 1, OTHER, 3_000)
+    html = await page(client, "/workers/far")
+    assert OTHER.decode() in html
+    assert "WORKER FAIL" not in html
+
+
+@pytest.mark.parametrize(
+    ("worker", "path"),
+    [
+        (b".", "/worker?id=."), (b"..", "/worker?id=.."), (b"a/b", "/workers/a%2Fb"),
+        (b"\xff<b>", "/workers/%FF%3Cb%3E"), (b"'\"&", "/workers/%27%22%26"),
+    ],
+)  # fmt: skip
+@async_test
+async def test_any_bytes_are_the_id_of_a_worker(admin: Admin, worker: bytes, path: str) -> None:
+    client = admin()
+    await at_work(client, worker)
+    assert f'href="{path.replace("&", "&amp;")}"' in await page(client, "/workers")
+    html = await page(client, path)
+    assert "<b>" not in html
+    assert "to: ann" in html
+    assert f'href="{path}"' in await page(client, "/queues/mail")
+
+
+@async_test
+async def test_a_queue_and_a_job_say_who_has_it(admin: Admin) -> None:
+    client = admin()
+    job_id = await at_work(client)
+    await run(client.running, "ADDJOB", "mail", "x", 0, "RETRY", 60)
+    await run(client.running, "GETJOB", "COUNT", 2, "FROM", "mail")
+    text = words((await page(client, "/queues/mail")).partition('id="h-held"')[2].partition("</section>")[0])
+    assert f"{job_id[:18]}… press-1" in text
+    assert text.count("a consumer") == 2
+    text = words(await page(client, f"/jobs/{job_id}"))
+    assert "worker press-1 has it, and keeps it as long as it lives" in text
+    assert "Kind work: gone once it is acknowledged" in text
+    assert "Name (unique task)" in text
+    assert "Worker press-1" in text
+
+
+@async_test
+async def test_a_viewer_sees_workers_without_bodies_and_buttons(admin: Admin, tmp_path: Any) -> None:
+    client = with_tokens(admin, tmp_path)
+    await at_work(client)
+    html = await page(client, "/workers/press-1", VIEWER)
+    assert "to: ann" not in html
+    assert "withheld" in html
+    assert "WORKER FAIL" not in html
+    assert "WORKER FAIL" in await page(client, "/workers/press-1", OPERATOR)
+
+
+@async_test
+async def test_a_worker_that_is_not_named_is_asked_for(admin: Admin) -> None:
+    assert "the id of a worker" in await page(admin(), "/worker", status=400)
+
+
+@async_test
+async def test_very_many_workers_are_cut_into_pages_and_others_have_their_turn(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = admin()
+    known = client.site.gateway.node.homes.known
+    for number in range(3 * SLICE_ROWS):
+        known[b"w%d" % number] = Home(b"w%d" % number, 1, OTHER, 0)
+    turns = 0
+
+    def turn(reactor: Any, before: Any = worker_views.next_turn) -> Any:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            del known[b"w1499"]
+        return before(reactor)
+
+    monkeypatch.setattr(worker_views, "next_turn", turn)
+    html = await page(client, "/workers?q=w&page=15")
+    assert turns == 2
+    assert "Page 15 of 15" in html
+    assert html.count("<tr data-key") == worker_views.PAGE_ROWS - 1  # one ended meanwhile
+
+
+@pytest.mark.parametrize(
+    ("query", "held"),
+    [
+        ("page=workers&q=press", b"worker-rows"), ("page=worker&worker=press-1", b"to: ann"),
+        ("page=queue&queue=mail", b"held"),
+    ],
+)  # fmt: skip
+@async_test
+async def test_the_pages_of_workers_are_live(admin: Admin, query: str, held: bytes) -> None:
+    client = admin()
+    await at_work(client)
+    watching = client.begin("GET", f"/api/events?{query}")
+    await wait_until(lambda: held in watching.received and b"press-1" in watching.received + query.encode())
+    await run(client.running, "WORKER", "FAIL", "press-1")
+    await wait_until(lambda: watching.received.count(b'{"html"') >= 2)
+    watching.hang_up()
