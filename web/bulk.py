@@ -10,7 +10,11 @@ The registry is walked table by table.  In one turn of the loop at most `SLICE_R
 A job is moved in an order that never loses it: a copy is added to the other queue first, and only when that is as safe
 as its REPLICATE demands, the old one is acknowledged.  When the copy is refused the job stays where it is.  What may
 come twice is a job that a consumer has, or takes, while it is moved, and one whose acknowledgement is lost in a crash.
-A job that must never come twice (RETRY 0) is therefore not moved.
+A job that must never come twice (RETRY 0) is therefore not moved, nor one of which ADDJOB cannot say all that it is:
+that has a name in its queue, or that no timer queues again.
+
+An event of a log is nobody's to be done with: each group of consumers goes its own way with it.  It is left alone, and
+the answer says why.
 
 Ages are seconds since the job was created, on the wall clock.
 """
@@ -24,7 +28,17 @@ import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
 
 from disqued.core.ids import is_job_id
-from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, STATE_NAMES, Job
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_QUEUED_BEFORE,
+    KIND_LOG,
+    QUEUED,
+    RETRY_NEVER_MS,
+    STATE_NAMES,
+    Job,
+    NamedJob,
+)
 from disqued.core.registry import TABLES
 from disqued.errors import CommandError
 from disqued.web.fields import VALUE, read_bytes, read_object, whole
@@ -198,10 +212,21 @@ class Run:
         self.failed += [{"id": job.id, "code": error.code, "detail": detail or error.text} for job in jobs]
 
 
-def _with_ids(name: str) -> Act:
+_EVENT: Final = (
+    "it is an event of a log, which each group of consumers is given until its time is over; QGROUP says where a group "
+    "goes on, and QFLUSH empties the log"
+)
+
+
+def _with_ids(name: str, *, takes_events: bool = False) -> Act:
     """Act by a command that takes job ids."""
 
     async def act(run: Run, jobs: list[Job]) -> None:
+        if not takes_events:
+            run.fail([job for job in jobs if job.options.kind == KIND_LOG], CommandError(_EVENT))
+            jobs = [job for job in jobs if job.options.kind != KIND_LOG]
+        if not jobs:
+            return
         try:
             run.done += await run.site.call(run.visitor, name, *(job.id for job in jobs))
         except CommandError as error:
@@ -255,6 +280,12 @@ async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
 
 def _unmovable(job: Job) -> str:
     """Why a job cannot be moved; empty when it can."""
+    if job.options.kind == KIND_LOG:
+        return _EVENT
+    if isinstance(job, NamedJob):
+        return "it has a name in its queue, which a copy in another queue would not have"
+    if job.options.retry_ms >= RETRY_NEVER_MS:
+        return "no timer queues it again, which ADDJOB has no word for; RQ.PUSHX adds such a job"
     if not job.options.retry_ms:
         return "RETRY 0: it is delivered at most once, and a move could deliver it twice"
     return "" if job.state in _USUAL else "only active and queued jobs can be moved"
@@ -416,7 +447,7 @@ _declare(
 )  # fmt: skip
 _declare(
     "delete", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
-    _with_ids("DELJOB"),
+    _with_ids("DELJOB", takes_events=True),
 )  # fmt: skip
 _declare(
     "ack", "Acknowledge every job that fits", "ACKJOB: they are done, on every node, and are never delivered again.",

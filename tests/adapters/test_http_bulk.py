@@ -7,6 +7,8 @@ import pytest
 from pytest_twisted import ensureDeferred
 from twisted.internet.defer import Deferred
 
+from disqued.core.job import KIND_LOG, RETRY_NEVER_MS
+from disqued.core.replication import Batch
 from disqued.errors import CommandError, NotReplicated
 from disqued.web import bulk
 from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
@@ -375,3 +377,53 @@ async def test_an_act_does_no_more_than_its_dry_run_counted(admin: Admin) -> Non
     done = await run(client, "delete", wanted, token=dry["token"], dry_run=False)
     assert (done["matched"], done["done"]) == (1, 1)
     assert len(node.state.jobs) == 4
+
+
+# Jobs that are more than ADDJOB can say.
+
+
+@ensureDeferred
+async def test_a_job_with_a_name_stays_where_it_has_that_name(admin: Admin) -> None:
+    client = admin()
+    words = [b"WQ.ENQUEUE", b"mail", b"UNIQUE", b"TASKS", b"to: ann"]
+    [task] = await client.running.daemon.call(words, address="test")
+    plain = await add(client, "mail", "to: bob", RETRY=60)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert (answer["matched"], answer["done"]) == (2, 1)
+    [failed] = answer["failed"]
+    assert (failed["id"], "a name in its queue" in failed["detail"]) == (task.decode(), True)
+    assert await lengths(client) == {"mail": 1, "post": 1}
+    assert plain not in [job.id.decode() for job in jobs_of(client, b"post")]
+
+
+async def add_with(client: AdminClient, **options: Any) -> str:
+    """Add a job with options that ADDJOB has no word for; returns its id."""
+    node = client.running.daemon.node
+    wishes = {"ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 0, "replicate": 1, **options}
+    node.begin()
+    batch = Batch("test")
+    [job] = node.replication.add_together(
+        batch, b"mail", [b"x"], node.state.options(**wishes), lambda _: b"", maxlen=0, timeout_ms=0, asynchronous=False,
+        by_default=False,
+    )  # fmt: skip
+    return job.id.decode()
+
+
+@ensureDeferred
+async def test_a_job_that_no_timer_queues_again_stays(admin: Admin) -> None:
+    client = admin()
+    job_id = await add_with(client, retry_ms=RETRY_NEVER_MS)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert (answer["done"], [failed["id"] for failed in answer["failed"]]) == (0, [job_id])
+    assert "no timer queues it again" in answer["failed"][0]["detail"]
+    assert (await run(client, "ack", {"queue": "mail"}, dry_run=False))["done"] == 1
+
+
+@pytest.mark.parametrize(("action", "more"), [("ack", {}), ("requeue", {}), ("move", {"to": "post"})])
+@ensureDeferred
+async def test_an_event_of_a_log_is_left_to_its_groups(admin: Admin, action: str, more: dict[str, Any]) -> None:
+    client = admin()
+    event_id = await add_with(client, kind=KIND_LOG)
+    answer = await run(client, action, {"queue": "mail"}, dry_run=False, **more)
+    assert (answer["done"], [failed["id"] for failed in answer["failed"]]) == (0, [event_id])
+    assert "each group of consumers" in answer["failed"][0]["detail"]
