@@ -563,6 +563,47 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         ),
     ),
     (
+        "Lists",
+        (
+            Setting(
+                "rq-ttl",
+                WholeNumber(1),
+                30 * 86_400,
+                "Life of what RQ.PUSH, QLPUSH and QRPUSH add, delivered or not. Nothing else removes an element that "
+                "nobody acknowledges, so that an end keeps memory from filling up with what was forgotten.",
+                unit="seconds",
+                mutable=True,
+            ),
+            Setting(
+                "rq-replicate",
+                WholeNumber(0, 65535),
+                0,
+                "Nodes that shall hold each element before its producer is answered. 0 is what ADDJOB does: as many as "
+                "can be reached, 3 at most. With another number too few nodes are NOREPL.",
+                unit="copies",
+                mutable=True,
+            ),
+            Setting(
+                "rq-orphans",
+                Choice(("requeue", "pending")),
+                "requeue",
+                "What becomes of an element that waited on a node that is gone, where another node has a copy. requeue "
+                "lets consumers have it, be it for the second time; pending puts it among the delivered ones, where "
+                "RQ.RECOVER finds it, so that nothing is delivered again without a call.",
+                mutable=True,
+            ),
+            Setting(
+                "bg-push-pool-size",
+                WholeNumber(1),
+                128,
+                "Pushes with NOBLOCK that may go on in the background at a time. One more is refused: the copies come "
+                "more slowly than the events.",
+                unit="pushes",
+                mutable=True,
+            ),
+        ),
+    ),
+    (
         "Disque's own",
         (
             Setting(

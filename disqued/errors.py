@@ -97,6 +97,17 @@ class TooLate(CommandError):
     code = "TOOLATE"
 
 
+class EmptyKey(CommandError):
+    """There is no such list on this node; the word is all that is said."""
+
+    code = "EMPTYKEY"
+
+    @property
+    def line(self) -> bytes:
+        """The word alone."""
+        return self.code.encode()
+
+
 class NotAuthenticated(CommandError):
     """Authentication required."""
 

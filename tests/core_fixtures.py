@@ -19,12 +19,12 @@ import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import BLOCKED
-from disqued.core.job import FLAG_LEASED, QUEUED, Job, JobOptions, NamedJob, Unit
+from disqued.core.job import FLAG_ELSEWHERE, FLAG_LEASED, QUEUED, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST
 from disqued.core.messages import EVENT
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED, JOB_ADDED, UNIT_LEASED, Record
-from disqued.core.queues import Client
+from disqued.core.queues import Client, Watcher
 from disqued.core.schedule import WIDTH_MS
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
@@ -208,17 +208,20 @@ def check(server: Server) -> None:
         assert len(units) == len(queue.units)
         assert units == sorted(units, key=lambda unit: (unit.order_key, unit.id))
         assert all(unit.queue == queue.name for unit in units)
-        keeps = queue.waiters and units and not queue.pause & 2 and queue not in state.behind
+        keeps = queue.is_awaited and units and not queue.pause & 2 and queue not in state.behind
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
-        assert list(queue.leased.values()) == sorted(queue.leased.values())
+        assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
+        assert all(unit.flags & FLAG_ELSEWHERE and not unit.flags & FLAG_LEASED for unit in queue.elsewhere)
         leased += queue.leased
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
     assert sorted(unit.id for unit in leased) == sorted(
         job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms
     )
+    assert all(unit in leased for unit in state.spans)
     for waiter in state.blocked.values():
-        assert all(waiter in queue.waiters for queue in waiter.queues)
+        waits = [queue.watchers if isinstance(waiter, Watcher) else queue.waiters for queue in waiter.queues]
+        assert all(waiter in line for line in waits)
     assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.bound.items())
     for worker in server.node.workers.by_id.values():
         assert all(state.bound.get(unit) is worker for unit in worker.leases)

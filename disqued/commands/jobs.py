@@ -10,14 +10,15 @@ from typing import Any
 
 import attrs
 
+from disqued.commands.names import note_emptied, with_new
 from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.job import ACKED, STATE_NAMES, Job, JobOptions
+from disqued.core.job import ACKED, RETRY_NEVER_MS, STATE_NAMES, Job, JobOptions
 from disqued.core.node import Node
-from disqued.core.queues import Client, Form, Queue
+from disqued.core.queues import Client, Form
 from disqued.core.state import OPTIONS_KEPT
 from disqued.core.unfinished import Parts
 from disqued.core.workers import WorkerForm
@@ -164,7 +165,7 @@ class GetJob:
         try:
             queues = [by_name[name] for name in self.queues]
         except KeyError:
-            queues = self._with_new_queues(node)
+            queues = with_new(node, self.queues)
         units = delivery.fetch(queues, self.count)
         if units:
             if state.peers.linked:
@@ -189,21 +190,6 @@ class GetJob:
         if state.peers.linked:
             node.federation.need(queues)
         return BLOCKED
-
-    def _with_new_queues(self, node: Node) -> list[Queue]:
-        """Make the queues that are not there; without them when memory is full."""
-        state = node.state
-        by_name = state.queues.by_name
-        if node.has_room_for_queues():
-            return [by_name.get(name) or state.queue(name) for name in self.queues]
-        return [by_name[name] for name in self.queues if name in by_name]
-
-
-def note_emptied(node: Node, queues: list[Queue]) -> None:
-    """Let other nodes hear that the last job of a queue was taken."""
-    for queue in queues:
-        if not len(queue.units):
-            node.federation.emptied(queue)
 
 
 @attrs.define
@@ -431,7 +417,8 @@ def describe(node: Node, job: Job) -> list[Any]:
     options = job.options
     is_dummy = job.holders is not None and not job.holders
     left_ms = max(0, job.expires_at - now)
-    within_ms = requeue_within(job, now) if job.requeue_at else None
+    is_final = options.retry_ms == RETRY_NEVER_MS and job.requeue_at >= job.expires_at
+    within_ms = requeue_within(job, now) if job.requeue_at and not is_final else None
     return [
         b"id", job.id,
         b"queue", None if is_dummy else job.queue,

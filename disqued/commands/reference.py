@@ -17,6 +17,7 @@ GROUPS = {
     "jobs": "Jobs",
     "queues": "Queues",
     "workers": "Workers and tasks",
+    "lists": "Reliable lists and events",
     "connection": "Connections",
     "server": "The server",
     "cluster": "The cluster",
@@ -73,7 +74,7 @@ def _written(field: Field) -> str:
     if arg.style == "flag":
         return f"[{word}]"
     if arg.style == "rest":
-        text = f"{word} {value} ...".strip()
+        text = f"{f'[{word}]' if arg.bare else word} {value} ...".strip()
         return text if arg.minimum or word else f"[{text}]"
     return f"[{word} {value}]".replace("[ ", "[") + (" ..." if arg.repeats else "")
 

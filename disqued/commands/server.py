@@ -127,7 +127,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "memory_level": None,
     },
     "Jobs": {"registered_jobs": None},
-    "Queues": {"registered_queues": None},
+    "Queues": {"registered_queues": None, "background_pushes": None, "background_pushes_failed": None},
     "Persistence": {
         "loading": 0,
         "aof_enabled": 0,
@@ -187,7 +187,11 @@ def _node_facts(node: Node) -> dict[str, dict[str, Any]]:
             "memory_level": memory.level,
         },
         "Jobs": {"registered_jobs": len(state.jobs)},
-        "Queues": {"registered_queues": len(state.queues)},
+        "Queues": {
+            "registered_queues": len(state.queues),
+            "background_pushes": node.lists.background,
+            "background_pushes_failed": state.counters.background_failed,
+        },
         "Commandstats": _command_statistics(),
     }
 

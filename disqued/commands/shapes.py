@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.wire.replies import Status, encode, encode_integer, encode_jobs, encode_push, encode_status
+from disqued.wire.replies import Promise, Status, encode, encode_integer, encode_jobs, encode_push, encode_status
 
 Encoder = Callable[[Any], bytes]
 
@@ -33,6 +33,7 @@ class Shape:
     matches: Callable[[Any], bool]
     encode2: Encoder = _encode2  #: RESP2
     encode3: Encoder = _encode3  #: RESP3
+    handed: Callable[[Any], list[bytes]] | None = None  #: ids of the jobs that a value, not empty, hands out
 
 
 def _is_bytes(value: Any) -> bool:
@@ -141,12 +142,41 @@ def _is_job_rows(value: Any) -> bool:
     )
 
 
+def _handed_rows(rows: Any) -> list[bytes]:
+    return [row[1] for row in rows]
+
+
+def _handed_ids(rows: Any) -> list[bytes]:
+    return [row.job_id for row in rows]
+
+
+def handing_out(shape: Shape) -> Shape:
+    """A shape of rows that are `Handed`: each is a job that its client has from now on."""
+    return attrs.evolve(shape, handed=_handed_ids)
+
+
+def handing_out_one(shape: Shape) -> Shape:
+    """A shape of one such row."""
+    return attrs.evolve(shape, handed=lambda row: [row.job_id])
+
+
+def adding(shape: Shape) -> Shape:
+    """A shape of what is answered for jobs that were added and whose ids it does not tell itself."""
+    encode2, encode3 = shape.encode2, shape.encode3
+    return attrs.evolve(
+        shape,
+        encode2=lambda value: Promise(encode2(value), value.job_ids),
+        encode3=lambda value: Promise(encode3(value), value.job_ids),
+    )
+
+
 #: ``[(queue, id, body), ...]``, or rows of seven with counters; None = nothing came.
 JOBS = Shape(
     "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n]; or null",
     _is_job_rows,
     _encode_jobs2,
     _encode_jobs3,
+    _handed_rows,
 )
 
 #: ``[(queue, process, task), ...]``; None = nothing came.
@@ -155,6 +185,7 @@ PROCESSES = Shape(
     lambda value: value is None or all(len(row) == 3 and all(map(_is_bytes, row)) for row in value),
     _encode_jobs2,
     _encode_jobs3,
+    _handed_rows,
 )
 
 

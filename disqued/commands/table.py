@@ -28,10 +28,10 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from disqued.commands import shapes
-from disqued.commands.shapes import JOBS, PROCESSES, Shape
+from disqued.commands.shapes import Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
-from disqued.errors import CommandError, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
+from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
 
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
@@ -76,6 +76,7 @@ class Arg:
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     minimum: int = 0  #: of a rest
     long: bool = False  #: a rest that may have any length; see `rest`
+    bare: bool = False  #: a rest whose word may be left out
 
     @property
     def width(self) -> int:
@@ -111,17 +112,21 @@ def flag(word: str, doc: str) -> Any:
     return attrs.field(default=False, metadata={"arg": Arg("flag", doc, BYTES, word.encode())})
 
 
-def rest(doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1, long: bool = False) -> Any:
+def rest(
+    doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1, long: bool = False, bare: bool = False
+) -> Any:
     """All the remaining values; with a word, those after the word, which must be there.
 
     Without a word options may stand among them: a value that is spelled as the word of an option that has what follows
     it is that option, so that the first of several values is better a `positional`, which may be spelled in any way.
+    Where the word may be left out (`bare`) they begin with the first word that is no option, too.
 
     One that is `long` may have any length.  A command of more than `LONG` words is not read at once: the parser
     returns what the class method `in_parts` makes of the words.
     """
     keyword = None if word is None else word.encode()
-    return attrs.field(default=(), metadata={"arg": Arg("rest", doc, kind, keyword, minimum=minimum, long=long)})
+    arg = Arg("rest", doc, kind, keyword, minimum=minimum, long=long, bare=bare)
+    return attrs.field(default=(), metadata={"arg": arg})
 
 
 @attrs.frozen
@@ -165,7 +170,11 @@ class Command:
     hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
 
     def __attrs_post_init__(self) -> None:
-        self.hands_out = (self.reply is JOBS or self.reply is PROCESSES) and Flag.WRITE in self.flags
+        self.hands_out = self.reply.handed is not None and Flag.WRITE in self.flags
+
+    def handed(self, value: Any) -> list[bytes]:
+        """Ids of the jobs that a reply, which is not empty, hands out."""
+        return [] if self.reply.handed is None else self.reply.handed(value)
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""
@@ -279,7 +288,9 @@ def container(
 
 
 def _error_line(error: type[CommandError] | str) -> str:
-    return f"ERR {error}" if isinstance(error, str) else f"{error.code} {error.__doc__}"
+    if isinstance(error, str):
+        return f"ERR {error}"
+    return error.code if error is EmptyKey else f"{error.code} {error.__doc__}"
 
 
 def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
@@ -350,7 +361,7 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
         if arg.style == "positional":
             least += 1
         elif arg.style == "rest":
-            least += arg.minimum + (arg.keyword is not None)
+            least += arg.minimum + (arg.keyword is not None and not arg.bare)
             open_ended = True
         else:
             open_ended = True
@@ -485,6 +496,12 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             lines.append(f"            {seen} = True")
             lines.append(f"            v_{field.name} = {_reader(field, space).format('args[i - 1]')}")
             branch = "elif"
+    if tail is not None and tail.arg.bare:
+        words = tuple(field.arg.keyword for field in (*loose, tail))
+        lines.append(f"        {branch} word not in {words!r} and i + {tail.arg.minimum - 1} <= n:")
+        lines.append(_assign_rest(tail, "args[i - 1:]", space, 12))
+        lines.append("            break")
+        branch = "elif"
     lines.append("        else: raise SyntaxFault" if branch == "elif" else "        raise SyntaxFault")
     if tail is not None:
         lines.append("    else: raise SyntaxFault")

@@ -145,7 +145,8 @@ class Acks:
         counters = state.counters
         requeue_at = job.requeue_at
         if requeue_at and job.flags & FLAG_LEASED:
-            flight_ms = state.now - requeue_at + job.options.retry_ms
+            span_ms = state.spans.get(job) or job.options.retry_ms
+            flight_ms = max(0, state.now - requeue_at + span_ms)
             counters.flight_buckets[flight_ms.bit_length()] += 1
             counters.flight_ms += flight_ms
         else:

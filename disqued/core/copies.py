@@ -10,7 +10,7 @@ is remembered for a while.
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
 
-from disqued.core.job import FLAG_QUEUED_BEFORE, Job, StoredJob, new_job
+from disqued.core.job import FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, StoredJob, new_job
 from disqued.core.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
@@ -58,7 +58,8 @@ class Copies:
         if stored.delay_ms and not stored.flags & FLAG_QUEUED_BEFORE:
             delay_ms = min(max(stored.requeue, 1), stored.delay_ms)
         if stored.retry_ms:
-            return state.now + delay_ms + stored.retry_ms + state.spread(SPREAD_MS)
+            probe_ms = ORPHAN_MS if stored.retry_ms == RETRY_NEVER_MS else stored.retry_ms
+            return state.now + delay_ms + probe_ms + state.spread(SPREAD_MS)
         return state.now + delay_ms if delay_ms else 0
 
     def came_before(self, stored: StoredJob) -> bool:

@@ -40,15 +40,17 @@ from disqued.core.job import (
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     QUEUED,
+    RETRY_NEVER_MS,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
     StoredJob,
     Unit,
 )
+from disqued.core.leases import Leases
 from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
 from disqued.core.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, Event
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter
+from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
@@ -108,11 +110,12 @@ def requeue_within(unit: Unit, now: int) -> int:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_state", "copies", "on_dropped")
+    __slots__ = ("_over", "_over_at", "_state", "copies", "leases", "on_dropped")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.copies = Copies(state)
+        self.leases = Leases(state)
         self._over_at = 0
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
         #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
@@ -124,14 +127,14 @@ class Delivery:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
         if job.flags & FLAG_WITH_CONSUMER:
-            self._state.end_lease(job)
+            self.leases.end(job)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
         state = self._state
         state.counters.queued += 1
         queue.accessed_at = state.now
-        if queue.waiters and not queue.pause & PAUSE_OUT:
+        if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
             state.ready[queue] = None
         if state.wanted and queue.name in state.wanted:
             state.giving[queue] = None
@@ -211,7 +214,7 @@ class Delivery:
         job.requeue_at = requeue_at
         job.flags &= ~FLAG_ANNOUNCED
         if job.flags & FLAG_WITH_CONSUMER:
-            self._state.end_lease(job)
+            self.leases.end(job)
         self.reschedule(job)
 
     def due(self, job: Job) -> None:
@@ -237,12 +240,20 @@ class Delivery:
             job.requeue_at = max(job.requeue_at, now + ANNOUNCED_MS)
         if 0 < job.requeue_at <= now:
             retry_ms = job.options.retry_ms
+            has_own_span = job in state.spans
             if retry_ms and self.is_paused_in(job.queue):
-                job.requeue_at = now + retry_ms
+                job.requeue_at = now + (HELD_BACK_MS if has_own_span else job.options.probe_ms)
                 job.flags &= ~FLAG_ANNOUNCED
-            elif not self.enqueue(job):
+            elif self.leases.keeps_orphans and self._is_orphan(job):
+                self.leases.adopt(job)
+            elif not self.enqueue(job, front=has_own_span):
                 job.requeue_at = 0
         self.reschedule(job)
+
+    def _is_orphan(self, job: Job) -> bool:
+        """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
+        is_manual = job.options.retry_ms == RETRY_NEVER_MS
+        return is_manual and bool(job.flags & FLAG_QUEUED_BEFORE) and job not in self._state.spans
 
     def is_paused_in(self, queue_name: bytes) -> bool:
         """Tell whether a queue takes no new jobs."""
@@ -251,13 +262,16 @@ class Delivery:
 
     # Out of the queue.
 
-    def drain(self, queues: list[Queue], count: int) -> list[Unit]:
-        """Take up to `count` jobs, each queue until it has no more before the next one; fewer of large ones."""
+    def drain(self, queues: list[Queue], count: int, span_ms: int = 0) -> list[Unit]:
+        """Take up to `count` jobs, each queue until it has no more before the next one; fewer of large ones.
+
+        With a span, consumers have them for so long, whatever their retry period is.
+        """
         taken: list[Unit] = []
         size = 0
         for queue in queues:
             while len(taken) < count and size < FETCHED_BYTES:
-                unit = self._take(queue)
+                unit = self._take(queue, span_ms)
                 if unit is None:
                     break
                 taken.append(unit)
@@ -284,8 +298,8 @@ class Delivery:
             queues = giving
         return taken
 
-    def _take(self, queue: Queue) -> Unit | None:
-        """Take the oldest job of a queue, if it has one to give."""
+    def _take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
+        """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
         units = queue.units
         if queue.pause & PAUSE_OUT:
@@ -310,7 +324,10 @@ class Delivery:
                 waited_ms = requeue_at - requeued_by
                 if unit.additional_deliveries or unit.nacks:
                     state.counters.redelivered += 1
-                if unit.awake_at > requeue_at or job.holders is not None:
+                if span_ms or retry_ms == RETRY_NEVER_MS:
+                    self.leases.announce(job, span_ms)
+                    self.reschedule(job)
+                elif unit.awake_at > requeue_at or job.holders is not None:
                     self.reschedule(job)
             else:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
@@ -446,7 +463,7 @@ class Delivery:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self.put_off(job, state.now + retry_ms + state.spread(ANNOUNCED_MS))
+        self.put_off(job, state.now + job.options.probe_ms + state.spread(ANNOUNCED_MS))
 
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""
@@ -508,7 +525,7 @@ class Delivery:
             # Known as a copy that nobody was told to queue: another one was, which comes here now.
             return not job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED) and not self.copies.came_before(stored)
         if self.is_leased(job):
-            state.send(sender, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+            state.send(sender, self.leases.hint(job))
             return False
         return True
 
@@ -540,13 +557,43 @@ class Delivery:
             return False
         for queue in waiter.queues:
             queue.waiters.pop(waiter, None)
+            queue.watchers.pop(waiter, None)
         self._state.schedule.cancel(waiter)
         return True
 
     def timed_out(self, waiter: Waiter) -> None:
         """Answer a consumer whose time is up: no jobs."""
         if self.stop_waiting(waiter.client):
-            self._state.outbox.replies.append((waiter.client, None, []))
+            value = waiter.form.nothing if waiter.nohang else None
+            self._state.outbox.replies.append((waiter.client, value, []))
+
+    def watch(self, client: Client, queues: list[Queue], timeout_ms: int) -> None:
+        """Block a client until it can hear the name of a queue that has a job, or for `timeout_ms`."""
+        state = self._state
+        watcher = Watcher(client, queues, PLAIN)
+        state.blocked[client] = watcher
+        for queue in queues:
+            queue.watchers[watcher] = None
+        state.schedule.add(watcher, state.now + timeout_ms)
+
+    def has_some(self, queue: Queue) -> bool:
+        """Tell whether a queue has a job to give; jobs in front whose time is over are dropped."""
+        while not queue.pause & PAUSE_OUT and len(queue.units):
+            if not self._begins_with_over(queue):
+                return True
+            unit = queue.units.pop_first()
+            unit.state = ACTIVE
+            self._state.forget(unit.job, GONE_EXPIRED)
+            if self._is_enough(queue):
+                break
+        return False
+
+    def _tell_watchers(self, queue: Queue) -> None:
+        """Let all who want to hear of it know that a queue has a job, if it has one: nothing is kept for them."""
+        if self.has_some(queue):
+            for watcher in list(queue.watchers):
+                self.stop_waiting(watcher.client)
+                self._state.outbox.replies.append((watcher.client, queue.name, []))
 
     def refuse_waiters(self, error: CommandError | None) -> None:
         """Answer every blocked consumer: with an error, or with no jobs."""
@@ -570,6 +617,8 @@ class Delivery:
                 form = waiter.form
                 units = [unit] if form.count == 1 else [unit, *self.drain([queue], form.count - 1)]
                 state.outbox.replies.append((waiter.client, [form.row(unit) for unit in units], units))
+            if queue.watchers:
+                self._tell_watchers(queue)
 
     # What operators and consumers ask for.
 
@@ -590,19 +639,20 @@ class Delivery:
             if options.retry_ms:
                 state.counters.working += 1
                 since = state.queue(job.queue).leased.get(job, state.now)
-                worker = state.bound.get(job)
-                self.put_off(job, state.now + options.retry_ms)
-                self.lease(job, since)
+                worker, span_ms = state.bound.get(job), state.spans.get(job, 0)
+                self.put_off(job, state.now + (span_ms or options.retry_ms))
                 if worker is not None:
                     worker.leases[job] = since
                     state.bound[job] = worker
-                state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, options.retry_ms))
+                self.leases.begin(job, since, span_ms)
+                self.reschedule(job)
+                if options.retry_ms != RETRY_NEVER_MS:
+                    state.tell(job, self.leases.hint(job))
         return options.retry_ms // 1_000
 
-    def lease(self, unit: Unit, since: int) -> None:
-        """Note that a consumer of this node has a unit, and since when."""
-        unit.flags |= FLAG_LEASED
-        self._state.queue(unit.queue).leased[unit] = since
+    def lease(self, job: Job, since: int) -> None:
+        """Note that a consumer of this node has a job, and since when."""
+        self.leases.begin(job, since)
 
     def set_pause(self, queue_name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node."""
@@ -615,7 +665,7 @@ class Delivery:
         if pause != queue.pause and state.journaling:
             state.outbox.journal.append((QUEUE_PAUSED, queue.name, pause))
         queue.pause = pause
-        if not pause & PAUSE_OUT and queue.waiters and len(queue.units):
+        if not pause & PAUSE_OUT and queue.is_awaited and len(queue.units):
             state.ready[queue] = None
 
     def set_leaving(self, *, leaving: bool) -> None:

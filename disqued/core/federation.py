@@ -145,7 +145,7 @@ class Federation:
         """Consumers do not wait for these queues any more: say so, unless others do."""
         for queue in queues:
             hunger = self._hungers.get(queue.name)
-            if hunger is not None and not queue.waiters:
+            if hunger is not None and not queue.is_awaited:
                 self._come_back_at(hunger, hunger.lingers_until)
 
     def stop_asking(self) -> None:
@@ -263,7 +263,7 @@ class Federation:
         if self._hungers.get(hunger.queue.name) is not hunger:
             # What was due before it has ended it.
             return
-        if hunger.queue.waiters and not hunger.queue.pause & PAUSE_OUT and not state.leaving:
+        if hunger.queue.is_awaited and not hunger.queue.pause & PAUSE_OUT and not state.leaving:
             self._ask(hunger)
             self._come_back_at(hunger, self._asks_at(hunger))
         elif state.now < hunger.lingers_until:
@@ -372,7 +372,7 @@ class Federation:
     def _is_wanted(self, name: bytes) -> bool:
         """Tell whether consumers of this node wait for jobs of a queue, or may come again soon."""
         hunger = self._hungers.get(name)
-        return hunger is not None and (len(hunger.queue.waiters) > 0 or self._state.now < hunger.lingers_until)
+        return hunger is not None and (hunger.queue.is_awaited or self._state.now < hunger.lingers_until)
 
     def _note_import(self, queue: Queue, sender: bytes) -> None:
         """Take note of a job that has just come into a queue from another node."""
@@ -421,7 +421,7 @@ class Federation:
                 self._end(hunger)
         else:
             self._look_at(name)
-            if queue.waiters and not len(queue.units):
+            if queue.is_awaited and not len(queue.units):
                 self.need([queue])
 
     def tell_pause(self, name: bytes, pause: int) -> None:

@@ -30,6 +30,7 @@ KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
 #: Retry period of a job that no timer queues again, and that is delivered as often as somebody asks: longer than any
 #: job lives.  It is no at-most-once job, so that it may have many copies.
 RETRY_NEVER_MS = (1 << 32) * 1_000
+ORPHAN_MS = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
 ALIAS_MAX = 65_535  #: bytes of an alias
 
 
@@ -65,11 +66,12 @@ FLAG_DELIVERED = 2  #: handed to a consumer at least once, by this node
 KEPT_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
 FLAG_LEASED = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
 FLAG_CAME_BACK = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
+FLAG_ELSEWHERE = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
 FLAG_GIVEN_UP = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
 FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
 FLAG_HELD_ELSEWHERE = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
 FLAG_DROPPED = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
-FLAG_WITH_CONSUMER = FLAG_LEASED | FLAG_HELD_ELSEWHERE
+FLAG_WITH_CONSUMER = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 
 class JobOptions:
@@ -80,14 +82,16 @@ class JobOptions:
     """
 
     __slots__ = (
-        "delay_ms", "expires_at", "first_at", "kind", "replicate", "requeue_at", "retry_ms", "stamped_at", "ttl_ms",
-        "ttl_suffix",
+        "delay_ms", "expires_at", "first_at", "kind", "probe_ms", "replicate", "requeue_at", "retry_ms", "stamped_at",
+        "ttl_ms", "ttl_suffix",
     )  # fmt: skip
 
     def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> None:
         self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
         #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = again when somebody asks.
         self.retry_ms: int = retry_ms
+        #: Span after which a holder asks about a job that another node has in its queue.
+        self.probe_ms: int = ORPHAN_MS if retry_ms == RETRY_NEVER_MS else retry_ms
         self.delay_ms: int = delay_ms  #: span from creation to the first queueing
         self.replicate: int = replicate  #: copies wanted before the producer is answered
         self.kind: int = kind  #: KIND_...
@@ -139,6 +143,11 @@ class Unit(Timed):
     def redeliveries(self) -> int:
         """`additional_deliveries`, as consumers are told."""
         return self.additional_deliveries if self.options.retry_ms else 0
+
+    @property
+    def deliveries(self) -> int:
+        """Times that it was handed to a consumer, the first one included; best effort."""
+        return self.redeliveries + self.nacks + (self.flags & FLAG_WITH_CONSUMER != 0)
 
     # Not an abstract class: isinstance is asked for every deadline, and costs an abstract one five times as much.
 

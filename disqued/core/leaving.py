@@ -30,7 +30,17 @@ Times are integer milliseconds.  Source: the Disque README, "CLUSTER LEAVING"; m
 
 from disqued.core.delivery import FETCHED_BYTES, Delivery
 from disqued.core.federation import Federation
-from disqued.core.job import ACKED, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.job import (
+    ACKED,
+    FLAG_DELIVERED,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    RETRY_NEVER_MS,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+)
 from disqued.core.membership import Membership
 from disqued.core.messages import ENQUEUE, JOBS_PER_MESSAGE, YOURJOBS, Message
 from disqued.core.queues import PAUSE_OUT, Queue
@@ -373,6 +383,8 @@ class Leaving(Timed):
         job = self._state.jobs.get(message[1])
         if job is not None:
             self._hand_over_delay(job, sender)
+            if job.flags & FLAG_LEASED and job.options.retry_ms == RETRY_NEVER_MS:
+                self._state.send(sender, self._delivery.leases.hint(job))
         if not self._on_their_way:
             # All that was sent has come: see whether that was all.
             self.plan(STEP_MS)
@@ -385,7 +397,7 @@ class Leaving(Timed):
         left_ms = max(1, job.requeue_at - state.now)
         state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, left_ms))
         job.flags |= FLAG_QUEUED_BEFORE
-        self._delivery.put_off(job, state.now + left_ms + job.options.retry_ms + state.spread(SPREAD_MS))
+        self._delivery.put_off(job, state.now + left_ms + job.options.probe_ms + state.spread(SPREAD_MS))
 
 
 def _yes(value: bool) -> str:

@@ -15,6 +15,12 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
     delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it in half a second, unless ...
                   QUEUED     (QUEUED, job id, scope, how)        it waits in my queue; how: one of AS_BEFORE ...
                   WORKING    (WORKING, job id, scope, left ms)   a consumer has it for so long
+                  DELIVERED  (DELIVERED, job id, scope, left ms, elapsed ms, deliveries)    a consumer has it, which no
+                                                                timer takes it from: for so long, since so long, for
+                                                                the so-manieth time
+                  CLAIM      (CLAIM, queue, number, count, elapsed ms)    give me what your consumers have had for so
+                                                                long: so many jobs at most
+                  CLAIMED    (CLAIMED, number, jobs)             the answer: these are with consumers of yours now
     acks          SETACK     (SETACK, job id, scope, last, node ids)    it is done; these may hold it, none = I do
                                                                 not know; last: all of them know, but for you
                   GOTACK     (GOTACK, job id, scope, known, node ids)   I know that it is done; do I hold it, and who
@@ -23,6 +29,7 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
                   POLLJOBS   (POLLJOBS, queue, count)            likewise, of consumers that come again and do not wait
     queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
+                  FLUSH      (FLUSH, queue, 0)                   all that you have of this queue is done
     workers       LIVES      (LIVES, `Life`s)                    these workers of mine are alive, or not any more
                   LEASED     (LEASED, worker, epoch, ttl ms, `Held`s)       one of them has these units
                   HANDOVER   (HANDOVER, worker, epoch, name, queues, `Held`s, last)   one that is yours now had these
@@ -63,11 +70,15 @@ LEASED: Final = 19
 HANDOVER: Final = 20
 LISTEN: Final = 21
 EVENT: Final = 22
+DELIVERED: Final = 23
+CLAIM: Final = 24
+CLAIMED: Final = 25
+FLUSH: Final = 26
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
     "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS", "LIVES", "LEASED",
-    "HANDOVER", "LISTEN", "EVENT",
+    "HANDOVER", "LISTEN", "EVENT", "DELIVERED", "CLAIM", "CLAIMED", "FLUSH",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from disqued.core import messages
 from disqued.core.acks import Acks
 from disqued.core.clock import Clock
+from disqued.core.consumers import Consumers
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.federation import Errand, Federation
@@ -30,6 +31,7 @@ from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
 from disqued.core.leaving import Leaving
+from disqued.core.lists import Claim, Lists
 from disqued.core.membership import Membership
 from disqued.core.memory import Memory
 from disqued.core.messages import Greeting, Message, Target
@@ -75,6 +77,8 @@ class Node:
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
+        self.lists = Lists(self.state, self.delivery, self.acks)
+        self.consumers = Consumers()
         self.membership = Membership(self.state, self.replication.forget_wishes)
         self.replication.on_refusal = self.membership.tell
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
@@ -110,6 +114,10 @@ class Node:
             messages.HANDOVER: self.homes.on_handover,
             messages.LISTEN: self.events.on_listen,
             messages.EVENT: self.events.on_event,
+            messages.DELIVERED: self.sharing.on_delivered,
+            messages.CLAIM: self.lists.on_claim,
+            messages.CLAIMED: self.lists.on_claimed,
+            messages.FLUSH: self.lists.on_flush,
         }
         self._queue_cursor = 0
         self.begin()
@@ -196,6 +204,9 @@ class Node:
             self.replication.gone(client)
         if len(self.state.unfinished):
             self.state.unfinished.forsake(client)
+        self.lists.gone(client)
+        if len(self.consumers):
+            self.consumers.forget(client)
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
             jobs = [self.state.jobs.get(name.partition(b":")[0]) for name in handed]
@@ -241,6 +252,8 @@ class Node:
             self.replication.due(item)
         elif isinstance(item, Errand):
             self.federation.due(item)
+        elif isinstance(item, Claim):
+            self.lists.due(item)
         elif isinstance(item, Membership | Leaving):
             item.due()
         elif isinstance(item, Worker):
@@ -274,6 +287,7 @@ class Node:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
         self.delivery.refuse_waiters(None)
         self.replication.refuse_all()
+        self.lists.answer_all()
         self.delivery.copies.forget()
         self.federation.flushed()
         self.state.flush()

@@ -22,8 +22,10 @@ UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or delivered 
 JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
 QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any more
-#: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time; worker empty = none.
+#: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time, and 0 = nobody has it
+#: any more; worker empty = none.  Since now, or since the unix milliseconds that are a sixth element.
 UNIT_LEASED: Final = 5
+WITH_WHEN: Final = 6  #: elements of a UNIT_LEASED that says since when
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"

@@ -34,6 +34,11 @@ _place = attrgetter("order_key", "id")
 _serial = attrgetter("serial")
 
 
+def _handed_out(entry: tuple[Unit, int]) -> tuple[int, int, bytes]:
+    unit, since = entry
+    return (since, unit.order_key, unit.id)
+
+
 class OrderedUnits:
     """Units sorted by (order_key, id), no two the same."""
 
@@ -125,6 +130,9 @@ class Form(ABC):
 
     __slots__ = ("count",)
 
+    #: What one is answered who does not wait, when it has turned out that there is nothing.
+    nothing: Any = None
+
     def __init__(self, count: int = 1) -> None:
         self.count: int = count  #: units that one who had to wait gets at most, all of one queue
 
@@ -144,6 +152,12 @@ class Waiter(Timed):
         self.queues: list[Queue] = queues  #: each once, in the order named
         self.form: Form = form
         self.nohang: bool = nohang  #: waits only until it is known that there is no job
+
+
+class Watcher(Waiter):
+    """A client that waits to hear which queue has a unit, and takes none: nothing is kept for it."""
+
+    __slots__ = ()
 
 
 class ImportRate:
@@ -176,8 +190,8 @@ class Queue(Timed):
     """One named queue on this node."""
 
     __slots__ = (
-        "accessed_at", "acked", "created_at", "created_wall", "import_rate", "jobs_in", "jobs_out", "leased",
-        "name", "pause", "requeued", "serial", "sources", "units", "waiters",
+        "accessed_at", "acked", "created_at", "created_wall", "elsewhere", "import_rate", "jobs_in", "jobs_out",
+        "leased", "name", "pause", "requeued", "serial", "sources", "tangled", "units", "waiters", "watchers",
     )  # fmt: skip
 
     def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
@@ -190,7 +204,12 @@ class Queue(Timed):
         self.units: OrderedUnits = OrderedUnits()
         #: Units that consumers have from this node and that may be given again, and since when; the last one is last.
         self.leased: dict[Unit, int] = {}
+        self.tangled: bool = False  #: `leased` is not in that order now
+        #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
+        #: and from which node.  Only of those that no timer queues again.
+        self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
         self.waiters: dict[Waiter, None] = {}  #: first come first
+        self.watchers: dict[Waiter, None] = {}  #: those who only want to hear of units
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were not the first of their job
@@ -202,7 +221,27 @@ class Queue(Timed):
     @property
     def is_idle(self) -> bool:
         """True when the queue can be forgotten without anybody noticing."""
-        return not len(self.units) and not self.waiters and not self.leased and not self.pause
+        return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while somebody waits for its units, be it to take one or to hear of one."""
+        return bool(self.waiters or self.watchers)
+
+    def note_lease(self, unit: Unit, since: int) -> None:
+        """Enter a unit among those that consumers have, since that time."""
+        self.leased.pop(unit, None)
+        last = next(reversed(self.leased.values()), since)
+        self.leased[unit] = since
+        if since < last:
+            self.tangled = True
+
+    def longest_held(self) -> dict[Unit, int]:
+        """What consumers have from this node, and since when: what was handed out first is first."""
+        if self.tangled:
+            self.leased = dict(sorted(self.leased.items(), key=_handed_out))
+            self.tangled = False
+        return self.leased
 
 
 class Queues:

@@ -5,12 +5,15 @@ Records are applied in the order in which they were written; a later one wins.
     added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
     added, as acked ---> done, to be collected
     done, gone ---> forgotten                          flushed ---> everything forgotten
-    leased ---> a worker had it: it has a while to say so (`workers.recover`)
+    leased ---> a consumer has it, since then, or nobody has it any more; a worker has a while to say that it lives
+              (`workers.recover`)
 
 A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
 
     never queued so far, its delay not over   queued when the delay is over, not later
     retry > 0                                 queued after one retry period: a consumer may have it still
+    retry > 0, and no timer ends it           queued at once, since its deliveries are written down; where others may
+                                              hold it, after they have been asked; one that is leased stays leased
     retry 0                                   never queued again: it may have been delivered
 
 A controlled restart leaves that word: its snapshot is taken when nothing can change any more.  Then queues, their
@@ -30,21 +33,25 @@ from disqued.core.job import (
     ACTIVE,
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
+    FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
+    ORPHAN_MS,
     QUEUED,
+    RETRY_NEVER_MS,
     WORK_SCOPE,
     Job,
     JobOptions,
     NamedJob,
     StoredJob,
 )
+from disqued.core.leases import lease_record
 from disqued.core.memory import JOB_COST
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.registry import TABLES
 from disqued.core.state import State
-from disqued.core.workers import attempt_of
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
+PROBED_AFTER_MS = 5_000  #: after a start, when links are open: other holders are asked who has what waits here
 COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked, after a start
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
 
@@ -65,8 +72,9 @@ def snapshot(state: State) -> Iterator[Record]:
     for job in state.jobs:
         if job.state == ACTIVE or (job.state == ACKED and job.holders):
             yield (JOB_ADDED, job)
-            if job in state.bound:
-                yield _lease_of(state, job)
+            leased = lease_record(state, job)
+            if leased is not None:
+                yield leased
 
 
 def walk(state: State) -> Iterator[Record | None]:
@@ -88,12 +96,21 @@ def walk(state: State) -> Iterator[Record | None]:
         for job in state.jobs.table(number):
             if _outlasts_a_crash(job) and state.jobs.get(job.id) is job:
                 yield (JOB_ADDED, job)
-                if job in state.bound:
-                    yield _lease_of(state, job)
+                # Looked at when it is drawn, as every record is.
+                leased = _lease_to_keep(state, job)
+                if leased is not None:
+                    yield leased
             else:
                 passed += 1
                 if passed % PASSED_AT_ONCE == 0:
                     yield None
+
+
+def _lease_to_keep(state: State, job: Job) -> Record | None:
+    """What a journal is to know of who has a job, as far as that outlasts a crash; None: nothing."""
+    if job in state.spans or state.jobs.get(job.id) is not job:
+        return None
+    return lease_record(state, job)
 
 
 def _outlasts_a_crash(job: Job) -> bool:
@@ -101,11 +118,6 @@ def _outlasts_a_crash(job: Job) -> bool:
     if job.state in (ACTIVE, QUEUED):
         return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED)
     return job.state == ACKED and bool(job.holders)
-
-
-def _lease_of(state: State, job: Job) -> Record:
-    """The record of whose worker has a job."""
-    return (UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), state.bound[job].id)
 
 
 def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
@@ -129,13 +141,17 @@ def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
 class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
-    __slots__ = ("_delivery", "_names", "_options", "_restores_queues", "_state", "_wishes", "expired", "held")
+    __slots__ = (
+        "_delivery", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes", "expired", "held",
+    )  # fmt: skip
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
         """Take the state to fill, and whether what the records say about queues holds."""
         self._state = state
         self._restores_queues = restores_queues
         self._delivery = Delivery(state)
+        #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
+        self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
         self._names: dict[bytes, bytes] = {}
         #: What the last job wished: (ttl, retry, delay, replicate, kind), and the options that came of it.
@@ -157,24 +173,66 @@ class Recovery:
         elif kind == QUEUE_PAUSED:
             self._delivery.set_pause(record[1], record[2])
         elif kind == UNIT_LEASED:
-            self._note_lease(record)
+            self._lease(*record[1:])
         elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):
             self._forget(record[1])
+
+    def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
+        """Give a job back to the consumer that had it, or take it from everybody: 0 deliveries."""
+        job = self._state.jobs.get(job_id)
+        if job is None or scope != WORK_SCOPE or job.state == ACKED:
+            return
+        self.held.pop(job_id, None)
+        if deliveries and worker:
+            self.held[job_id] = worker
+        if job.options.retry_ms == RETRY_NEVER_MS:
+            self._lease_manual(job, deliveries, when)
+        elif deliveries and worker:
+            job.additional_deliveries = max(0, deliveries - 1 - job.nacks)
+            job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+
+    def _lease_manual(self, job: Job, deliveries: int, when: int) -> None:
+        """The same, of a job that no timer takes from its consumer."""
+        state = self._state
+        if not deliveries:
+            if job.flags & FLAG_LEASED:
+                state.end_lease(job)
+                self._offer(job)
+            return
+        if job.state == QUEUED:
+            state.queue(job.queue).units.remove(job)
+            job.state = ACTIVE
+        job.additional_deliveries = max(job.additional_deliveries, deliveries - 1 - job.nacks)
+        # A clock that went back says nothing of how long it was.
+        self._keep_lease(job, state.now - max(0, state.wall - when))
+        span_ms = self._spans.pop(job.id, 0)
+        if span_ms:
+            state.spans[job] = span_ms
+            job.requeue_at = state.now + span_ms
+            self._delivery.reschedule(job)
+
+    def _keep_lease(self, job: Job, since: int) -> None:
+        """Leave a job with the consumer that has it since then."""
+        job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+        job.requeue_at = self._state.now + RETRY_NEVER_MS
+        self._delivery.leases.begin(job, since)
+
+    def _offer(self, job: Job) -> None:
+        """Let consumers have a job that no timer queues: now, or when other holders have not said that it is theirs."""
+        state = self._state
+        if job.holders is None or job.holders <= {state.node_id}:
+            job.requeue_at = state.now + RETRY_NEVER_MS
+            self._delivery.enqueue_new(job, state.queue(job.queue))
+        else:
+            job.flags |= FLAG_QUEUED_BEFORE
+            job.requeue_at = state.now + PROBED_AFTER_MS
+        self._delivery.reschedule(job)
 
     def _forget(self, job_id: bytes) -> None:
         job = self._state.jobs.get(job_id)
         if job is not None:
             self.held.pop(job_id, None)
             self._state.drop(job)
-
-    def _note_lease(self, record: Record) -> None:
-        """Note who has a unit; that says nothing of whether its job is there."""
-        _, job_id, scope, deliveries, worker = record[:5]
-        job = self._state.jobs.get(job_id)
-        if job is not None and worker and scope == WORK_SCOPE and job.state == ACTIVE:
-            job.additional_deliveries = max(0, deliveries - 1 - job.nacks)
-            job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
-            self.held[job_id] = worker
 
     def _add(self, stored: StoredJob) -> None:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice
@@ -210,18 +268,20 @@ class Recovery:
         job.additional_deliveries = additional_deliveries
         job.order_key = order_key
         before = state.jobs.put(job)
-        if before is not None:
-            state.let_go(before)
+        since = None if before is None else self._let_go(before, job)
         state.memory.used += JOB_COST + len(body)
         if isinstance(job, NamedJob):
             state.note_name(job)
         if place == ACKED:
             self._keep_done(job)
             return
-        if self._restores_queues:
-            self._resume(job, stored)
+        if self._restores_queues or since is not None:
+            self._resume(job, stored, since)
         elif delay_ms and not flags & FLAG_QUEUED_BEFORE and requeue > state.wall:
             job.requeue_at = now + min(requeue - state.wall, delay_ms)
+        elif retry_ms == RETRY_NEVER_MS:
+            self._offer(job)
+            return
         elif retry_ms:
             # A consumer may have it, or be done with it.
             job.flags = flags | FLAG_QUEUED_BEFORE
@@ -243,13 +303,31 @@ class Recovery:
         state.evictable[job] = None
         state.schedule.add(job, min(job.expires_at, state.now + COLLECTED_AFTER_MS))
 
-    def _resume(self, job: Job, stored: StoredJob) -> None:
-        """Put a job back where it was."""
+    def _let_go(self, before: Job, job: Job) -> int | None:
+        """Put a job in the place of what was known of it; returns since when a consumer has it, if one does."""
+        state, since = self._state, None
+        if before.flags & FLAG_LEASED:
+            # Its record was written again, with what is new, while a consumer had it.
+            since = self._delivery.leases.since(before)
+            job.additional_deliveries = max(job.additional_deliveries, before.additional_deliveries)
+        state.let_go(before)
+        return since
+
+    def _resume(self, job: Job, stored: StoredJob, since: int | None) -> None:
+        """Put a job back where it was, or leave it with the consumer that has it since that time."""
         state = self._state
+        if since is not None:
+            self._keep_lease(job, since)
+            return
         job.requeue_at = 0
         if stored.requeue:
             span_ms = stored.retry_ms if job.flags & FLAG_QUEUED_BEFORE else max(stored.delay_ms, stored.retry_ms)
-            job.requeue_at = state.now + min(max(stored.requeue - state.wall, 1), max(span_ms, 1))
+            left_ms = max(stored.requeue - state.wall, 1)
+            if stored.retry_ms == RETRY_NEVER_MS and stored.state != QUEUED:
+                if left_ms < stored.ttl_ms:
+                    self._spans[job.id] = left_ms
+                span_ms = max(stored.delay_ms, ORPHAN_MS)
+            job.requeue_at = state.now + min(left_ms, max(span_ms, 1))
         if stored.state == QUEUED:
             self._delivery.enqueue_new(job, state.queue(job.queue))
         elif not stored.retry_ms and job.flags & FLAG_QUEUED_BEFORE:

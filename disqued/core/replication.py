@@ -69,14 +69,14 @@ REMOVED = "job removed (expired?) before the requested replication level was ach
 class Batch:
     """Jobs that are added together: all of them, or none."""
 
-    __slots__ = ("client", "enough", "is_over", "pendings", "value", "when_over")
+    __slots__ = ("client", "is_over", "missing", "pendings", "value", "when_over")
 
     def __init__(self, client: Client | None, when_over: Callable[[bool], None] | None = None) -> None:
         self.client: Client | None = client  #: None = nobody waits
         self.value: Any = None  #: what it is answered when all is well
         self.when_over: Callable[[bool], None] | None = when_over  #: told whether it failed, where nobody waits
         self.pendings: list[Pending] = []
-        self.enough: dict[bytes, None] = {}  #: jobs of which there are copies enough
+        self.missing: dict[bytes, None] = {}  #: jobs of which there are not copies enough so far
         #: True when nothing is waited for any more; False at first only where there is something.
         self.is_over: bool = True
 
@@ -181,6 +181,7 @@ class Replication:
             else:
                 pending = Pending(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
                 batch.pendings.append(pending)
+                batch.missing[job.id] = None
                 self._await_copies(pending, chosen, own=own)
         batch.is_over = asynchronous
         return jobs
@@ -392,19 +393,18 @@ class Replication:
             self._answer(pending, pending.job.id)
             self._place(pending.job)
         else:
-            pending.batch.enough[pending.job.id] = None
-            self._achieve_together(pending.batch)
+            self._achieve_together(pending.batch, pending.job)
 
-    def _achieve_together(self, batch: Batch) -> None:
-        """Let the jobs of a batch be there, and its producer hear so, when there are copies enough of all."""
-        pending = self._state.pending
-        left = [each for each in batch.pendings if pending.get(each.job.id) is each]
-        if batch.is_over or not all(each.job.id in batch.enough for each in left):
+    def _achieve_together(self, batch: Batch, job: Job) -> None:
+        """Nothing is waited for of this job; let all of its batch be there when it is the last."""
+        batch.missing.pop(job.id, None)
+        if batch.missing or batch.is_over:
             return
         self._end_batch(batch, batch.value)
-        for each in left:
-            self._answer(each, None)
-            self._place(each.job)
+        for each in batch.pendings:
+            if self._state.pending.get(each.job.id) is each:
+                self._answer(each, None)
+                self._place(each.job)
 
     def _end_batch(self, batch: Batch, value: Any) -> None:
         batch.is_over = True
@@ -441,7 +441,7 @@ class Replication:
         assert pending is not None
         self._answer(pending, job.id)
         if pending.batch is not None:
-            self._achieve_together(pending.batch)
+            self._achieve_together(pending.batch, job)
         job.confirmed = None
         job.state = ACTIVE
         job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
@@ -577,7 +577,7 @@ class Replication:
             job.requeue_at = self._state.now + delay_ms
             self._delivery.reschedule(job)
         elif retry_ms and self._delivery.is_paused_in(job.queue):
-            job.requeue_at = self._state.now + retry_ms
+            job.requeue_at = self._state.now + job.options.probe_ms
             self._delivery.reschedule(job)
         else:
             self._delivery.enqueue(job)

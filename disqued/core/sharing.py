@@ -6,6 +6,7 @@ second before it queues a job again a node says so, and who knows better answers
     us    --WILLQUEUE--> every other holder
     them  --QUEUED--> all         it waits in my queue                             the timers of the others begin anew
           --WORKING(left)--> all  a consumer of mine has it for so long            theirs end a little after mine
+          --DELIVERED--> all      the same, of a job that nothing takes from a consumer  theirs wait for a call
           --SETACK--> us          it is done
           silence                 unreachable, or none of these                    we queue it, and tell all: QUEUED
 
@@ -23,7 +24,7 @@ README, "Job re-queueing state machine".
 from disqued.core import messages
 from disqued.core.delivery import ANNOUNCED_MS, Delivery
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.job import ACKED, ACTIVE, FLAG_ELSEWHERE, QUEUED, WAIT_REPL, WORK_SCOPE, Job
 from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.state import State
@@ -49,7 +50,13 @@ class Sharing:
         if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
         elif self._delivery.is_leased(job):
-            state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+            state.tell(job, self._delivery.leases.hint(job))
+        elif job.flags & FLAG_ELSEWHERE:
+            _, node_id = state.queue(job.queue).elsewhere[job]
+            lasts = job.requeue_at - state.now > ANNOUNCED_MS
+            if lasts and node_id != sender and node_id not in state.peers.linked:
+                # Nobody else can say so any more.
+                state.send(sender, self._delivery.leases.hint(job))
 
     def on_queued(self, sender: bytes, message: Message) -> None:
         """Leave a job to a node that has it in its queue, unless this one has the better claim."""
@@ -65,14 +72,14 @@ class Sharing:
         elif how in (AGAIN, ASKED):
             job.additional_deliveries += 1
         if how in (AS_BEFORE, AGAIN) and delivery.is_leased(job):
-            state.send(sender, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+            state.send(sender, delivery.leases.hint(job))
             return
         if job.state == QUEUED:
             if comes_first(state.node_id, sender, job.id):
                 state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
                 return
             delivery.dequeue(job)
-        self._put_off(job, job.options.retry_ms)
+        self._put_off(job, job.options.probe_ms)
 
     def on_working(self, sender: bytes, message: Message) -> None:
         """Leave a job to the consumer that has it, for the time that it has left."""
@@ -81,6 +88,21 @@ class Sharing:
             return
         self._delivery.dequeue(job)
         self._put_off(job, min(message[3], job.options.retry_ms))
+
+    def on_delivered(self, sender: bytes, message: Message) -> None:
+        """Hear that a consumer has a job that no timer queues again: it is kept as delivered, in case of need."""
+        _, job_id, _, left_ms, elapsed_ms, deliveries = message
+        job = self.known(sender, job_id)
+        if job is None or not job.options.retry_ms:
+            return
+        state, delivery = self._state, self._delivery
+        if delivery.is_leased(job) and (job.deliveries, state.node_id) > (deliveries, sender):
+            state.send(sender, delivery.leases.hint(job))
+            return
+        state.unite_holders(job, frozenset((sender, state.node_id)))
+        delivery.dequeue(job)
+        self._put_off(job, min(left_ms, job.options.retry_ms))
+        delivery.leases.note_elsewhere(job, sender, elapsed_ms, deliveries)
 
     def known(self, sender: bytes, job_id: bytes) -> Job | None:
         """The job, when it is active or queued here; a sender that does not know that it is done hears so."""

@@ -38,8 +38,8 @@ class State:
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "bound", "counters", "elsewhere", "ended",
         "evictable", "giving", "ids", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named",
-        "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng", "schedule", "unfinished",
-        "unique", "wall", "wanted",
+        "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng", "schedule", "spans",
+        "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -71,6 +71,8 @@ class State:
         self.queues: Queues = Queues()
         self.schedule: Schedule = Schedule()
         self.blocked: dict[Client, Waiter] = {}
+        #: Units that consumers have for a time of their fetch's own, in milliseconds; then they go to the front.
+        self.spans: dict[Unit, int] = {}
         #: Queues that got jobs while consumers wait for them; served at the end of the step, in this order.
         self.ready: dict[Queue, None] = {}
         #: Queues that begin with more jobs whose time is over than one step drops; what is behind these is not known.
@@ -287,11 +289,15 @@ class State:
             self.acked.pop(job, None)
 
     def end_lease(self, unit: Unit) -> None:
-        """Note that no consumer of this node has a unit any more, nor a worker of another node."""
+        """Note that no consumer has a unit any more, of this node or of another one."""
         unit.flags &= ~FLAG_WITH_CONSUMER
         queue = self.queues.by_name.get(unit.queue)
         if queue is not None:
             queue.leased.pop(unit, None)
+            if queue.elsewhere:
+                queue.elsewhere.pop(unit, None)
+        if self.spans:
+            self.spans.pop(unit, None)
         if self.bound:
             worker = self.bound.pop(unit, None)
             if worker is not None:

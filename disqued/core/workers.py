@@ -34,7 +34,7 @@ from operator import attrgetter
 
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
-from disqued.core.job import ACTIVE, RETRY_NEVER_MS, Job, Unit
+from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, Job, Unit
 from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.queues import Client, Form
 from disqued.core.state import State
@@ -377,7 +377,8 @@ class Workers:
                 worker = Worker(worker_id, 1, BACK_AFTER_START_MS, state.now)
                 self.begin(worker)
             worker.queues[job.queue] = None
-            self._delivery.lease(job, state.now)
+            since = self._delivery.leases.since(job) if job.flags & FLAG_LEASED else state.now
+            self._delivery.lease(job, since)
             self.keep(worker, job, state.now)
             self.wake(worker)
 

@@ -105,9 +105,10 @@ class Caller:
 
     def _handed(self) -> list[bytes]:
         """Ids of the jobs in the outcome."""
-        if self._entry is None or not self._entry.hands_out or not isinstance(self._outcome, list):
+        outcome = self._outcome
+        if self._entry is None or not self._entry.hands_out or not isinstance(outcome, list | tuple):
             return []
-        return [row[1] for row in self._outcome]
+        return self._entry.handed(outcome) if outcome else []
 
     # What the driver asks for.
 
@@ -147,7 +148,8 @@ class Caller:
 
     def take_back(self, added: set[bytes], error: CommandError) -> list[bytes]:
         """Put an error in the place of the id of one of these jobs; returns that id."""
-        told = self._outcome if isinstance(self._outcome, list) else [self._outcome]
+        outcome = self._outcome
+        told = getattr(outcome, "job_ids", None) or (outcome if isinstance(outcome, list) else [outcome])
         taken = [job_id for job_id in told if isinstance(job_id, bytes) and job_id in added]
         if taken:
             self._outcome = error

@@ -30,7 +30,7 @@ from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.errors import CommandError
 from disqued.net.pubsub import UNREAD_MAX
-from disqued.wire.replies import encode_error, encode_push
+from disqued.wire.replies import Promise, encode_error, encode_push
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -65,7 +65,9 @@ def _check_listener(entry: Command) -> None:
 
 
 def _told_ids(reply: bytes) -> list[bytes]:
-    """What may be ids of jobs in a reply to who added them: a status line, or an array of them."""
+    """What may be ids of jobs in a reply to who added them: a status line, an array of them, or what it was made of."""
+    if isinstance(reply, Promise):
+        return list(reply.job_ids)
     if reply[:1] == b"+":
         return [reply[1:-2]]
     head, _, rows = reply.partition(b"\r\n")
@@ -328,7 +330,7 @@ class ClientConnection(Protocol):
                     break
                 reply = entry.reply.encode3(value) if resp3 else entry.reply.encode2(value)
                 if entry.hands_out and value:
-                    self._handed += [row[1] for row in value]
+                    self._handed += entry.handed(value)
             except CommandError as error:
                 reply = encode_error(error.line)
             except Exception:  # a bug of ours: the node goes on without this command
@@ -389,7 +391,7 @@ class ClientConnection(Protocol):
             if listens and entry.name == "PING":
                 reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
             if entry.hands_out and value:
-                self._handed += [row[1] for row in value]
+                self._handed += entry.handed(value)
         except CommandError as error:
             reply = encode_error(error.line)
         except Exception:  # a bug of ours: the node goes on without this command
@@ -422,7 +424,7 @@ class ClientConnection(Protocol):
         else:
             reply = entry.encoder(self.protocol)(value)
             if entry.hands_out and value:
-                self._handed += [row[1] for row in value]
+                self._handed += entry.handed(value)
         if self.reply_mode == "on":
             self._out.append(reply)
         elif self.reply_mode == "skip":

@@ -216,12 +216,14 @@ class Daemon(Factory):
             "proto-max-bulk-len": self.bus.set_largest_body,
             "wq-retry": self._set_task_retry,
             "wq-unique-scope": self._set_unique_scope,
+            **dict.fromkeys(("rq-ttl", "rq-replicate", "rq-orphans", "bg-push-pool-size"), self._set_lists),
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
         self._set_node_timeout(self.config.cluster_node_timeout)
         self._set_task_retry(self.config.wq_retry)
         self._set_unique_scope(self.config.wq_unique_scope)
+        self._set_lists()
         self.bus.set_buffer_limit(self.config.cluster_link_buffer_limit)
         self.bus.set_largest_body(self.config.proto_max_bulk_len)
         self._find_guards()
@@ -249,6 +251,11 @@ class Daemon(Factory):
 
     def _set_unique_scope(self, scope: str) -> None:
         self._node.tasks.unique_anywhere = scope == "global"
+
+    def _set_lists(self, _: object = None) -> None:
+        config, lists = self.config, self._node.lists
+        lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
+        self._node.delivery.leases.keeps_orphans = config.rq_orphans == "pending"
 
     def _set_slow(self, usec: int) -> None:
         self.slowlog.threshold_us = usec

@@ -15,7 +15,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from disqued.core.job import FLAG_GIVEN_UP
-from disqued.core.messages import EVENT, HANDOVER, LEASED, LIVES, PING, PONG, REPLJOB, URGENT, YOURJOBS, Message
+from disqued.core.messages import (
+    CLAIMED,
+    EVENT,
+    HANDOVER,
+    LEASED,
+    LIVES,
+    PING,
+    PONG,
+    REPLJOB,
+    URGENT,
+    YOURJOBS,
+    Message,
+)
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, Codec, Writer, pieces
 
 MESSAGE_COST: Final = 200  #: bytes that a message takes beside the bodies that it brings
@@ -29,8 +41,9 @@ def weigh(message: Message) -> int:
     kind = message[0]
     if kind == REPLJOB:
         return MESSAGE_COST + len(message[1].body)
-    if kind == YOURJOBS:
-        return MESSAGE_COST + sum(MESSAGE_COST + len(job.body) for job in message[1])
+    if kind in (YOURJOBS, CLAIMED):
+        jobs = message[1] if kind == YOURJOBS else message[2]
+        return MESSAGE_COST + sum(MESSAGE_COST + len(job.body) for job in jobs)
     if kind in (PING, PONG):
         return MESSAGE_COST + RUMOUR_COST * len(message[2])
     if kind in (LIVES, LEASED):

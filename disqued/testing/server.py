@@ -111,7 +111,8 @@ class SimServer:
         self._timer_at = 0
         self._batch: list[Record] = []
         self._messages: list[tuple[bytes, Message]] = []
-        self._replies: list[tuple[SimClient, Any]] = []
+        #: Who is to hear what, and the jobs that leave with it.
+        self._replies: list[tuple[SimClient, Any, list[bytes]]] = []
 
     # The process.
 
@@ -216,16 +217,19 @@ class SimServer:
             return
         node = self.node
         node.begin()
+        handed: list[bytes] = []
         try:
             entry = table.find(words)
             call = table.parse(entry, words)
             if entry.flags & Flag.DENY_OOM:
                 self._admit()
             value = node.command(client, call)
+            if entry.hands_out and value and value is not BLOCKED:
+                handed = entry.handed(value)
         except CommandError as error:
             value = error
         if value is not BLOCKED:
-            self._replies.append((client, value))
+            self._replies.append((client, value, handed))
         self._finish()
 
     def _admit(self) -> None:
@@ -240,13 +244,7 @@ class SimServer:
         if self._is_away(self.leave, client):
             return
         # What it was to hear in this turn it will not.
-        handed = [
-            row[1]
-            for other, value in self._replies
-            if other is client and isinstance(value, list)
-            for row in value
-            if isinstance(row, tuple)
-        ]
+        handed = [job_id for other, _, job_ids in self._replies if other is client for job_id in job_ids]
         self._replies = [reply for reply in self._replies if reply[0] is not client]
         self.node.begin()
         self.node.gone(client, handed)
@@ -368,7 +366,7 @@ class SimServer:
                 if client.is_gone:  # type: ignore[attr-defined]
                     node.delivery.give_back(units)
                 else:
-                    self._replies.append((client, value))  # type: ignore[arg-type]
+                    self._replies.append((client, value, [unit.id for unit in units]))  # type: ignore[arg-type]
             node.serve()
 
     # The end of a turn.
@@ -391,7 +389,7 @@ class SimServer:
     def _answer(self) -> None:
         boot = self.boot
         replies, self._replies = self._replies, []
-        for client, value in replies:
+        for client, value, _ in replies:
             if boot == self.boot and not client.is_gone:
                 self._clients.pop(client, None)
                 client.answered(value)
@@ -465,10 +463,10 @@ class SimServer:
         self.state.read_only = True
         added = {record[1].id for record in batch if record[0] == JOB_ADDED}
         self.node.begin()
-        for at, (client, value) in enumerate(self._replies):
-            told = [job_id for job_id in (value if isinstance(value, list) else [value]) if isinstance(job_id, bytes)]
-            for job_id in filter(added.__contains__, told):
-                self._replies[at] = (client, JournalFailed(f"{JournalFailed.__doc__}: {reason}"))
+        for at, (client, value, handed) in enumerate(self._replies):
+            told = getattr(value, "job_ids", None) or (value if isinstance(value, list) else [value])
+            for job_id in [job_id for job_id in told if isinstance(job_id, bytes) and job_id in added]:
+                self._replies[at] = (client, JournalFailed(f"{JournalFailed.__doc__}: {reason}"), handed)
                 job = self.state.jobs.get(job_id)
                 if job is not None:
                     self.state.forget(job, GONE_REFUSED)

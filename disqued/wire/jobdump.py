@@ -168,8 +168,9 @@ def encode_event(record: Record, wall: int) -> bytes:
         _, queue, pause = record
         return b"".join((_PAUSE.pack(FORMAT, kind, wall, pause, len(queue)), queue))
     if kind == UNIT_LEASED:
-        _, job_id, scope, deliveries, worker = record
-        head = _LEASE.pack(FORMAT, kind, wall, len(job_id), deliveries & _COUNTER_MASK, len(scope), len(worker))
+        _, job_id, scope, deliveries, worker, *since = record
+        when = since[0] if since else wall
+        head = _LEASE.pack(FORMAT, kind, when, len(job_id), deliveries & _COUNTER_MASK, len(scope), len(worker))
         return b"".join((head, job_id, scope, worker))
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))

@@ -15,7 +15,12 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
                                                  job id, scope, node ids of 20, in order, each once
     UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
             WORKING                              job id, scope
-    QUEUE   NEEDJOBS, POLLJOBS, PAUSE        number 2: count, bits; then the name of the queue
+    LEASE   DELIVERED                        length of job id 1, of scope 2, left 8, elapsed 8, deliveries 4; then
+                                                 job id, scope
+    CLAIM   CLAIM                            number 4, count 2, elapsed 8; then the name of the queue
+    ANSWER  CLAIMED                          number 4, jobs 2, then for each its length 4, and a copy
+    QUEUE   NEEDJOBS, POLLJOBS, PAUSE,       number 2: count, bits; then the name of the queue
+            FLUSH
     LIVES   LIVES                            workers 2, then for each
                                                  lives 1, length of the id 2, epoch 8, ttl 8, id
     HELD    LEASED                           units 2, length of the worker's id 2, epoch 8, ttl 8, id; then for each
@@ -42,13 +47,18 @@ from typing import Final
 
 from disqued.core.events import KINDS
 from disqued.core.ids import JOB_ID_LENGTH, is_job_id
+from disqued.core.job import Job, StoredJob
 from disqued.core.messages import (
     AS_BEFORE,
     ASKED,
+    CLAIM,
+    CLAIMED,
+    DELIVERED,
     DELJOB,
     ENQUEUE,
     EVENT,
     FAIL,
+    FLUSH,
     GOTACK,
     GOTJOB,
     HANDOVER,
@@ -104,14 +114,18 @@ _HANDOVER = Struct("<BBHIHHQ")
 _HELD = Struct("<BHIQ")
 _EVENT = Struct("<BBII")
 _ATTEMPT_MAX: Final = 2**32 - 1
+_LEASE = Struct("<BBHQQI")
+_CLAIM = Struct("<BIHQ")
+_CLAIMED = Struct("<BIH")
 
+_COUNT_MAX = (1 << 32) - 1
 _RAW_ID = 20  #: bytes of a node id that is not written in hex
 _RUMOUR_FLAGS = NODE_LEAVING | NODE_PFAIL | NODE_FAIL
 _ADDRESS_LENGTHS = (4, 16)
 #: The number of a UNIT, at most.
 _UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: ASKED, WORKING: SPAN_MAX_MS}
 #: The number of a QUEUE, at most.
-_QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, POLLJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES)}
+_QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, POLLJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES), FLUSH: 0}
 _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))
 _GOTJOB, _DELJOB = bytes((GOTJOB,)), bytes((DELJOB,))
 _NO_NODES: frozenset[bytes] = frozenset()
@@ -232,7 +246,16 @@ def _decode_repljob(data: bytes) -> Message:
 
 def _encode_yourjobs(message: Message, now: int) -> bytes:
     kind, jobs, queued = message
-    parts = [_COPIES.pack(kind, bool(queued), len(jobs))]
+    return _COPIES.pack(kind, bool(queued), len(jobs)) + _encode_copies(jobs, now)
+
+
+def _encode_claimed(message: Message, now: int) -> bytes:
+    kind, number, jobs = message
+    return _CLAIMED.pack(kind, number, len(jobs)) + _encode_copies(jobs, now)
+
+
+def _encode_copies(jobs: tuple[Job, ...], now: int) -> bytes:
+    parts: list[bytes] = []
     for job in jobs:
         copy = encode_copy(job, now)
         parts += (_LENGTH.pack(len(copy)), copy)
@@ -243,10 +266,20 @@ def _decode_yourjobs(data: bytes) -> Message:
     _need(data, _COPIES.size)
     queued = _decode_bool(data)
     count = _COPIES.unpack_from(data)[2]
+    return (YOURJOBS, _decode_copies(data, _COPIES.size, count), queued)
+
+
+def _decode_claimed(data: bytes) -> Message:
+    _need(data, _CLAIMED.size)
+    kind, number, count = _CLAIMED.unpack_from(data)
+    return (kind, number, _decode_copies(data, _CLAIMED.size, count))
+
+
+def _decode_copies(data: bytes, at: int, count: int) -> tuple[StoredJob, ...]:
+    """Read so many jobs, with which the message ends."""
     if count > JOBS_PER_MESSAGE:
-        raise BadMessage(f"YOURJOBS: {count} jobs; allowed are {JOBS_PER_MESSAGE}")
+        raise BadMessage(f"{NAMES[data[0]]}: {count} jobs; allowed are {JOBS_PER_MESSAGE}")
     jobs = []
-    at = _COPIES.size
     for _ in range(count):
         start = at + _LENGTH.size
         _need(data, start)
@@ -254,7 +287,7 @@ def _decode_yourjobs(data: bytes) -> Message:
         _need(data, at)
         jobs.append(decode_copy(data[start:at]))
     _ends_at(data, at)
-    return (YOURJOBS, tuple(jobs), queued)
+    return tuple(jobs)
 
 
 def _decode_bool(data: bytes) -> bool:
@@ -351,6 +384,44 @@ def _decode_unit(data: bytes) -> Message:
     if number > _UNIT_MAX[kind]:
         raise BadMessage(f"{NAMES[kind]}: {number}; allowed is 0 to {_UNIT_MAX[kind]}")
     return (kind, job_id, scope) if kind == WILLQUEUE else (kind, job_id, scope, number)
+
+
+# LEASE and CLAIM.
+
+
+def _encode_lease(message: Message, now: int) -> bytes:
+    kind, job_id, scope, left_ms, elapsed_ms, deliveries = message
+    head = _LEASE.pack(kind, len(job_id), len(scope), left_ms, min(elapsed_ms, SPAN_MAX_MS), deliveries & _COUNT_MAX)
+    return head + job_id + scope  # type: ignore[no-any-return]
+
+
+def _decode_lease(data: bytes) -> Message:
+    _need(data, _LEASE.size)
+    kind, id_length, scope_length, left_ms, elapsed_ms, deliveries = _LEASE.unpack_from(data)
+    scope_start = _LEASE.size + id_length
+    _ends_at(data, scope_start + scope_length)
+    job_id, scope = data[_LEASE.size : scope_start], data[scope_start:]
+    if not is_job_id(job_id):
+        raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
+    if max(left_ms, elapsed_ms) > SPAN_MAX_MS:
+        raise BadMessage(f"{NAMES[kind]}: {left_ms} and {elapsed_ms} ms; allowed are 0 to {SPAN_MAX_MS}")
+    return (kind, job_id, scope, left_ms, elapsed_ms, deliveries)
+
+
+def _encode_claim(message: Message, now: int) -> bytes:
+    kind, queue, number, count, elapsed_ms = message
+    head = _CLAIM.pack(kind, number, min(count, JOBS_PER_MESSAGE), min(elapsed_ms, SPAN_MAX_MS))
+    return head + queue  # type: ignore[no-any-return]
+
+
+def _decode_claim(data: bytes) -> Message:
+    _need(data, _CLAIM.size)
+    kind, number, count, elapsed_ms = _CLAIM.unpack_from(data)
+    if count > JOBS_PER_MESSAGE or elapsed_ms > SPAN_MAX_MS:
+        raise BadMessage(
+            f"{NAMES[kind]}: {count} jobs of {elapsed_ms} ms; allowed are {JOBS_PER_MESSAGE} and {SPAN_MAX_MS}"
+        )
+    return (kind, data[_CLAIM.size :], number, count, elapsed_ms)
 
 
 # QUEUE.
@@ -530,6 +601,10 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     HANDOVER: (_encode_handover, _decode_handover),
     LISTEN: (_encode_listen, _decode_listen),
     EVENT: (_encode_event, _decode_event),
+    DELIVERED: (_encode_lease, _decode_lease),
+    CLAIM: (_encode_claim, _decode_claim),
+    CLAIMED: (_encode_claimed, _decode_claimed),
+    FLUSH: (_encode_queue, _decode_queue),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

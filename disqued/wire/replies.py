@@ -25,8 +25,8 @@ them come from other clients, so both bytes become blanks.
 Source: the RESP2 and RESP3 specifications of Redis; the shapes are Disque's.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self
 
 import attrs
 
@@ -46,6 +46,50 @@ class Status(bytes):
     """A short fact, such as OK, a job id or a state; never arbitrary data."""
 
     __slots__ = ()
+
+
+class AddedList(list[Any]):
+    """What is answered for jobs that were added, in words that are not their ids."""
+
+    __slots__ = ("job_ids",)
+
+    def __init__(self, values: Iterable[Any], job_ids: Iterable[bytes]) -> None:
+        super().__init__(values)
+        self.job_ids: tuple[bytes, ...] = tuple(job_ids)
+
+
+class AddedStatus(Status):
+    """The same, in one line."""
+
+    job_ids: tuple[bytes, ...]
+
+    def __new__(cls, text: bytes, job_ids: Iterable[bytes]) -> Self:
+        """Take the line, and the ids of the jobs that it is about."""
+        made = super().__new__(cls, text)
+        made.job_ids = tuple(job_ids)
+        return made
+
+
+class Promise(bytes):
+    """A reply as it is spelt that says that jobs are there: it must not be sent when they are not."""
+
+    job_ids: tuple[bytes, ...]
+
+    def __new__(cls, spelt: bytes, job_ids: tuple[bytes, ...]) -> Self:
+        """Take the bytes of the reply, and the ids of the jobs."""
+        made = super().__new__(cls, spelt)
+        made.job_ids = job_ids
+        return made
+
+
+class Handed(list[Any]):
+    """What a consumer is told of a job that it has from now on, where that does not tell the job's id."""
+
+    __slots__ = ("job_id",)
+
+    def __init__(self, values: Iterable[Any], job_id: bytes) -> None:
+        super().__init__(values)
+        self.job_id: bytes = job_id
 
 
 class Error(bytes):
@@ -237,6 +281,8 @@ _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     float: _append_double,
     list: _append_array,
     tuple: _append_array,
+    Handed: _append_array,
+    AddedList: _append_array,
     dict: _append_map,
 }
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, NamedJob, StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
@@ -79,7 +79,9 @@ def noted(records: list[Record], first: int, wall: int, offset: int, *, with_sta
                 options.kind, job.alias if isinstance(job, NamedJob) else b"",
             ))  # fmt: skip
         else:
-            notes.append((record[0], sequence, *record[1:], wall))
+            # A lease may say itself when it began.
+            when = () if record[0] == UNIT_LEASED and len(record) == WITH_WHEN else (wall,)
+            notes.append((record[0], sequence, *record[1:], *when))
         sequence += 1
     return notes
 

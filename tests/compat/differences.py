@@ -193,6 +193,31 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "list-commands",
+        "Reliable lists, as RedisRQ has them, and the events of okq.",
+        _COMMANDS,
+        _with_rows(
+            (b"rq.push", -3, b"write denyoom fast"),
+            (b"rq.pushx", -4, b"write denyoom fast"),
+            (b"rq.pop", -2, b"write fast"),
+            (b"rq.ack", -3, b"write fast"),
+            (b"rq.recover", -4, b"write"),
+            (b"rq.inspect", -4, b"readonly"),
+            (b"rq.info", 2, b"readonly"),
+            (b"qlpush", -4, b"write denyoom fast"),
+            (b"qrpush", -4, b"write denyoom fast"),
+            (b"qlpeek", 2, b"readonly fast"),
+            (b"qrpeek", 2, b"readonly fast"),
+            (b"qrpop", -2, b"write fast"),
+            (b"qack", 3, b"write fast"),
+            (b"qregister", -1, b"write fast"),
+            (b"qnotify", 2, b"readonly"),
+            (b"qflush", 2, b"write"),
+            (b"qstatus", -1, b"readonly"),
+            (b"qinfo", -1, b"readonly"),
+        ),
+    ),
+    Difference(
         "auth-user",
         "Redis clients send AUTH with a user and a password; the one user is `default`.",
         _TABLE,
@@ -256,6 +281,7 @@ DIFFERENCES = (
                 b"cluster-link-buffer-limit": b"67108864",
                 b"cluster-port": b"0",
                 b"cluster-secret": b"",
+                b"bg-push-pool-size": b"128",
                 b"cluster-secret-file": b"",
                 b"http-audit-file": b"disqued-audit.jsonl",
                 b"http-bind": b"127.0.0.1",
@@ -266,6 +292,9 @@ DIFFERENCES = (
                 b"log-format": b"auto",
                 b"persistence": b"none",
                 b"proto-max-bulk-len": b"536870912",
+                b"rq-orphans": b"requeue",
+                b"rq-replicate": b"0",
+                b"rq-ttl": b"2592000",
                 b"redis-backlog": b"67108864",
                 b"redis-prefix": b"disqued",
                 b"redis-url": b"redis://127.0.0.1:6379/0",
@@ -280,7 +309,8 @@ DIFFERENCES = (
     ),
     Difference(
         "info-more-fields",
-        "Which program this is, where its jobs are kept, what memory is measured against, and how many bugs it met.",
+        "Which program this is, where its jobs are kept, what memory is measured against, how many bugs it met, and "
+        "what goes on in the background.",
         (("INFO",),),
         _with_fields(
             {
@@ -289,6 +319,7 @@ DIFFERENCES = (
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"latest_fork_usec": (b"internal_errors:0",),
+                b"registered_queues": (b"background_pushes:0", b"background_pushes_failed:0"),
             }
         ),
     ),

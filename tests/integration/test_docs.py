@@ -12,6 +12,10 @@ from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon
 
 PROMPT = "127.0.0.1:7711> "
 JOB_ID = re.compile(r"DI[0-9a-f]{44}SQ")
+#: Of a job, or of an element of a reliable list.
+ID = re.compile(rf"{JOB_ID.pattern}|\d{{13}}-\d+")
+#: Pages that walk users of other systems through the same work here.
+FROM_OTHERS = ("docs/how-to/from-redisrq.md", "docs/how-to/from-okq.md")
 #: A countdown in milliseconds, of which only the size is promised.
 COUNTDOWN = re.compile(r"\(integer\) 29\d{4}$")
 
@@ -42,7 +46,7 @@ def run(daemon: Daemon, command: str) -> list[str]:
 
 
 def masked(line: str) -> str:
-    return COUNTDOWN.sub("(integer) 29....", JOB_ID.sub("<id>", line))
+    return COUNTDOWN.sub("(integer) 29....", ID.sub("<id>", line))
 
 
 def contains_in_order(printed: list[str], shown: list[str]) -> bool:
@@ -51,16 +55,16 @@ def contains_in_order(printed: list[str], shown: list[str]) -> bool:
     return all(any(line == wanted for line in rest) for wanted in shown if wanted != "...")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", *FROM_OTHERS])
 def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
     daemon = start()
     steps = list(sessions(page))
     assert len(steps) > 2
     real: dict[str, str] = {}
     for command, shown in steps:
-        typed = JOB_ID.sub(lambda match: real[match[0]], command)
+        typed = ID.sub(lambda match: real.get(match[0], match[0]), command)
         printed = run(daemon, typed)
-        for ours, theirs in zip(JOB_ID.findall("\n".join(shown)), JOB_ID.findall("\n".join(printed)), strict=False):
+        for ours, theirs in zip(ID.findall("\n".join(shown)), ID.findall("\n".join(printed)), strict=False):
             real.setdefault(ours, theirs)
         wanted, got = [masked(line) for line in shown], [masked(line) for line in printed]
         assert contains_in_order(got, wanted) if "..." in shown else got == wanted, (command, printed)

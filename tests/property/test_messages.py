@@ -104,6 +104,9 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     ),
     st.tuples(st.just(m.LISTEN), st.booleans()),
     st.tuples(st.just(m.EVENT), names, st.sampled_from(KINDS), names),
+    st.tuples(st.just(m.DELIVERED), job_ids, names, spans, spans, st.integers(0, (1 << 32) - 1)),
+    st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans),
+    st.tuples(st.just(m.FLUSH), names, st.just(0)),
 )
 with_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.REPLJOB), jobs(), st.booleans()),

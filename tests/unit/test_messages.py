@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.core import messages as m
-from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, Job, JobOptions
+from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_NEVER_MS, Job, JobOptions
 from disqued.core.messages import Message, Rumour
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
 from disqued.wire.messages import BadMessage, decode, encode
@@ -46,6 +46,10 @@ EXAMPLES: list[Message] = [
     (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
     (m.LISTEN, True),
     (m.EVENT, b"q", b"work", b"7"),
+    (m.DELIVERED, ID, b"", RETRY_NEVER_MS, 1_500, 3),
+    (m.CLAIM, b"queue", 7, 100, 60_000),
+    (m.CLAIMED, 7, (example_job(), example_job())),
+    (m.FLUSH, b"queue", 0),
 ]
 
 
@@ -58,7 +62,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 #: Kinds that end with a string whose length is what is left.
-OPEN_ENDED = {m.NEEDJOBS, m.PAUSE, m.POLLJOBS}
+OPEN_ENDED = {m.NEEDJOBS, m.PAUSE, m.POLLJOBS, m.CLAIM, m.FLUSH}
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=named)
@@ -156,6 +160,11 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (b"\x11\x03" + bytes(40) + b"1\n2", "VITALS: a version of 3 bytes"),
         (b"\x11\x02" + bytes(40) + b"\xc3\xa9", "VITALS: a version of 2 bytes"),
         (b"\x0f\x04\x00q", "PAUSE: 4; allowed is 0 to 3"),
+        (encode((m.DELIVERED, ID, b"", 1 << 60, 0, 1), 0), "DELIVERED: 1152921504606846976 and 0 ms; allowed are 0 to"),
+        (encode((m.DELIVERED, b"x" * 48, b"", 1, 0, 1), 0), "DELIVERED: b'xxx"),
+        (b"\x18" + bytes(4) + b"\x65\x00" + bytes(8) + b"q", "CLAIM: 101 jobs of 0 ms; allowed are 100 and"),
+        (b"\x19" + bytes(4) + b"\x65\x00", "CLAIMED: 101 jobs; allowed are 100"),
+        (b"\x1a\x01\x00q", "FLUSH: 1; allowed is 0 to 0"),
         (b"\x0e\x00\x65\x00", "YOURJOBS: 101 jobs; allowed are 100"),
         (
             b"\x0e\x00\x01\x00\xff\xff\xff\xff",

@@ -1,0 +1,467 @@
+"""Reliable lists, as RedisRQ has them: what is popped stays in the list until it is acknowledged.
+
+    RQ.PUSH --> undelivered --RQ.POP--> delivered --RQ.ACK--> gone
+                                          |   ^
+                                          +---+ RQ.RECOVER: to another consumer, one delivery more
+
+Nothing comes back by itself, unless its producer wanted that (RQ.PUSHX RETRY).  Jobs of every family may be in one
+queue; what is delivered is shown whoever fetched it, but for jobs that are delivered at most once.
+
+Source: the RedisRQ README; the replies are those of the module, where the README says nothing.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import attrs
+
+from disqued.commands.jobs import JOBS_AT_ONCE, REPLICATE
+from disqued.commands.names import ELEMENT, element_names, existing, jobs_called, name_of, note_emptied, shown, with_new
+from disqued.commands.shapes import (
+    adding,
+    array,
+    bulk,
+    either,
+    handing_out,
+    integer,
+    null_or,
+    pairs,
+    tuple_of,
+)
+from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
+from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, QUEUE, Kind, bounded, seconds
+from disqued.commands.values import integer as integer_kind
+from disqued.core.delivery import FETCHED_BYTES
+from disqued.core.job import FLAG_LEASED, RETRY_NEVER_MS, Job, JobOptions, Unit
+from disqued.core.lists import Found
+from disqued.core.node import Node
+from disqued.core.queues import Client, Form, Queue
+from disqued.core.replication import Batch
+from disqued.core.unfinished import Parts
+from disqued.errors import (
+    CommandError,
+    EmptyKey,
+    NodeLeaving,
+    NotReplicated,
+    OutOfMemory,
+    QueuePaused,
+    QueueTooLong,
+)
+from disqued.wire.replies import AddedList, Handed
+
+PUSH_MS = 5_000  #: how long a producer waits for the copies of what it pushed
+COUNTED_AT_ONCE = 5_000  #: elements that RQ.INFO counts in one go, some milliseconds' work
+_RETRY_MAX_MS = 2**31 * 1_000 - 1
+
+_ONCE = "with RETRY 0 an element is delivered at most once and has one copy; set REPLICATE to 1"
+_DELAY = "DELAY must be below TTL, or the element would never be delivered"
+_BAD_COUNT = "COUNT must be 0 or more"
+_INSPECT = "usage: RQ.INSPECT key [PENDING] start count, where start is a whole number and count is 1 or more"
+_RECOVER = "usage: RQ.RECOVER key count elapsed, where count and elapsed, in milliseconds, are whole numbers"
+
+TTL = seconds("TTL", 1, "TTL must be a number of seconds above 0")
+DELAY = seconds("DELAY", 0, "DELAY must be a number of seconds, 0 or more")
+RETRY = integer_kind(
+    0, _RETRY_MAX_MS, f"RETRY must be 0 to {_RETRY_MAX_MS} milliseconds", f"0 to {_RETRY_MAX_MS} milliseconds"
+)
+MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
+
+_read_any_count = bounded(0, INT64_MAX, _BAD_COUNT)
+
+
+def _read_count(text: bytes) -> int:
+    return min(_read_any_count(text), JOBS_AT_ONCE)
+
+
+_COUNT = attrs.evolve(
+    integer_kind(0, INT64_MAX, _BAD_COUNT, f"0 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}"), read=_read_count
+)
+_BLOCK = attrs.evolve(INTEGER, allowed="milliseconds; 0 = do not wait, below 0 = for ever")
+
+
+def _number(usage: str) -> Kind:
+    return Kind(
+        "integer", bounded(INT64_MIN, INT64_MAX, usage), "a whole number of 64 bits", {"type": "integer"},
+        (f"ERR {usage}",),
+    )  # fmt: skip
+
+
+_INSPECTED = _number(_INSPECT)
+_RECOVERED = _number(_RECOVER)
+
+_ID = "the id: milliseconds-sequence, or the job id of what was not pushed by RQ.PUSH"
+_ELEMENT = tuple_of("[id, body]", bulk("id"), bulk("body"))
+_DELIVERED = tuple_of(
+    "[id, body, last delivery in unix ms, ms since then, deliveries]", bulk("id"), bulk("body"),
+    integer("unix ms"), integer("ms"), integer("deliveries"),
+)  # fmt: skip
+POPPED = handing_out(
+    null_or(array(tuple_of("[key, id, body]", bulk("key"), bulk("id"), bulk("body")), "elements; none at once"))
+)
+RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client; null when there is no such queue"))
+PUSHED = adding(array(bulk("id"), "ids, one for each element, in order"))
+_PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory)
+
+
+class ElementForm(Form):
+    """RQ.POP: (key, id, body)."""
+
+    __slots__ = ()
+
+    nothing: Any = ()
+
+    def row(self, unit: Unit) -> Handed:
+        """An element as RQ.POP answers it."""
+        return Handed((unit.queue, name_of(unit.job, ELEMENT), unit.body), unit.id)
+
+
+ONE = ElementForm()
+
+
+def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS, replicate: int = 0) -> JobOptions:
+    """How elements want to be treated whose producer says no more than this; 0 = it does not say."""
+    lists = node.lists
+    copies = replicate or lists.replicate or node.replication.default_copies
+    return node.state.options(ttl_ms or lists.ttl_s * 1_000, retry_ms, 0, copies)
+
+
+@command(
+    "RQ.PUSH",
+    group="lists",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=PUSHED,
+    cost="O(1) per element",
+    errors=_PUSH_ERRORS,
+    is_large=True,
+)
+@attrs.define
+class RqPush:
+    """Add elements at the end of a list, all of them or none, in their order.
+
+    The reply comes when all of them have as many copies as rq-replicate says, or as ADDJOB makes; after 5 seconds
+    without it is NOREPL, and none of them is there.
+    """
+
+    key: bytes = positional("List to add to; it comes into being when it is first used.", QUEUE)
+    elements: list[bytes] = rest("The elements, any bytes.", BYTES)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Add them; returns their ids, or BLOCKED."""
+        options = list_options(node)
+        return push(node, client, self.key, self.elements, options, by_default=not node.lists.replicate)
+
+
+def push(
+    node: Node, client: Client, key: bytes, elements: list[bytes], options: JobOptions, *,
+    maxlen: int = 0, asynchronous: bool = False, by_default: bool = False,
+) -> Any:  # fmt: skip
+    """Add elements; returns their ids, or BLOCKED."""
+    batch = Batch(client)
+    jobs = node.replication.add_together(
+        batch, key, elements, options, element_names(node),
+        maxlen=maxlen, timeout_ms=PUSH_MS, asynchronous=asynchronous, by_default=by_default,
+    )  # fmt: skip
+    batch.value = AddedList([name_of(job, ELEMENT) for job in jobs], [job.id for job in jobs])
+    return batch.value if batch.is_over else BLOCKED
+
+
+@command(
+    "RQ.PUSHX",
+    group="lists",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=PUSHED,
+    cost="O(1) per element",
+    errors=(*_PUSH_ERRORS, QueueTooLong, _ONCE, _DELAY),
+    is_large=True,
+)
+@attrs.define
+class RqPushX:
+    """Add elements as RQ.PUSH does, with the options of jobs.
+
+    With RETRY an element is queued again by itself when so many milliseconds pass after a delivery without RQ.ACK;
+    with RETRY 0 it is delivered at most once.
+    """
+
+    key: bytes = positional("List to add to.", QUEUE)
+    replicate: int = option("REPLICATE", "Nodes that shall hold each element.", REPLICATE, 0)
+    retry: int | None = option("RETRY", "Milliseconds until a delivery counts as failed; without it never.", RETRY)
+    ttl: int = option("TTL", "Seconds until an element is dropped, delivered or not; rq-ttl.", TTL, 0)
+    delay: int = option("DELAY", "Seconds before the elements can be popped.", DELAY, 0)
+    maxlen: int = option("MAXLEN", "Refuse when the list would be longer than this.", MAXLEN, 0)
+    asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
+    elements: list[bytes] = rest("The elements, any bytes.", BYTES, word="ELEMS")
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Add them; returns their ids, or BLOCKED."""
+        return push(
+            node, client, self.key, self.elements, self._options(node), maxlen=self.maxlen,
+            asynchronous=self.asynchronous, by_default=not self.replicate and not node.lists.replicate,
+        )  # fmt: skip
+
+    def _options(self, node: Node) -> JobOptions:
+        """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
+        lists = node.lists
+        ttl_s = self.ttl or lists.ttl_s
+        if self.delay >= ttl_s:
+            raise CommandError(_DELAY)
+        copies = self.replicate or lists.replicate or node.replication.default_copies
+        if self.retry == 0 and copies > 1:
+            raise CommandError(_ONCE)
+        retry_ms = RETRY_NEVER_MS if self.retry is None else self.retry
+        return node.state.options(ttl_s * 1_000, retry_ms, self.delay * 1_000, copies)
+
+
+@command(
+    "RQ.POP",
+    group="lists",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=POPPED,
+    cost="O(1) per element",
+    errors=(NodeLeaving, OutOfMemory),
+    shows_bodies=True,
+)
+@attrs.define
+class RqPop:
+    """Take elements from one or more lists: each is emptied before the next one is touched.
+
+    They stay in their list, as delivered, until RQ.ACK.  One who had to wait gets what has come into one of the lists,
+    up to COUNT; who waits longest is served first, whatever family of commands it waits with.  Options stand before
+    the lists; a list that is called like one stands behind KEYS.
+
+    Without BLOCK, and with BLOCK 0, nothing is an empty array; after a time-out it is null.
+    """
+
+    count: int = option("COUNT", "Elements to take at most; one call may take fewer large ones.", _COUNT, 1)
+    block: int = option("BLOCK", "How long to wait for an element when there is none.", _BLOCK, 0)
+    keys: list[bytes] = rest("Lists to take from.", QUEUE, word="KEYS", bare=True)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Take them; returns rows, or BLOCKED."""
+        state, delivery = node.state, node.delivery
+        queues = existing(node, self.keys)
+        units = delivery.drain(queues, self.count)
+        if units or not self.count:
+            if state.peers.linked:
+                note_emptied(node, queues)
+            return [ONE.row(unit) for unit in units]
+        if self.block:
+            return self._wait(node, client)
+        if state.peers.linked:
+            node.federation.need(with_new(node, self.keys))
+        if state.behind and delivery.is_behind(queues):
+            delivery.wait(client, queues, 0, self._form, nohang=True)
+            return BLOCKED
+        return []
+
+    @property
+    def _form(self) -> ElementForm:
+        return ONE if self.count == 1 else ElementForm(self.count)
+
+    def _wait(self, node: Node, client: Client) -> Any:
+        """Wait for the first element.  Raises NodeLeaving (LEAVING), OutOfMemory (OOM)."""
+        if node.state.leaving:
+            raise NodeLeaving
+        queues = with_new(node, self.keys)
+        if len(queues) < len(self.keys):
+            raise OutOfMemory
+        node.delivery.wait(client, queues, max(0, self.block), self._form)
+        if node.state.peers.linked:
+            node.federation.need(queues)
+        return BLOCKED
+
+
+@command(
+    "RQ.ACK",
+    group="lists",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=null_or(array(bulk("id"), "ids that are acknowledged by this call, as they were given")),
+    cost="O(1) per id",
+)
+@attrs.define
+class RqAck:
+    """Acknowledge elements: they are done, and leave their list.
+
+    Whoever comes first gets the id back; an id that is not in the reply was acknowledged before, is not delivered, or
+    does not exist.  Null: there is no such list on this node.
+    """
+
+    key: bytes = positional("List that they are in.", QUEUE)
+    ids: list[bytes] = rest("Elements that are done: their ids, or their job ids.", BYTES)
+
+    def run(self, node: Node, client: Client) -> list[bytes] | None:
+        """Acknowledge them; returns the ids that counted."""
+        done = [name for name in dict.fromkeys(self.ids) if self._acknowledge(node, name)]
+        return done if done or self.key in node.state.queues.by_name else None
+
+    def _acknowledge(self, node: Node, name: bytes) -> bool:
+        """Acknowledge one; of several that nodes gave one name to, that which was delivered here, else the oldest."""
+        jobs = [job for job in jobs_called(node.state, self.key, ELEMENT, name) if node.lists.may_be_acked(job)]
+        job = next((job for job in jobs if job.flags & FLAG_LEASED), jobs[0] if jobs else None)
+        return job is not None and node.acks.acknowledge(job.id)
+
+
+@command(
+    "RQ.RECOVER",
+    group="lists",
+    flags=Flag.WRITE,
+    reply=RECOVERED,
+    cost="O(1) per element, as a rule",
+    arity=-4,
+    errors=(_RECOVER,),
+    shows_bodies=True,
+)
+@attrs.define
+class RqRecover:
+    """Take elements that were delivered long enough ago and are not acknowledged, oldest first.
+
+    This is a delivery: it counts, its time is now, and the element goes to the end of those that are delivered.  Who
+    had it before may still acknowledge it; the first one counts.  What consumers of other nodes have is asked for
+    there, for 2 seconds at most, as far as this node has copies; it is taken over when its node cannot be reached.
+    """
+
+    key: bytes = positional("List to take from.", QUEUE)
+    pending: bool = flag("PENDING", "Accepted, and changes nothing.")
+    count: int | None = optional("Elements at most; 0 or less takes none.", _RECOVERED)
+    elapsed: int | None = optional("Milliseconds since the last delivery, at least.", _RECOVERED)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Take them; returns [id, body] of each, None without such a list, or BLOCKED."""
+        if self.count is None or self.elapsed is None:
+            raise CommandError(_RECOVER)
+        queue = node.state.queues.by_name.get(self.key)
+        if queue is None:
+            return None
+        count = min(max(0, self.count), JOBS_AT_ONCE)
+        if not count:
+            return []
+        rows = node.lists.recover(client, queue, count, max(0, self.elapsed), _recovered)
+        return BLOCKED if rows is None else rows
+
+
+def _recovered(found: Found) -> tuple[bytes, bytes]:
+    return (shown(found.id, found.alias, ELEMENT), found.body)
+
+
+@command(
+    "RQ.INSPECT",
+    group="lists",
+    flags=Flag.READ,
+    reply=array(either(_ELEMENT, _DELIVERED), "elements; the longer rows with PENDING"),
+    cost="O(start + count)",
+    arity=-4,
+    errors=(_INSPECT, EmptyKey),
+    shows_bodies=True,
+)
+@attrs.define
+class RqInspect:
+    """Look at the elements that wait, or with PENDING at those that are delivered, without taking any.
+
+    A negative start counts from the end; one beyond either end shows nothing.  What consumers of other nodes have is
+    among those that are delivered as far as this node has copies.  One call shows 2000 elements at most, and no more
+    once their bodies are a mebibyte together.
+    """
+
+    key: bytes = positional("List to look into.", QUEUE)
+    pending: bool = flag("PENDING", "Look at what is delivered.")
+    start: int | None = optional("Place of the first one; 0 is the oldest, -1 the newest.", _INSPECTED)
+    count: int | None = optional("How many, 1 or more, towards the newest.", _INSPECTED)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Look; returns rows.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
+        if self.start is None or self.count is None or self.count < 1:
+            raise CommandError(_INSPECT)
+        queue = node.state.queues.by_name.get(self.key)
+        if queue is None:
+            raise EmptyKey
+        if self.pending:
+            return self._delivered(node, queue)
+        units = self._slice(queue.units, len(queue.units))
+        return _short_of_large([((name_of(unit.job, ELEMENT), unit.body), len(unit.body)) for unit in units])
+
+    def _delivered(self, node: Node, queue: Queue) -> list[Any]:
+        state = node.state
+        entries = node.lists.delivered(queue)
+
+        def row(since: int, job: Job) -> tuple[Any, int]:
+            elapsed_ms = max(0, state.now - since)
+            name = name_of(job, ELEMENT)
+            return (name, job.body, state.wall - elapsed_ms, elapsed_ms, job.deliveries), len(job.body)
+
+        return _short_of_large([row(since, job) for since, job in self._slice(entries, len(entries))])
+
+    def _slice(self, entries: Iterable[Any], length: int) -> Iterable[Any]:
+        assert self.start is not None
+        assert self.count is not None
+        start = self.start + length if self.start < 0 else self.start
+        if not 0 <= start < length:
+            return ()
+        return islice(entries, start, start + min(self.count, JOBS_AT_ONCE))
+
+
+def _short_of_large(rows: list[tuple[Any, int]]) -> list[Any]:
+    """Leave out rows from the end when there are too many bytes in them."""
+    kept: list[Any] = []
+    total = 0
+    for row, size in rows:
+        kept.append(row)
+        total += size
+        if total >= FETCHED_BYTES:
+            break
+    return kept
+
+
+_INFO = ("undelivered", "delivered", "memory", "oldest-pending-ms", "max-deliveries", "copies-elsewhere")
+
+
+@command(
+    "RQ.INFO",
+    group="lists",
+    flags=Flag.READ,
+    reply=pairs("what is in the list, on this node", *_INFO),
+    cost="O(N) in the elements, bit by bit",
+    errors=(EmptyKey,),
+)
+@attrs.define
+class RqInfo:
+    """Count what is in a list, on this node; more pairs may come at the end.
+
+    undelivered waits here; delivered is with consumers, of this node or, as far as it has copies, of others; memory is
+    the bytes of bodies; oldest-pending-ms is how long ago the longest of the delivered was handed out;
+    max-deliveries is the most that one of them was; copies-elsewhere of them are with consumers of other nodes.
+    """
+
+    key: bytes = positional("List to describe.", QUEUE)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Count; returns names and values, or BLOCKED.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
+        queue = node.state.queues.by_name.get(self.key)
+        if queue is None:
+            raise EmptyKey
+        parts = self._count(node, queue)
+        try:
+            next(parts)
+        except StopIteration as end:
+            return end.value
+        node.in_parts(client, parts)
+        return BLOCKED
+
+    def _count(self, node: Node, queue: Queue) -> Parts:
+        """Add up, so many at a time."""
+        delivered = node.lists.delivered(queue)
+        jobs = [unit.job for unit in queue.units] + [job for _, job in delivered]
+        memory = most = 0
+        for at in range(0, len(jobs), COUNTED_AT_ONCE):
+            if at:
+                yield
+            piece = jobs[at : at + COUNTED_AT_ONCE]
+            memory += sum(len(job.body) for job in piece)
+            most = max(most, *(job.deliveries for job in piece))
+        return [
+            b"undelivered", len(jobs) - len(delivered),
+            b"delivered", len(delivered),
+            b"memory", memory,
+            b"oldest-pending-ms", max(0, node.state.now - delivered[0][0]) if delivered else 0,
+            b"max-deliveries", most if delivered else 0,
+            b"copies-elsewhere", len(queue.elsewhere),
+        ]  # fmt: skip

@@ -1,0 +1,438 @@
+"""Work queues as okq has them: events whose ids their producers choose, a side to push at, and a time for each fetch.
+
+    QLPUSH --> left [event event event] right --QRPOP--> consumer --QACK--> gone
+    QRPUSH ------------------------------^ ^               |
+                                           +---------------+ its EX seconds are over: served next
+
+What is pushed at the right is served next, the last one first.  An event whose time with a consumer is over goes there,
+too, at that moment.  QNOTIFY names a queue that has something and keeps nothing for whom it tells.
+
+Ids are unique among the events of a queue on one node; two nodes may take the same id, and QACK acknowledges both.
+
+Source: okq, as the bananaq README lists its commands.
+"""
+
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from disqued.commands.jobs import REPLICATE
+from disqued.commands.lists import PUSH_MS, list_options
+from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new
+from disqued.commands.shapes import OK, adding, array, bulk, handing_out_one, integer, null_or, tuple_of
+from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
+from disqued.commands.values import BYTES, QUEUE, SECONDS_MAX, Kind, read_integer
+from disqued.core.job import ALIAS_MAX
+from disqued.core.node import Node
+from disqued.core.queues import Client, Queue
+from disqued.core.replication import Batch
+from disqued.core.unfinished import Parts
+from disqued.errors import CommandError, NodeLeaving, NotAnInteger, NotReplicated, OutOfMemory, QueuePaused
+from disqued.wire.replies import AddedStatus, Handed, Status
+
+HELD_S = 30  #: how long a consumer has an event when it does not say
+SHOWN_AT_ONCE = 2_000  #: queues that QSTATUS and QINFO show in one reply
+PEEKED_AT = 1_000  #: events whose time is over that a peek passes over
+GROUPLESS = b"-"  #: the one group of a work queue
+
+_BUSY = "too busy to process NOBLOCK event"
+_DUPLICATE = "duplicate event <id>"
+_LONG_ID = f"an event id has {ALIAS_MAX - 1} bytes at most"
+_TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
+
+
+def _read_held(text: bytes) -> int:
+    """Read how long a consumer wants to have an event, in seconds; 0 = it is done at once."""
+    shown = text[:32].decode("utf-8", "backslashreplace")
+    try:
+        held_s = read_integer(text)
+    except NotAnInteger:
+        raise CommandError(f"bad expires value: {shown!r} is not a whole number of seconds") from None
+    if held_s < 0:
+        raise CommandError(f"bad expires value: {shown} < 0")
+    if held_s >= SECONDS_MAX:
+        raise CommandError(f"bad expires value: {shown} is not below {SECONDS_MAX}")
+    return held_s
+
+
+def _read_patience(text: bytes) -> int:
+    """Read how long to wait for word of an event, in seconds; 0 = not at all."""
+    try:
+        wait_s = read_integer(text)
+    except NotAnInteger:
+        wait_s = -1
+    if not 0 <= wait_s < SECONDS_MAX:
+        raise CommandError(f"timeout must be 0 to {SECONDS_MAX - 1} seconds")
+    return wait_s
+
+
+_SPAN = {"type": "integer", "minimum": 0, "maximum": SECONDS_MAX - 1}
+HELD = Kind("integer", _read_held, f"0 to {SECONDS_MAX - 1} seconds", _SPAN, ("ERR bad expires value: …",))
+PATIENCE = Kind(
+    "integer", _read_patience, f"0 to {SECONDS_MAX - 1} seconds", _SPAN,
+    (f"ERR timeout must be 0 to {SECONDS_MAX - 1} seconds",),
+)  # fmt: skip
+EVENT_ROW = null_or(tuple_of("[event id, contents]", bulk("event id"), bulk("contents")))
+_PUSH_ERRORS = (_DUPLICATE, _LONG_ID, _BUSY, NotReplicated, QueuePaused, OutOfMemory)
+
+
+@attrs.define
+class _Push:
+    """What the two commands that push share."""
+
+    queue: bytes = positional("Queue to push to; it comes into being when it is first used.", QUEUE)
+    event_id: bytes = positional("Id of the event, which no other one of the queue may have.", BYTES)
+    contents: bytes = positional("The event itself, any bytes.", BYTES)
+    noblock: bool = flag("NOBLOCK", "Reply at once and go on in the background.")
+    replicate: int = option("REPLICATE", "Nodes that shall hold the event.", REPLICATE, 0)
+
+    def push(self, node: Node, client: Client, *, front: bool) -> Any:
+        """Add the event; returns OK, or BLOCKED.  Raises CommandError."""
+        if len(self.event_id) >= ALIAS_MAX:
+            raise CommandError(_LONG_ID)
+        if not self.noblock:
+            return self._push_and_wait(node, client, front=front)
+        lists = node.lists
+        if lists.background >= lists.pool_size:
+            raise CommandError(_BUSY)
+        batch = Batch(None, lists.over_in_background)
+        lists.background += 1
+        try:
+            self._add(node, batch, front=front)
+        except CommandError:
+            # Who sends NOBLOCK does not want to hear of it; INFO counts it.
+            batch.is_over = True
+            lists.over_in_background(failed=True)
+        else:
+            if batch.is_over:
+                lists.over_in_background(failed=False)
+        return Status(b"OK")
+
+    def _push_and_wait(self, node: Node, client: Client, *, front: bool) -> Any:
+        batch = Batch(client)
+        job_id = self._add(node, batch, front=front)
+        batch.value = AddedStatus(b"OK", (job_id,))
+        return batch.value if batch.is_over else BLOCKED
+
+    def _add(self, node: Node, batch: Batch, *, front: bool) -> bytes:
+        """Add the event, as one of a batch; returns its job id.  Raises CommandError."""
+        alias = EVENT + self.event_id
+        if node.state.by_name(self.queue, alias):
+            raise CommandError(f"duplicate event {self.event_id[:128].decode('utf-8', 'surrogateescape')}")
+        [job] = node.replication.add_together(
+            batch, self.queue, [self.contents], list_options(node, replicate=self.replicate), lambda _: alias,
+            maxlen=0, timeout_ms=PUSH_MS, asynchronous=False,
+            by_default=not self.replicate and not node.lists.replicate, front=front,
+        )  # fmt: skip
+        return job.id
+
+
+@command(
+    "QLPUSH",
+    group="lists",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=adding(OK),
+    cost="O(1)",
+    errors=_PUSH_ERRORS,
+    is_large=True,
+)
+@attrs.define
+class QLPush(_Push):
+    """Add an event at the left of a queue: it is served after all that are there.
+
+    The reply comes when the event has its copies.  With NOBLOCK it comes at once, and what goes wrong then, a
+    duplicate id too, is counted in INFO; refused when bg-push-pool-size pushes are under way in the background.
+    """
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Add it; returns OK, or BLOCKED."""
+        return self.push(node, client, front=False)
+
+
+@command(
+    "QRPUSH",
+    group="lists",
+    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=adding(OK),
+    cost="O(1)",
+    errors=_PUSH_ERRORS,
+    is_large=True,
+)
+@attrs.define
+class QRPush(_Push):
+    """Add an event at the right of a queue: it is served next, before all that are there."""
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Add it; returns OK, or BLOCKED."""
+        return self.push(node, client, front=True)
+
+
+@attrs.define
+class _Peek:
+    """What the two commands that look share."""
+
+    queue: bytes = positional("Queue to look into.", QUEUE)
+
+    def peek(self, node: Node, *, newest: bool) -> tuple[bytes, bytes] | None:
+        """The first event from that side whose time is not over."""
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is None:
+            return None
+        units = reversed(queue.units) if newest else iter(queue.units)
+        for _, unit in zip(range(PEEKED_AT), units, strict=False):
+            if unit.job.expires_at > node.state.now:
+                return (name_of(unit.job, EVENT), unit.body)
+        return None
+
+
+@command("QLPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", shows_bodies=True)
+@attrs.define
+class QLPeek(_Peek):
+    """Look at the left-most event that waits on this node: the one that is served last."""
+
+    def run(self, node: Node, client: Client) -> tuple[bytes, bytes] | None:
+        """Look; None when there is none."""
+        return self.peek(node, newest=True)
+
+
+@command("QRPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", shows_bodies=True)
+@attrs.define
+class QRPeek(_Peek):
+    """Look at the right-most event that waits on this node: the one that is served next."""
+
+    def run(self, node: Node, client: Client) -> tuple[bytes, bytes] | None:
+        """Look; None when there is none."""
+        return self.peek(node, newest=False)
+
+
+@command(
+    "QRPOP",
+    group="lists",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=handing_out_one(EVENT_ROW),
+    cost="O(1)",
+    shows_bodies=True,
+)
+@attrs.define
+class QRPop:
+    """Take the next event of a queue, for EX seconds: without QACK it is then the next one again.
+
+    A job that is delivered at most once is not given again.  Nothing is waited for: that is what QNOTIFY is for.
+    """
+
+    queue: bytes = positional("Queue to take from.", QUEUE)
+    held: int = option("EX", "Seconds until it is given to somebody else; 0 = it is done at once.", HELD, HELD_S)
+
+    def run(self, node: Node, client: Client) -> Handed | None:
+        """Take it; returns (event id, contents), or None."""
+        state = node.state
+        queues = existing(node, [self.queue])
+        units = node.delivery.drain(queues, 1, self.held * 1_000)
+        if not units:
+            if state.peers.linked:
+                node.federation.need(with_new(node, [self.queue]))
+            return None
+        job = units[0].job
+        row = Handed((name_of(job, EVENT), job.body), job.id)
+        if state.peers.linked:
+            note_emptied(node, queues)
+        if not self.held:
+            node.acks.acknowledge(job.id)
+        return row
+
+
+@command("QACK", group="lists", flags=Flag.WRITE | Flag.FAST, reply=integer("1, or 0"), cost="O(1)")
+@attrs.define
+class QAck:
+    """Acknowledge an event: it is done, wherever it is.
+
+    1 when this call did so; 0, and nothing happens, when this node does not know such an event.  An event that is back
+    in its queue, or was never taken out, can be acknowledged.
+    """
+
+    queue: bytes = positional("Queue that it is in.", QUEUE)
+    event_id: bytes = positional("Id of the event, or its job id.", BYTES)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Acknowledge every job of that name; returns 1 or 0."""
+        jobs = jobs_called(node.state, self.queue, EVENT, self.event_id)
+        return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
+
+
+@command(
+    "QREGISTER",
+    group="lists",
+    flags=Flag.WRITE | Flag.FAST,
+    reply=OK,
+    cost="O(N) in the queues",
+    errors=(OutOfMemory,),
+    is_of_connection=True,
+)
+@attrs.define
+class QRegister:
+    """Make this connection a consumer of these queues and of no others, until it ends."""
+
+    queues: list[bytes] = rest("Queues that it serves; none = it is no consumer any more.", QUEUE, minimum=0)
+
+    def run(self, node: Node, client: Client) -> Status:
+        """Note it.  Raises OutOfMemory (OOM) when too many names are registered."""
+        node.consumers.register(client, self.queues)
+        return Status(b"OK")
+
+
+@command(
+    "QNOTIFY",
+    group="lists",
+    flags=Flag.READ,
+    reply=null_or(bulk("name of a queue")),
+    cost="O(N) in the registered queues",
+    errors=(NodeLeaving, OutOfMemory),
+    is_of_connection=True,
+)
+@attrs.define
+class QNotify:
+    """Wait until one of the queues that this connection registered for has an event, and name it.
+
+    Nothing is kept for who is told: all that wait are, and QRPOP may find that another one was faster.  Queues are
+    looked at in random order, so that a busy one does not hide the others.
+    """
+
+    timeout: int = positional("Seconds to wait before null is answered; 0 = do not wait.", PATIENCE)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Look, or wait; returns a name, None, or BLOCKED."""
+        return notify(node, client, list(node.consumers.queues_of(client)), self.timeout * 1_000)
+
+
+def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> Any:
+    """Name one of these queues that has a job, or wait for one; returns a name, None, or BLOCKED."""
+    state, delivery = node.state, node.delivery
+    queues = existing(node, names)
+    state.rng.shuffle(queues)
+    for queue in queues:
+        if delivery.has_some(queue):
+            return queue.name
+    if timeout_ms and state.leaving:
+        raise NodeLeaving
+    queues = with_new(node, names) if timeout_ms or state.peers.linked else queues
+    if timeout_ms and len(queues) < len(names):
+        raise OutOfMemory
+    if timeout_ms:
+        delivery.watch(client, queues, timeout_ms)
+    if state.peers.linked:
+        node.federation.need(queues)
+    return BLOCKED if timeout_ms else None
+
+
+@command("QFLUSH", group="lists", flags=Flag.WRITE, reply=OK, cost="O(N) in the jobs of the node, bit by bit")
+@attrs.define
+class QFlush:
+    """Drop every event of a queue, those that consumers have too, on all nodes that can be reached.
+
+    Each is acknowledged, so that it does not come back from a node that could not be reached and of whose events this
+    node has copies.  Very many are dropped bit by bit.  Who waits for the queue goes on waiting.
+    """
+
+    queue: bytes = positional("Queue to empty.", QUEUE)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Begin; returns OK when there is little to do, else BLOCKED."""
+        parts = _flushed(node, self.queue)
+        node.lists.tell_flush(self.queue)
+        try:
+            next(parts)
+        except StopIteration as end:
+            return end.value
+        node.in_parts(client, parts)
+        return BLOCKED
+
+
+def _flushed(node: Node, name: bytes) -> Parts:
+    yield from node.lists.flush(name)
+    return Status(b"OK")
+
+
+_STATISTICS = (b"total", b"inprogress", b"redo", b"done", b"available", b"consumers")
+
+
+def _statistics(node: Node, name: bytes) -> list[Any]:
+    """The statistics of a queue on this node: names and values in turn.
+
+    A work queue forgets what is done, and does not tell what came back from what is new.
+    """
+    queue = node.state.queues.by_name.get(name)
+    waiting = inprogress = waiters = 0
+    if queue is not None:
+        waiting, inprogress = len(queue.units), len(queue.leased)
+        registered = node.consumers.queues_of
+        waiters = sum(name not in registered(waiter.client) for waiter in chain(queue.waiters, queue.watchers))
+    values = (waiting + inprogress, inprogress, 0, 0, waiting, waiters + node.consumers.count(name))
+    return [part for pair in zip(_STATISTICS, values, strict=True) for part in pair]
+
+
+def _is_active(node: Node, queue: Queue) -> bool:
+    return bool(len(queue.units) or queue.leased or queue.is_awaited or node.consumers.count(queue.name))
+
+
+def active_names(node: Node, names: list[bytes]) -> list[bytes]:
+    """The queues that are asked for, or all active ones by name.  Raises CommandError when these are too many."""
+    if names:
+        return names
+    queues = node.state.queues
+    found = {queue.name for queue in queues.from_serial(0, len(queues)) if _is_active(node, queue)}
+    found.update(node.consumers.names())
+    if len(found) > SHOWN_AT_ONCE:
+        raise CommandError(_TOO_MANY)
+    return sorted(found)
+
+
+_GROUP = array(bulk("name, or statistics"), "of names of groups and arrays of statistics in turn")
+_STATUS = tuple_of("[queue, groups]", bulk("queue"), attrs.evolve(_GROUP, matches=lambda value: len(value) % 2 == 0))
+
+
+@command(
+    "QSTATUS",
+    group="lists",
+    flags=Flag.READ,
+    reply=array(_STATUS, "[queue, [group, [total, n, inprogress, n, redo, n, done, n, available, n, consumers, n]]]"),
+    cost="O(N) in the queues",
+    errors=(_TOO_MANY,),
+)
+@attrs.define
+class QStatus:
+    """Count what is in queues on this node: all that are active, by name, or those that are named.
+
+    A work queue has one group, `-`: total is what waits and what consumers have.  More statistics may come.
+    """
+
+    queues: list[bytes] = rest("Queues to count in.", QUEUE, minimum=0)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Count; those that do not exist have nothing in them."""
+        return [(name, [GROUPLESS, _statistics(node, name)]) for name in active_names(node, self.queues)]
+
+
+@command(
+    "QINFO",
+    group="lists",
+    flags=Flag.READ,
+    reply=array(bulk("line"), "lines for people, one for each queue and group"),
+    cost="O(N) in the queues",
+    errors=(_TOO_MANY,),
+)
+@attrs.define
+class QInfo:
+    """Say what QSTATUS counts, in lines whose columns are under each other."""
+
+    queues: list[bytes] = rest("Queues to count in.", QUEUE, minimum=0)
+
+    def run(self, node: Node, client: Client) -> list[bytes]:
+        """Write the lines."""
+        rows = []
+        for name in active_names(node, self.queues):
+            counted = _statistics(node, name)
+            fields = [b"%b:%d" % pair for pair in zip(counted[::2], counted[1::2], strict=True)]
+            rows.append([name, GROUPLESS, *fields])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [b" ".join(map(bytes.ljust, row, widths)).rstrip() for row in rows]

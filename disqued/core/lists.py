@@ -1,0 +1,308 @@
+"""Reliable lists: what consumers have had for too long is handed to another one when somebody asks for it.
+
+    delivered   own consumers      Queue.leased       handed out first is first
+                those of others    Queue.elsewhere    of what this node has copies of
+
+    RECOVER --> own ones that were handed out long enough ago, oldest first
+                too few? the nodes that the others are with are asked, one after the other:
+                    --CLAIM(queue, number, count, elapsed)-->  theirs, which are then with our client
+                    <--CLAIMED(number, jobs)--
+                one that cannot be reached: we hand out our copy ourselves, and say so (DELIVERED)
+
+So two who recover at the same time never get the same job while the node that handed it out can be reached.  Each
+recovery is a delivery: it counts, it begins now, and it makes the job the last in line.  A job is never twice in a
+reply.
+
+A node that was asked and does not name what it is known to have handed out may have lost its memory: such a job is
+probed (WILLQUEUE), as one is that may be an orphan.
+
+FLUSH is told to all nodes that can be reached; each acknowledges every job of the queue that it knows by then.  What is
+on the other side of a partition and has no copy on this one survives.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+from disqued.core.acks import Acks
+from disqued.core.delivery import ANNOUNCED_MS, FETCHED_BYTES, Delivery
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_ANNOUNCED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
+    Job,
+    NamedJob,
+    StoredJob,
+)
+from disqued.core.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
+from disqued.core.queues import Client, Queue
+from disqued.core.schedule import Timed
+from disqued.core.state import State
+from disqued.core.unfinished import Parts
+
+CLAIM_MS = 500  #: how long one node is given to answer
+CLAIMS_MS = 2_000  #: how long all of them are
+FLUSHED_PER_PART = 500  #: jobs that a flush acknowledges in one go, some milliseconds' work
+LOOKED_AT_PER_PART = 5_000  #: jobs that it looks at
+DAY_S = 86_400
+
+
+class Found(NamedTuple):
+    """A job that was recovered, by this node or by another one."""
+
+    id: bytes
+    alias: bytes  #: empty = it has none
+    body: bytes
+
+
+def _found(job: Job | StoredJob) -> Found:
+    alias = job.alias if isinstance(job, NamedJob | StoredJob) else b""
+    return Found(job.id, alias, job.body)
+
+
+class Claim(Timed):
+    """A client that waits for what other nodes' consumers have had for too long."""
+
+    __slots__ = ("asked", "client", "deadline_at", "elapsed_ms", "found", "missing", "name", "nodes", "number", "row")
+
+    def __init__(self, number: int, client: Client, name: bytes, elapsed_ms: int, row: Callable[[Found], Any]) -> None:
+        self.awake_at = 0
+        self.number: int = number
+        self.client: Client = client
+        self.name: bytes = name  #: of the queue
+        self.elapsed_ms: int = elapsed_ms
+        self.row: Callable[[Found], Any] = row  #: what the client is answered for one
+        self.found: dict[bytes, Found] = {}  #: by job id, in order
+        self.missing: int = 0  #: so many more are wanted
+        self.nodes: list[bytes] = []  #: who is still to be asked, the last one first
+        self.asked: bytes = b""  #: who is asked now
+        self.deadline_at: int = 0
+
+
+class Lists:
+    """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
+
+    __slots__ = ("_acks", "_claims", "_delivery", "_numbers", "_state", "background", "pool_size", "replicate", "ttl_s")
+
+    def __init__(self, state: State, delivery: Delivery, acks: Acks) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._acks = acks
+        self._claims: dict[int, Claim] = {}
+        self._numbers = 0
+        self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
+        self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
+        self.background: int = 0  #: pushes that go on though their clients were answered
+        self.pool_size: int = 128  #: of these, at most (`bg-push-pool-size`)
+
+    def over_in_background(self, failed: bool) -> None:
+        """Note the end of a push that nobody waited for."""
+        self.background -= 1
+        self._state.counters.background_failed += failed
+
+    # Recovery.
+
+    def recover(
+        self, client: Client, queue: Queue, count: int, elapsed_ms: int, row: Callable[[Found], Any]
+    ) -> list[Any] | None:
+        """Hand out again what consumers have had for so long, `count` at most, oldest first; fewer of large ones.
+
+        Returns rows; None when the client is blocked, until other nodes have answered.
+        """
+        found = self._recover_own(queue, count, elapsed_ms)
+        size = sum(len(job.body) for job in found)
+        if len(found) < count and queue.elsewhere and size < FETCHED_BYTES:
+            nodes = self._nodes_with_more(queue, elapsed_ms)
+            found += self._recover_lost(queue, count - len(found), elapsed_ms)
+            if nodes and len(found) < count:
+                self._begin_claim(client, queue, (count, elapsed_ms), (found, nodes), row)
+                return None
+        return [row(_found(job)) for job in found]
+
+    def _recover_own(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
+        """Recover what consumers of this node have."""
+        latest = self._state.now - elapsed_ms
+        taken: list[Job] = []
+        size = 0
+        for unit, since in queue.longest_held().items():
+            if since > latest or len(taken) >= count or size >= FETCHED_BYTES:
+                break
+            if unit.job.expires_at > self._state.now:
+                taken.append(unit.job)
+                size += len(unit.body)
+        for job in taken:
+            self._hand_out(job)
+        return taken
+
+    def _recover_lost(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
+        """Recover what consumers of nodes have that cannot be reached."""
+        state = self._state
+        latest = state.now - elapsed_ms
+        lost = [
+            (since, unit.order_key, unit.id, unit.job)
+            for unit, (since, node_id) in queue.elsewhere.items()
+            if since <= latest and node_id not in state.peers.linked and unit.job.expires_at > state.now
+        ]
+        jobs = [job for *_, job in sorted(lost)[:count]]
+        for job in jobs:
+            self._hand_out(job)
+        return jobs
+
+    def _hand_out(self, job: Job) -> None:
+        self._delivery.leases.recover(job)
+        self._delivery.reschedule(job)
+
+    def _nodes_with_more(self, queue: Queue, elapsed_ms: int) -> list[bytes]:
+        """Nodes that can be asked and whose consumers have had something for so long; the longest is the first."""
+        latest = self._state.now - elapsed_ms
+        linked = self._state.peers.linked
+        oldest: dict[bytes, int] = {}
+        for since, node_id in queue.elsewhere.values():
+            if since <= latest and node_id in linked:
+                oldest[node_id] = min(since, oldest.get(node_id, since))
+        return sorted(oldest, key=lambda node_id: (oldest[node_id], node_id))
+
+    # Asking other nodes.
+
+    def _begin_claim(
+        self, client: Client, queue: Queue, wanted: tuple[int, int], so_far: tuple[list[Job], list[bytes]],
+        row: Callable[[Found], Any],
+    ) -> None:  # fmt: skip
+        count, elapsed_ms = wanted
+        found, nodes = so_far
+        self._numbers = (self._numbers + 1) % (1 << 32)
+        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, elapsed_ms, row)
+        claim.found = {job.id: _found(job) for job in found}
+        claim.missing = count - len(found)
+        claim.nodes = nodes[::-1]
+        claim.deadline_at = self._state.now + CLAIMS_MS
+        self._ask_next(claim)
+
+    def _ask_next(self, claim: Claim) -> None:
+        """Ask the next node, or answer the client what there is."""
+        state = self._state
+        claim.asked = b""
+        while claim.nodes and claim.missing > 0 and state.now < claim.deadline_at:
+            node_id = claim.nodes.pop()
+            wanted = min(claim.missing, JOBS_PER_MESSAGE)
+            if state.send(node_id, (CLAIM, claim.name, claim.number, wanted, claim.elapsed_ms)):
+                claim.asked = node_id
+                state.schedule.move(claim, min(state.now + CLAIM_MS, claim.deadline_at))
+                return
+        self._answer(claim)
+
+    def _answer(self, claim: Claim) -> None:
+        del self._claims[claim.number]
+        self._state.schedule.cancel(claim)
+        rows = [claim.row(found) for found in claim.found.values()]
+        self._state.outbox.replies.append((claim.client, rows, []))
+
+    def due(self, claim: Claim) -> None:
+        """Go on without a node that does not answer."""
+        if self._claims.get(claim.number) is claim:
+            self._ask_next(claim)
+
+    def gone(self, client: Client) -> None:
+        """A client that waits is gone."""
+        for claim in [claim for claim in self._claims.values() if claim.client == client]:
+            del self._claims[claim.number]
+            self._state.schedule.cancel(claim)
+
+    def answer_all(self) -> None:
+        """Everything is flushed: those who wait hear of what has been found so far."""
+        for claim in list(self._claims.values()):
+            self._answer(claim)
+
+    def on_claim(self, sender: bytes, message: Message) -> None:
+        """Give another node what consumers of this one have had for too long."""
+        _, name, number, count, elapsed_ms = message
+        queue = self._state.queues.by_name.get(name)
+        jobs = [] if queue is None else self._recover_own(queue, count, elapsed_ms)
+        self._state.send(sender, (CLAIMED, number, tuple(jobs)))
+
+    def on_claimed(self, sender: bytes, message: Message) -> None:
+        """Take what another node's consumers have had for too long."""
+        _, number, jobs = message
+        claim = self._claims.get(number)
+        if claim is None or claim.asked != sender:
+            return
+        wanted = min(claim.missing, JOBS_PER_MESSAGE)
+        for stored in jobs:
+            if stored.id not in claim.found:
+                claim.found[stored.id] = _found(stored)
+                claim.missing -= 1
+        if len(jobs) >= wanted and claim.missing > 0:
+            claim.nodes.append(sender)  # it may have more than a message brings
+        elif len(jobs) < wanted:
+            self._doubt(claim, sender)
+        self._ask_next(claim)
+
+    def _doubt(self, claim: Claim, node_id: bytes) -> None:
+        """Ask after what a node is known to have handed out and does not name."""
+        state = self._state
+        queue = state.queues.by_name.get(claim.name)
+        if queue is None:
+            return
+        latest = state.now - claim.elapsed_ms - CLAIMS_MS
+        for unit, (since, granter) in list(queue.elsewhere.items()):
+            if granter == node_id and since <= latest and unit.id not in claim.found:
+                job = unit.job
+                job.flags &= ~FLAG_ANNOUNCED
+                job.requeue_at = state.now + ANNOUNCED_MS
+                self._delivery.reschedule(job)
+
+    # What is there.
+
+    @staticmethod
+    def delivered(queue: Queue) -> list[tuple[int, Job]]:
+        """Everything that consumers have, as far as this node knows, and since when: the longest is the first."""
+        own = [(since, unit.job) for unit, since in queue.longest_held().items()]
+        if not queue.elsewhere:
+            return own
+        others = [(since, unit.job) for unit, (since, _) in queue.elsewhere.items()]
+        return sorted((*own, *others), key=lambda entry: (entry[0], entry[1].order_key, entry[1].id))
+
+    @staticmethod
+    def may_be_acked(job: Job) -> bool:
+        """Tell whether a consumer may have a job: not one that waits here, for its delay or to be taken."""
+        if job.state != ACTIVE:
+            return False
+        # Of a copy this node may not have heard that it was handed out.
+        return bool(job.flags & FLAG_WITH_CONSUMER or (job.holders and job.flags & FLAG_QUEUED_BEFORE))
+
+    # Flushing.
+
+    def flush(self, name: bytes) -> Parts:
+        """Acknowledge every job of a queue that this node knows now, in parts; whoever waits goes on waiting."""
+        state = self._state
+        latest = state.next_ctime()
+        seen = done = 0
+        for job in self._jobs_of(name):
+            seen += 1
+            if job.queue == name and job.state != ACKED and job.ctime <= latest and state.jobs.get(job.id) is job:
+                self._acks.acknowledge(job.id)
+                done += 1
+            if seen >= LOOKED_AT_PER_PART or done >= FLUSHED_PER_PART:
+                seen = done = 0
+                yield
+
+    def _jobs_of(self, name: bytes) -> Iterator[Job]:
+        """The jobs of a queue, and others: those first that wait or are with consumers, then whatever is known."""
+        queue = self._state.queues.by_name.get(name)
+        if queue is not None:
+            yield from [unit.job for unit in chain(queue.units, queue.leased, queue.elsewhere)]
+        for _, jobs in self._state.jobs.from_table(0):
+            yield from jobs
+
+    def tell_flush(self, name: bytes) -> None:
+        """Let all nodes that can be reached flush a queue."""
+        for node_id in list(self._state.peers.linked):
+            self._state.send(node_id, (FLUSH, name, 0))
+
+    def on_flush(self, sender: bytes, message: Message) -> None:
+        """Flush a queue because another node says so."""
+        self._state.work(self.flush(message[1]))
