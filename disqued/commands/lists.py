@@ -30,7 +30,7 @@ from disqued.commands.shapes import (
     tuple_of,
 )
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
-from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, QUEUE, Kind, bounded, seconds
+from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, Kind, bounded, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.job import FLAG_LEASED, RETRY_NEVER_MS, Job, JobOptions, Unit
@@ -287,7 +287,7 @@ class RqAck:
     """
 
     key: bytes = positional("List that they are in.", QUEUE)
-    ids: list[bytes] = rest("Elements that are done: their ids, or their job ids.", BYTES)
+    ids: list[bytes] = rest("Elements that are done: their ids, or their job ids.", NAME)
 
     def run(self, node: Node, client: Client) -> list[bytes] | None:
         """Acknowledge them; returns the ids that counted."""

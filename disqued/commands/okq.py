@@ -22,7 +22,7 @@ from disqued.commands.lists import PUSH_MS, list_options
 from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new
 from disqued.commands.shapes import OK, adding, array, bulk, handing_out_one, integer, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, QUEUE, SECONDS_MAX, Kind, read_integer
+from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, Kind, read_integer
 from disqued.core.job import ALIAS_MAX
 from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
@@ -82,7 +82,7 @@ class _Push:
     """What the two commands that push share."""
 
     queue: bytes = positional("Queue to push to; it comes into being when it is first used.", QUEUE)
-    event_id: bytes = positional("Id of the event, which no other one of the queue may have.", BYTES)
+    event_id: bytes = positional("Id of the event, which no other one of the queue may have.", NAME)
     contents: bytes = positional("The event itself, any bytes.", BYTES)
     noblock: bool = flag("NOBLOCK", "Reply at once and go on in the background.")
     replicate: int = option("REPLICATE", "Nodes that shall hold the event.", REPLICATE, 0)
@@ -252,7 +252,7 @@ class QAck:
     """
 
     queue: bytes = positional("Queue that it is in.", QUEUE)
-    event_id: bytes = positional("Id of the event, or its job id.", BYTES)
+    event_id: bytes = positional("Id of the event, or its job id.", NAME)
 
     def run(self, node: Node, client: Client) -> int:
         """Acknowledge every job of that name; returns 1 or 0."""

@@ -113,6 +113,8 @@ _SYNTAX = f"ERR {SyntaxFault.__doc__}"
 
 BYTES = Kind("string")
 QUEUE = Kind("string", None, "any bytes, or none")
+#: What something is called, which is no body.
+NAME = Kind("string", None, "any bytes, or none")
 INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
 TIMEOUT = Kind(
     "integer",
