@@ -76,6 +76,7 @@ def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
     yield from _of_queues(node, sums)
     yield from _of_jobs(node.state.counters)
     yield from _of_workers(node)
+    yield from _of_lists(node)
     yield from _of_commands()
     yield from _of_store(gateway, facts.get("Persistence", {}))
     yield from _of_cluster(node, facts.get("Cluster", {}))
@@ -188,6 +189,21 @@ def _of_workers(node: Node) -> Iterator[Metric]:
     yield _count(
         "disqued_tasks_duplicate", "Times that tasks were refused since a unique one was there already.",
         counters.unique_refused,
+    )  # fmt: skip
+
+
+def _of_lists(node: Node) -> Iterator[Metric]:
+    yield _gauge(
+        "disqued_background_pushes", "Pushes under way though their clients were answered (NOBLOCK).",
+        node.lists.background,
+    )  # fmt: skip
+    yield _count(
+        "disqued_background_pushes_failed", "Of these: those that came to nothing.",
+        node.state.counters.background_failed,
+    )  # fmt: skip
+    yield _count(
+        "disqued_recoveries", "Elements of lists that consumers had, and that were handed to another one (RQ.RECOVER).",
+        node.state.counters.recovered,
     )  # fmt: skip
 
 

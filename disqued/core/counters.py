@@ -37,8 +37,8 @@ class Counters:
     __slots__ = (
         "acked_untimed", "acks_heard", "added", "background_failed", "copies", "dequeued", "evicted_acked",
         "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued",
-        "redelivered", "refused", "requeued", "returned", "tasks_given_back", "unique_refused", "waiting_buckets",
-        "waiting_ms", "workers_died", "working",
+        "recovered", "redelivered", "refused", "requeued", "returned", "tasks_given_back", "unique_refused",
+        "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,6 +48,9 @@ class Counters:
         self.queued: int = 0  #: times that a job came into a queue
         self.requeued: int = 0  #: of these: without a NACK, and not for the first time
         self.redelivered: int = 0  #: deliveries of jobs with RETRY > 0 that were queued before
+        self.recovered: int = (
+            0  #: elements of lists that consumers had and that were handed to another one (RQ.RECOVER)
+        )
         self.returned: int = 0  #: deliveries that were undone, as the consumer was gone; queued again without a count
         self.acked_untimed: int = 0  #: jobs that were acknowledged and were not known to be in flight
         self.fast_acked: int = 0  #: acknowledged by FASTACK

@@ -153,6 +153,7 @@ class Lists:
         return jobs
 
     def _hand_out(self, job: Job) -> None:
+        self._state.counters.recovered += 1
         self._delivery.leases.recover(job)
         self._delivery.reschedule(job)
 

@@ -245,3 +245,11 @@ def test_a_unique_task_that_is_refused_is_counted(server: Server) -> None:
     with pytest.raises(DuplicateTask):
         server("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "two", "one")
     assert server.state.counters.unique_refused == 1
+
+
+def test_elements_that_are_recovered_are_counted(server: Server) -> None:
+    server("RQ.PUSH", "q", "one", "two")
+    server("RQ.POP", "COUNT", 2, "q")
+    server.advance(10)
+    server("RQ.RECOVER", "q", 1, 5)
+    assert server.state.counters.recovered == 1
