@@ -144,6 +144,8 @@ class Config:
     log_format = Directive[str]()
     maxmemory = Directive[int]()
     maxmemory_policy = Directive[str]()
+    qadd_timeout = Directive[int]()
+    bg_qadd_pool_size = Directive[int]()
     persistence = Directive[str]()
     appendonly = Directive[bool]()
     appendfilename = FileDirective()

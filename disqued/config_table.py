@@ -254,6 +254,29 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         ),
     ),
     (
+        "Logs",
+        (
+            Setting(
+                "qadd-timeout",
+                WholeNumber(),
+                5000,
+                "How long QADD waits for the copies of an event on other nodes before it answers NOREPL. 0 waits for "
+                "ever.",
+                unit="milliseconds",
+                mutable=True,
+            ),
+            Setting(
+                "bg-qadd-pool-size",
+                WholeNumber(1),
+                128,
+                "Events of QADD NOBLOCK that may wait for their copies at the same time. One more is answered BUSY: "
+                "nobody hears how such an addition ends, so that only the node itself can slow its producers down.",
+                unit="events",
+                mutable=True,
+            ),
+        ),
+    ),
+    (
         "Persistence",
         (
             Setting(

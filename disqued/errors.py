@@ -73,6 +73,18 @@ class QueuePaused(CommandError):
     code = "PAUSED"
 
 
+class WrongType(CommandError):
+    """Operation against a key holding the wrong kind of value"""
+
+    code = "WRONGTYPE"
+
+
+class Busy(CommandError):
+    """too many events are being added in the background; wait, or raise bg-qadd-pool-size"""
+
+    code = "BUSY"
+
+
 class QueueTooLong(CommandError):
     """Queue is already longer than the specified MAXLEN count"""
 

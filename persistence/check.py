@@ -25,7 +25,7 @@ from typing import BinaryIO, Final, TextIO
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,
@@ -51,6 +51,7 @@ KINDS: Final = {
     JOB_GONE: "gone",
     FLUSHED: "flushed",
     QUEUE_PAUSED: "paused",
+    GROUP: "begun",
 }
 RECORDS_PER_WRITE: Final = 4_096
 NAME: Final = "disque.aof"
@@ -113,6 +114,8 @@ class Report:
         elif kind == UNIT_LEASED:
             if record[1] in self.jobs:
                 self.leases.setdefault(record[1], set()).add(record[2])
+        elif kind == GROUP:
+            pass  # where a group begins says nothing of any one job
         elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
             self.leases.get(record[1], set()).discard(record[2])
         else:

@@ -19,11 +19,24 @@ import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import BLOCKED
-from disqued.core.job import FLAG_ELSEWHERE, FLAG_LEASED, QUEUED, Job, JobOptions, NamedJob, Unit
+from disqued.core.groups import GroupUnit, GroupWaiter, Log
+from disqued.core.job import (
+    ACTIVE,
+    FLAG_ELSEWHERE,
+    FLAG_LEASED,
+    KIND_LOG,
+    QUEUED,
+    WORK_SCOPE,
+    Event,
+    Job,
+    JobOptions,
+    NamedJob,
+    Unit,
+)
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST
 from disqued.core.messages import EVENT
 from disqued.core.node import Node
-from disqued.core.outbox import FLUSHED, JOB_ADDED, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import Client, Watcher
 from disqued.core.schedule import WIDTH_MS
 from disqued.errors import CommandError
@@ -178,7 +191,7 @@ def in_journal(journal: Iterable[Record]) -> set[bytes]:
             pass
         elif kind == FLUSHED:
             ids.clear()
-        else:
+        elif kind == JOB_GONE or (kind == UNIT_DONE and rest[1] == WORK_SCOPE):
             ids.discard(rest[0])
     return ids
 
@@ -198,7 +211,9 @@ def check(server: Server) -> None:
     named = [job for job in jobs if isinstance(job, NamedJob)]
     assert state.memory.used == sum(JOB_COST + len(job.body) for job in jobs) + sum(
         QUEUE_COST + len(name) for name in state.queues.by_name
-    ) + sum(NAME_COST + len(job.alias) for job in named)
+    ) + sum(NAME_COST + len(job.alias) for job in named) + sum(
+        queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None
+    )
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
@@ -213,13 +228,20 @@ def check(server: Server) -> None:
         queued += units
         assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
         assert all(unit.flags & FLAG_ELSEWHERE and not unit.flags & FLAG_LEASED for unit in queue.elsewhere)
+        if queue.log is not None:
+            queued += queue.log
+            assert all(event.state == ACTIVE for event in queue.log.delayed)
+            check_log(queue.log)
         leased += queue.leased
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
     assert sorted(unit.id for unit in leased) == sorted(
-        job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms
+        job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms and job.options.kind != KIND_LOG
     )
     assert all(unit in leased for unit in state.spans)
     for waiter in state.blocked.values():
+        if isinstance(waiter, GroupWaiter):
+            assert all(waiter in group.waiters for group in waiter.groups)
+            continue
         waits = [queue.watchers if isinstance(waiter, Watcher) else queue.waiters for queue in waiter.queues]
         assert all(waiter in line for line in waits)
     assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.bound.items())
@@ -238,6 +260,30 @@ def check(server: Server) -> None:
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
     live = len(jobs) + len(state.blocked) + len(state.queues) + len(server.node.workers.by_id)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
+
+
+def check_log(log: Log) -> None:
+    """Assert that what a log counts, and where its groups look, is what its facts say."""
+    events = list(log)
+    assert events == sorted(events, key=lambda event: (event.order_key, event.id))
+    assert all(event.log is log for event in events)
+    for name, group in log.groups.items():
+        assert group.name == name
+        assert group.log is log
+        assert not group.is_blank
+        done = [event for event in events if group.is_done(event)]
+        leased = [event for event, unit in group.units.items() if unit.state == ACTIVE]
+        redo = [event for event, unit in group.units.items() if unit.state == QUEUED]
+        assert (group.done, group.leased, group.redo) == (len(done), len(leased), len(redo))
+        assert group.leased + group.redo + group.done + group.available == len(log)
+        assert set(group.units) <= set(events) - set(done)
+        exceptions = list(group.exceptions)
+        behind = {event for event in events if (event.order_key, event.id) <= group.position}
+        late = behind - set(done) - set(group.units) - {event for event in events if event.elsewhere}
+        assert {event for event in exceptions if isinstance(event, Event)} >= late
+        assert {unit.event for unit in exceptions if isinstance(unit, GroupUnit)} == set(redo)
+        assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, GroupUnit))
+        assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
 
 
 def make_job(

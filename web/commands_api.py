@@ -57,6 +57,8 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "LOADJOB": {"record": ""},
     "PAUSE": {"queue": "mail", "words": ["state"]},
     "PING": {"message": "hello"},
+    "QADD": {"queue": "events", "expire_seconds": "60", "contents": "something happened"},
+    "QGET": {"queue": "events", "group": "mailers"},
     "QLEN": {"queue": "mail"},
     "QACK": {"queue": "events", "event_id": "one"},
     "QFLUSH": {"queue": "events"},

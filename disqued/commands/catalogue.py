@@ -6,6 +6,7 @@ from disqued.commands import (
     introspection,
     jobs,
     lists,
+    logs,
     okq,
     queues,
     server,
@@ -14,4 +15,17 @@ from disqued.commands import (
     workers,
 )
 
-MODULES = (jobs, queues, lists, okq, workers, tasks, subscriptions, connection, server, cluster, introspection)
+MODULES = (
+    jobs,
+    queues,
+    lists,
+    okq,
+    logs,
+    workers,
+    tasks,
+    subscriptions,
+    connection,
+    server,
+    cluster,
+    introspection,
+)

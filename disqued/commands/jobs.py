@@ -16,9 +16,9 @@ from disqued.commands.table import BLOCKED, Flag, command, flag, option, positio
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.job import ACKED, RETRY_NEVER_MS, STATE_NAMES, Job, JobOptions
+from disqued.core.job import ACKED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions
 from disqued.core.node import Node
-from disqued.core.queues import Client, Form
+from disqued.core.queues import Client, Form, Queue
 from disqued.core.state import OPTIONS_KEPT
 from disqued.core.unfinished import Parts
 from disqued.core.workers import WorkerForm
@@ -32,6 +32,7 @@ from disqued.errors import (
     QueueTooLong,
     TooLate,
     UnknownJob,
+    WrongType,
 )
 
 DEFAULT_TTL_S = 86_400
@@ -70,7 +71,7 @@ GET_COUNT = attrs.evolve(
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
     reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
-    errors=(_ONCE, _DELAY, NotReplicated, QueueTooLong, QueuePaused),
+    errors=(_ONCE, _DELAY, NotReplicated, QueueTooLong, QueuePaused, WrongType),
     is_large=True,
 )
 @attrs.define
@@ -133,7 +134,7 @@ class AddJob:
     reply=JOBS,
     cost="O(1) per job",
     arity=-2,
-    errors=(NodeLeaving, OutOfMemory, NoWorker),
+    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
     shows_bodies=True,
 )
 @attrs.define
@@ -175,6 +176,7 @@ class GetJob:
             if self.with_counters:
                 return [COUNTED.row(unit) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
+        _check_kinds(queues)
         if self.nohang and not (state.behind and delivery.is_behind(queues)):
             if state.peers.linked:
                 node.federation.need(queues)
@@ -190,6 +192,12 @@ class GetJob:
         if state.peers.linked:
             node.federation.need(queues)
         return BLOCKED
+
+
+def _check_kinds(queues: list[Queue]) -> None:
+    """See to it that none of these has events.  Raises WrongType (WRONGTYPE)."""
+    for queue in queues:
+        queue.check_kind(KIND_WORK)
 
 
 @attrs.define
@@ -401,7 +409,8 @@ class Working:
 
     def run(self, node: Node, client: Client) -> int:
         """Put off the next delivery; returns the retry period in seconds."""
-        return node.delivery.working(self.id)
+        job = node.state.jobs.get(self.id)
+        return node.logs.working(job) if isinstance(job, Event) else node.delivery.working(self.id)
 
 
 SHOWN = (

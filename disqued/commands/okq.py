@@ -20,8 +20,8 @@ import attrs
 from disqued.commands.jobs import REPLICATE
 from disqued.commands.lists import PUSH_MS, list_options
 from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new
-from disqued.commands.shapes import OK, adding, array, bulk, handing_out_one, integer, null_or, tuple_of
-from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
+from disqued.commands.shapes import OK, adding, bulk, handing_out_one, null_or, tuple_of
+from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, Kind, read_integer
 from disqued.core.job import ALIAS_MAX
 from disqued.core.node import Node
@@ -39,7 +39,7 @@ GROUPLESS = b"-"  #: the one group of a work queue
 _BUSY = "too busy to process NOBLOCK event"
 _DUPLICATE = "duplicate event <id>"
 _LONG_ID = f"an event id has {ALIAS_MAX - 1} bytes at most"
-_TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
+TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
 
 
 def _read_held(text: bytes) -> int:
@@ -56,7 +56,7 @@ def _read_held(text: bytes) -> int:
     return held_s
 
 
-def _read_patience(text: bytes) -> int:
+def read_patience(text: bytes) -> int:
     """Read how long to wait for word of an event, in seconds; 0 = not at all."""
     try:
         wait_s = read_integer(text)
@@ -70,7 +70,7 @@ def _read_patience(text: bytes) -> int:
 _SPAN = {"type": "integer", "minimum": 0, "maximum": SECONDS_MAX - 1}
 HELD = Kind("integer", _read_held, f"0 to {SECONDS_MAX - 1} seconds", _SPAN, ("ERR bad expires value: …",))
 PATIENCE = Kind(
-    "integer", _read_patience, f"0 to {SECONDS_MAX - 1} seconds", _SPAN,
+    "integer", read_patience, f"0 to {SECONDS_MAX - 1} seconds", _SPAN,
     (f"ERR timeout must be 0 to {SECONDS_MAX - 1} seconds",),
 )  # fmt: skip
 EVENT_ROW = null_or(tuple_of("[event id, contents]", bulk("event id"), bulk("contents")))
@@ -242,67 +242,10 @@ class QRPop:
         return row
 
 
-@command("QACK", group="lists", flags=Flag.WRITE | Flag.FAST, reply=integer("1, or 0"), cost="O(1)")
-@attrs.define
-class QAck:
-    """Acknowledge an event: it is done, wherever it is.
-
-    1 when this call did so; 0, and nothing happens, when this node does not know such an event.  An event that is back
-    in its queue, or was never taken out, can be acknowledged.
-    """
-
-    queue: bytes = positional("Queue that it is in.", QUEUE)
-    event_id: bytes = positional("Id of the event, or its job id.", NAME)
-
-    def run(self, node: Node, client: Client) -> int:
-        """Acknowledge every job of that name; returns 1 or 0."""
-        jobs = jobs_called(node.state, self.queue, EVENT, self.event_id)
-        return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
-
-
-@command(
-    "QREGISTER",
-    group="lists",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=OK,
-    cost="O(N) in the queues",
-    errors=(OutOfMemory,),
-    is_of_connection=True,
-)
-@attrs.define
-class QRegister:
-    """Make this connection a consumer of these queues and of no others, until it ends."""
-
-    queues: list[bytes] = rest("Queues that it serves; none = it is no consumer any more.", QUEUE, minimum=0)
-
-    def run(self, node: Node, client: Client) -> Status:
-        """Note it.  Raises OutOfMemory (OOM) when too many names are registered."""
-        node.consumers.register(client, self.queues)
-        return Status(b"OK")
-
-
-@command(
-    "QNOTIFY",
-    group="lists",
-    flags=Flag.READ,
-    reply=null_or(bulk("name of a queue")),
-    cost="O(N) in the registered queues",
-    errors=(NodeLeaving, OutOfMemory),
-    is_of_connection=True,
-)
-@attrs.define
-class QNotify:
-    """Wait until one of the queues that this connection registered for has an event, and name it.
-
-    Nothing is kept for who is told: all that wait are, and QRPOP may find that another one was faster.  Queues are
-    looked at in random order, so that a busy one does not hide the others.
-    """
-
-    timeout: int = positional("Seconds to wait before null is answered; 0 = do not wait.", PATIENCE)
-
-    def run(self, node: Node, client: Client) -> Any:
-        """Look, or wait; returns a name, None, or BLOCKED."""
-        return notify(node, client, list(node.consumers.queues_of(client)), self.timeout * 1_000)
+def acknowledge(node: Node, queue: bytes, event_id: bytes) -> int:
+    """Acknowledge every job of a queue that has this event id, or this job id; returns 1 or 0."""
+    jobs = jobs_called(node.state, queue, EVENT, event_id)
+    return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
 
 
 def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> Any:
@@ -325,38 +268,16 @@ def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> A
     return BLOCKED if timeout_ms else None
 
 
-@command("QFLUSH", group="lists", flags=Flag.WRITE, reply=OK, cost="O(N) in the jobs of the node, bit by bit")
-@attrs.define
-class QFlush:
-    """Drop every event of a queue, those that consumers have too, on all nodes that can be reached.
-
-    Each is acknowledged, so that it does not come back from a node that could not be reached and of whose events this
-    node has copies.  Very many are dropped bit by bit.  Who waits for the queue goes on waiting.
-    """
-
-    queue: bytes = positional("Queue to empty.", QUEUE)
-
-    def run(self, node: Node, client: Client) -> Any:
-        """Begin; returns OK when there is little to do, else BLOCKED."""
-        parts = _flushed(node, self.queue)
-        node.lists.tell_flush(self.queue)
-        try:
-            next(parts)
-        except StopIteration as end:
-            return end.value
-        node.in_parts(client, parts)
-        return BLOCKED
-
-
-def _flushed(node: Node, name: bytes) -> Parts:
+def flushed(node: Node, name: bytes) -> Parts:
+    """Acknowledge every event of a queue, those that consumers have too, bit by bit; returns OK."""
     yield from node.lists.flush(name)
     return Status(b"OK")
 
 
-_STATISTICS = (b"total", b"inprogress", b"redo", b"done", b"available", b"consumers")
+STATISTICS = (b"total", b"inprogress", b"redo", b"done", b"available", b"consumers")
 
 
-def _statistics(node: Node, name: bytes) -> list[Any]:
+def statistics(node: Node, name: bytes) -> list[Any]:
     """The statistics of a queue on this node: names and values in turn.
 
     A work queue forgets what is done, and does not tell what came back from what is new.
@@ -368,7 +289,7 @@ def _statistics(node: Node, name: bytes) -> list[Any]:
         registered = node.consumers.queues_of
         waiters = sum(name not in registered(waiter.client) for waiter in chain(queue.waiters, queue.watchers))
     values = (waiting + inprogress, inprogress, 0, 0, waiting, waiters + node.consumers.count(name))
-    return [part for pair in zip(_STATISTICS, values, strict=True) for part in pair]
+    return [part for pair in zip(STATISTICS, values, strict=True) for part in pair]
 
 
 def _is_active(node: Node, queue: Queue) -> bool:
@@ -383,56 +304,5 @@ def active_names(node: Node, names: list[bytes]) -> list[bytes]:
     found = {queue.name for queue in queues.from_serial(0, len(queues)) if _is_active(node, queue)}
     found.update(node.consumers.names())
     if len(found) > SHOWN_AT_ONCE:
-        raise CommandError(_TOO_MANY)
+        raise CommandError(TOO_MANY)
     return sorted(found)
-
-
-_GROUP = array(bulk("name, or statistics"), "of names of groups and arrays of statistics in turn")
-_STATUS = tuple_of("[queue, groups]", bulk("queue"), attrs.evolve(_GROUP, matches=lambda value: len(value) % 2 == 0))
-
-
-@command(
-    "QSTATUS",
-    group="lists",
-    flags=Flag.READ,
-    reply=array(_STATUS, "[queue, [group, [total, n, inprogress, n, redo, n, done, n, available, n, consumers, n]]]"),
-    cost="O(N) in the queues",
-    errors=(_TOO_MANY,),
-)
-@attrs.define
-class QStatus:
-    """Count what is in queues on this node: all that are active, by name, or those that are named.
-
-    A work queue has one group, `-`: total is what waits and what consumers have.  More statistics may come.
-    """
-
-    queues: list[bytes] = rest("Queues to count in.", QUEUE, minimum=0)
-
-    def run(self, node: Node, client: Client) -> list[Any]:
-        """Count; those that do not exist have nothing in them."""
-        return [(name, [GROUPLESS, _statistics(node, name)]) for name in active_names(node, self.queues)]
-
-
-@command(
-    "QINFO",
-    group="lists",
-    flags=Flag.READ,
-    reply=array(bulk("line"), "lines for people, one for each queue and group"),
-    cost="O(N) in the queues",
-    errors=(_TOO_MANY,),
-)
-@attrs.define
-class QInfo:
-    """Say what QSTATUS counts, in lines whose columns are under each other."""
-
-    queues: list[bytes] = rest("Queues to count in.", QUEUE, minimum=0)
-
-    def run(self, node: Node, client: Client) -> list[bytes]:
-        """Write the lines."""
-        rows = []
-        for name in active_names(node, self.queues):
-            counted = _statistics(node, name)
-            fields = [b"%b:%d" % pair for pair in zip(counted[::2], counted[1::2], strict=True)]
-            rows.append([name, GROUPLESS, *fields])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [b" ".join(map(bytes.ljust, row, widths)).rstrip() for row in rows]

@@ -4,7 +4,7 @@ Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works be
 """
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from zlib import crc32
 
@@ -33,7 +33,7 @@ class QLen:
     def run(self, node: Node, client: Client) -> int:
         """Count; 0 for a queue that does not exist."""
         queue = node.state.queues.by_name.get(self.queue)
-        return 0 if queue is None else len(queue.units)
+        return 0 if queue is None else queue.length
 
 
 @command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)", shows_bodies=True)
@@ -52,7 +52,9 @@ class QPeek:
         queue = node.state.queues.by_name.get(self.queue)
         if queue is None:
             return []
-        units = queue.units if self.count > 0 else reversed(queue.units)
+        units = chain(queue.units, queue.log or ())
+        if self.count <= 0:
+            units = chain(() if queue.log is None else reversed(queue.log.events), reversed(queue.units))
         rows: list[tuple[bytes, bytes, bytes]] = []
         size = 0
         for unit in islice(units, min(abs(self.count), JOBS_AT_ONCE)):
@@ -108,7 +110,7 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
     now = node.state.now
     return [
         b"name", queue.name,
-        b"len", len(queue.units),
+        b"len", queue.length,
         b"age", (now - queue.created_at) // 1_000,
         b"idle", (now - queue.accessed_at) // 1_000,
         b"blocked", len(queue.waiters),
@@ -306,7 +308,7 @@ class _QueueScan:
 
     def _filter(self, now: int) -> Callable[[Queue], bool]:
         def wanted(queue: Queue) -> bool:
-            length = len(queue.units)
+            length = queue.length
             return (
                 (self.minlen is None or length >= self.minlen)
                 and (self.maxlen is None or length <= self.maxlen)

@@ -18,6 +18,7 @@ GROUPS = {
     "queues": "Queues",
     "workers": "Workers and tasks",
     "lists": "Reliable lists and events",
+    "logs": "Logs and groups of consumers",
     "connection": "Connections",
     "server": "The server",
     "cluster": "The cluster",

@@ -192,6 +192,10 @@ def _node_facts(node: Node) -> dict[str, dict[str, Any]]:
             "background_pushes": node.lists.background,
             "background_pushes_failed": state.counters.background_failed,
         },
+        "Stats": {
+            "background_additions": node.logs.background.running,
+            "background_additions_failed": node.logs.background.failed,
+        },
         "Commandstats": _command_statistics(),
     }
 

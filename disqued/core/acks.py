@@ -51,6 +51,7 @@ from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.replication import Replication
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.errors import WrongType
 
 RETRY_MIN_MS = 1_000
 RETRY_MAX_MS = 180_000
@@ -92,7 +93,10 @@ class Acks:
     # Commands.
 
     def acknowledge(self, job_id: bytes) -> bool:
-        """Note that a job is done; say whether it was known here and not done before."""
+        """Note that a job is done; say whether it was known here and not done before.
+
+        Raises WrongType (WRONGTYPE) for an event, which no one group can call done for all.
+        """
         job = self._state.jobs.get(job_id)
         if job is None:
             self._keep_dummy(job_id)
@@ -100,6 +104,8 @@ class Acks:
         if job.state == ACKED:
             self._ask(job)
             return False
+        if job.options.kind:
+            raise WrongType
         self._count(job)
         if job.state == WAIT_REPL:
             self._replication.settle(job)
@@ -111,13 +117,18 @@ class Acks:
         return True
 
     def acknowledge_fast(self, job_id: bytes) -> bool:
-        """Drop a job here, and tell those who may hold it once; say whether it was known."""
+        """Drop a job here, and tell those who may hold it once; say whether it was known.
+
+        Raises WrongType (WRONGTYPE) for an event.
+        """
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
             for node_id in state.peers.linked:
                 state.send(node_id, (DELJOB, job_id))
             return False
+        if job.options.kind:
+            raise WrongType
         if job.state != ACKED:
             state.counters.fast_acked += 1
             self._count(job)
@@ -357,7 +368,8 @@ class Acks:
         _, job_id, scope, last, holders = message
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None:
+        # Nobody can say that an event is done for all groups: who does so does not know what it is.
+        if job is None or job.options.kind:
             self._hear_of_unknown(sender, job_id, scope, holders)
             return
         if job.state == ACKED and not job.holders:
@@ -411,7 +423,7 @@ class Acks:
     def _hear_of_unknown(self, sender: bytes, job_id: bytes, scope: bytes, holders: frozenset[bytes]) -> None:
         """Hear that a job is done that is not known here: it has ended, or our copy of it is still under way."""
         state = self._state
-        if state.node_id in holders:
+        if state.node_id in holders and state.jobs.get(job_id) is None:
             state.ended.add(job_id)
         state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 

@@ -57,6 +57,8 @@ class Copies:
         delay_ms = 0
         if stored.delay_ms and not stored.flags & FLAG_QUEUED_BEFORE:
             delay_ms = min(max(stored.requeue, 1), stored.delay_ms)
+        if stored.kind:
+            return state.now + delay_ms if delay_ms else 0
         if stored.retry_ms:
             probe_ms = ORPHAN_MS if stored.retry_ms == RETRY_NEVER_MS else stored.retry_ms
             return state.now + delay_ms + probe_ms + state.spread(SPREAD_MS)

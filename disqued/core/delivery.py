@@ -58,6 +58,7 @@ from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
 OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 HELD_BACK_MS = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
+PAUSED_MS = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
 ANNOUNCED_MS = 500  #: how long before it queues a job again a node tells the others
 FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
@@ -94,6 +95,10 @@ class CountedForm(Form):
         )
 
 
+def _is_no_log(what: Job | Queue | Unit) -> None:
+    raise AssertionError(f"{what!r} belongs to a log, and nobody looks after logs")
+
+
 PLAIN = PlainForm()
 COUNTED = CountedForm()
 
@@ -110,7 +115,10 @@ def requeue_within(unit: Unit, now: int) -> int:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_state", "copies", "leases", "on_dropped")
+    __slots__ = (
+        "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "leases", "on_dropped", "publish",
+        "serve_log",
+    )  # fmt: skip
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -120,6 +128,11 @@ class Delivery:
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
         #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
         self.on_dropped: Callable[[Job], None] = lambda _: None
+        # What is done with the jobs of logs instead; `logs` says what.
+        self.publish: Callable[[Job], None] = _is_no_log  #: put it into its log, where groups can have it
+        self.expect: Callable[[Job], None] = _is_no_log  #: its delay is not over
+        self.serve_log: Callable[[Queue], None] = _is_no_log
+        self.give_back_event: Callable[[Unit], None] = _is_no_log
 
     # Into the queue.
 
@@ -154,6 +167,9 @@ class Delivery:
         if job.flags & FLAG_DROPPED:
             self.on_dropped(job)
             return False
+        if job.options.kind:
+            self.publish(job)
+            return True
         retry_ms = job.options.retry_ms
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
@@ -180,7 +196,7 @@ class Delivery:
 
     def dequeue(self, job: Job) -> bool:
         """Take a job out of its queue without delivering it; say whether it was queued."""
-        if job.state != QUEUED:
+        if job.state != QUEUED or job.options.kind:
             return False
         state = self._state
         state.queues.by_name[job.queue].units.remove(job)
@@ -242,7 +258,8 @@ class Delivery:
             retry_ms = job.options.retry_ms
             has_own_span = job in state.spans
             if retry_ms and self.is_paused_in(job.queue):
-                job.requeue_at = now + (HELD_BACK_MS if has_own_span else job.options.probe_ms)
+                waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
+                job.requeue_at = now + waits_ms
                 job.flags &= ~FLAG_ANNOUNCED
             elif self.leases.keeps_orphans and self._is_orphan(job):
                 self.leases.adopt(job)
@@ -415,6 +432,9 @@ class Delivery:
         state = self._state
         for unit in units:
             job = unit.job
+            if job.options.kind:
+                self.give_back_event(unit)
+                continue
             if state.jobs.get(job.id) is not job or job.state != ACTIVE:
                 continue
             if not job.options.retry_ms:
@@ -542,11 +562,14 @@ class Delivery:
 
         With `nohang` only until none of them is behind.
         """
-        state = self._state
         waiter = Waiter(client, list(dict.fromkeys(queues)), form, nohang=nohang)
-        state.blocked[client] = waiter
-        for queue in waiter.queues:
-            queue.waiters[waiter] = None
+        self.block(waiter, timeout_ms)
+
+    def block(self, waiter: Waiter, timeout_ms: int) -> None:
+        """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""
+        state = self._state
+        state.blocked[waiter.client] = waiter
+        waiter.enter()
         if timeout_ms:
             state.schedule.add(waiter, state.now + timeout_ms)
 
@@ -555,9 +578,7 @@ class Delivery:
         waiter = self._state.blocked.pop(client, None)
         if waiter is None:
             return False
-        for queue in waiter.queues:
-            queue.waiters.pop(waiter, None)
-            queue.watchers.pop(waiter, None)
+        waiter.leave()
         self._state.schedule.cancel(waiter)
         return True
 
@@ -569,12 +590,7 @@ class Delivery:
 
     def watch(self, client: Client, queues: list[Queue], timeout_ms: int) -> None:
         """Block a client until it can hear the name of a queue that has a job, or for `timeout_ms`."""
-        state = self._state
-        watcher = Watcher(client, queues, PLAIN)
-        state.blocked[client] = watcher
-        for queue in queues:
-            queue.watchers[watcher] = None
-        state.schedule.add(watcher, state.now + timeout_ms)
+        self.block(Watcher(client, queues, PLAIN), timeout_ms)
 
     def has_some(self, queue: Queue) -> bool:
         """Tell whether a queue has a job to give; jobs in front whose time is over are dropped."""
@@ -608,6 +624,8 @@ class Delivery:
         while ready:
             queue = next(iter(ready))
             del ready[queue]
+            if queue.log is not None:
+                self.serve_log(queue)
             while queue.waiters:
                 unit = self._take(queue)
                 if unit is None:
@@ -665,7 +683,7 @@ class Delivery:
         if pause != queue.pause and state.journaling:
             state.outbox.journal.append((QUEUE_PAUSED, queue.name, pause))
         queue.pause = pause
-        if not pause & PAUSE_OUT and queue.is_awaited and len(queue.units):
+        if not pause & PAUSE_OUT and ((queue.is_awaited and len(queue.units)) or queue.log is not None):
             state.ready[queue] = None
 
     def set_leaving(self, *, leaving: bool) -> None:

@@ -17,9 +17,12 @@ Source: Disque, src/job.c, and its README's state machine.
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from disqued.core.schedule import Timed
+
+if TYPE_CHECKING:
+    from disqued.core.groups import Log
 
 WORK_SCOPE = b""  #: the scope of a job that is gone once it is acknowledged
 
@@ -214,8 +217,30 @@ class NamedJob(Job):
         self.alias: bytes = alias
 
 
+class Event(Job):
+    """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
+
+    It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
+    """
+
+    __slots__ = ("done", "elsewhere", "log")
+
+    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
+        super().__init__(job_id, queue, body, ctime, options)
+        self.done: frozenset[bytes] = frozenset()  #: scopes of the groups that are done with it
+        self.elsewhere: bool = False  #: another node hands it out; this one only keeps it
+        self.log: Log | None = None  #: the log that it is in
+
+    @property
+    def origin(self) -> bytes:
+        """The first 8 hex digits of the id of the node that made it."""
+        return self.id[2:10]
+
+
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
-    """Make a job, of the kind that has an alias if it has one."""
+    """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
+    if options.kind:
+        return Event(job_id, queue, body, ctime, options)
     if alias:
         return NamedJob(job_id, queue, body, ctime, options, alias=alias)
     return Job(job_id, queue, body, ctime, options)

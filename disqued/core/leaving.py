@@ -268,7 +268,7 @@ class Leaving(Timed):
         if job.id in self._on_their_way or self._is_full:
             return False
         retry_ms = job.options.retry_ms
-        if job.state == QUEUED:
+        if job.state == QUEUED and not job.options.kind:
             queue = self._state.queues.by_name[job.queue]
             if not queue.pause & PAUSE_OUT:
                 self._move(queue)

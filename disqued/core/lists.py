@@ -284,7 +284,8 @@ class Lists:
         seen = done = 0
         for job in self._jobs_of(name):
             seen += 1
-            if job.queue == name and job.state != ACKED and job.ctime <= latest and state.jobs.get(job.id) is job:
+            is_meant = job.queue == name and job.state != ACKED and not job.options.kind
+            if is_meant and job.ctime <= latest and state.jobs.get(job.id) is job:
                 self._acks.acknowledge(job.id)
                 done += 1
             if seen >= LOOKED_AT_PER_PART or done >= FLUSHED_PER_PART:

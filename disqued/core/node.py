@@ -1,6 +1,7 @@
 """One node: which input goes to which machine.
 
-    command --+                         +--> replication   ADDJOB, copies
+    command --+                         +--> logs          events and groups: QADD, QGET, QACK
+              |                         +--> replication   ADDJOB, copies
     message --+                         +--> delivery      GETJOB, retries, NACK, PAUSE
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
@@ -27,11 +28,13 @@ from disqued.core.consumers import Consumers
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.federation import Errand, Federation
+from disqued.core.groups import GroupUnit
 from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
-from disqued.core.job import ACKED, ACTIVE, QUEUED, Job
+from disqued.core.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Claim, Lists
+from disqued.core.logs import Logs
 from disqued.core.membership import Membership
 from disqued.core.memory import Memory
 from disqued.core.messages import Greeting, Message, Target
@@ -73,6 +76,7 @@ class Node:
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
         self.delivery = Delivery(self.state)
+        self.logs = Logs(self.state, self.delivery)
         self.replication = Replication(self.state, self.delivery)
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
@@ -207,15 +211,28 @@ class Node:
         self.lists.gone(client)
         if len(self.consumers):
             self.consumers.forget(client)
+        if self.logs.members.by_client:
+            self.logs.members.forget(client)
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
-            jobs = [self.state.jobs.get(name.partition(b":")[0]) for name in handed]
-            self.delivery.give_back([job for job in jobs if job is not None])
-            self.serve()
+            self._give_back(handed)
         if self._of_client:
             self.homes.gone(client)
             self.workers.gone(client)
             self.serve()
+
+    def _give_back(self, handed: list[bytes]) -> None:
+        """Let go back what was handed to a client that never saw it; an event's id has a scope behind."""
+        jobs: list[Unit] = []
+        for name in handed:
+            job_id, _, scope = name.partition(b":")
+            job = self.state.jobs.get(job_id)
+            if isinstance(job, Event):
+                self.logs.handed(job, scope)
+            elif job is not None:
+                jobs.append(job)
+        self.delivery.give_back(jobs)
+        self.serve()
 
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
@@ -245,6 +262,8 @@ class Node:
     def _due(self, item: Timed) -> None:
         if isinstance(item, Job):
             self._job_due(item)
+        elif isinstance(item, GroupUnit):
+            self.logs.due(item)
         elif isinstance(item, Waiter):
             self.delivery.timed_out(item)
             self.federation.deserted(item.queues)

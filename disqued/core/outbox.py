@@ -26,6 +26,9 @@ QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any m
 #: any more; worker empty = none.  Since now, or since the unix milliseconds that are a sixth element.
 UNIT_LEASED: Final = 5
 WITH_WHEN: Final = 6  #: elements of a UNIT_LEASED that says since when
+#: (GROUP, queue, scope, ((first 8 digits of the id of a node, stamp), ...)): a group began in this epoch, behind these
+#: events; with the empty scope all groups do, for the queue was flushed up to these.
+GROUP: Final = 6
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"

@@ -12,14 +12,18 @@ Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queu
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from math import ceil
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from disqued.core.job import Unit
+from disqued.core.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.schedule import Timed
+from disqued.errors import WrongType
+
+if TYPE_CHECKING:
+    from disqued.core.groups import Log
 
 BLOCK = 512  #: units in a block at most
 
@@ -90,6 +94,18 @@ class OrderedUnits:
         """The oldest unit; the queue must not be empty."""
         return self._blocks[0][0]
 
+    def after(self, place: tuple[int, bytes]) -> Iterator[Unit]:
+        """The units behind a place, in order; not to be gone on with once a unit has come or gone."""
+        blocks = self._blocks
+        if not blocks:
+            return
+        number = self._block_of(place)
+        block = blocks[number]
+        for at in range(bisect_right(block, place, key=_place), len(block)):
+            yield block[at]
+        for later in range(number + 1, len(blocks)):
+            yield from blocks[later]
+
     def release(self) -> Iterator[int]:
         """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
         while self._blocks:
@@ -153,11 +169,31 @@ class Waiter(Timed):
         self.form: Form = form
         self.nohang: bool = nohang  #: waits only until it is known that there is no job
 
+    def enter(self) -> None:
+        """Begin to wait."""
+        for queue in self.queues:
+            queue.waiters[self] = None
+
+    def leave(self) -> None:
+        """Wait no more."""
+        for queue in self.queues:
+            queue.waiters.pop(self, None)
+
 
 class Watcher(Waiter):
     """A client that waits to hear which queue has a unit, and takes none: nothing is kept for it."""
 
     __slots__ = ()
+
+    def enter(self) -> None:
+        """Begin to wait."""
+        for queue in self.queues:
+            queue.watchers[self] = None
+
+    def leave(self) -> None:
+        """Wait no more."""
+        for queue in self.queues:
+            queue.watchers.pop(self, None)
 
 
 class ImportRate:
@@ -191,7 +227,7 @@ class Queue(Timed):
 
     __slots__ = (
         "accessed_at", "acked", "created_at", "created_wall", "elsewhere", "import_rate", "jobs_in", "jobs_out",
-        "leased", "name", "pause", "requeued", "serial", "sources", "tangled", "units", "waiters", "watchers",
+        "leased", "log", "name", "pause", "requeued", "serial", "sources", "tangled", "units", "waiters", "watchers",
     )  # fmt: skip
 
     def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
@@ -208,6 +244,7 @@ class Queue(Timed):
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
+        self.log: Log | None = None  #: its events, and the groups of consumers; None = it never had any
         self.waiters: dict[Waiter, None] = {}  #: first come first
         self.watchers: dict[Waiter, None] = {}  #: those who only want to hear of units
         self.pause: int = 0  #: PAUSE_... bits
@@ -221,6 +258,8 @@ class Queue(Timed):
     @property
     def is_idle(self) -> bool:
         """True when the queue can be forgotten without anybody noticing."""
+        if self.log is not None and not self.log.is_idle:
+            return False
         return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
 
     @property
@@ -242,6 +281,25 @@ class Queue(Timed):
             self.leased = dict(sorted(self.leased.items(), key=_handed_out))
             self.tangled = False
         return self.leased
+
+    @property
+    def length(self) -> int:
+        """Jobs that wait, and events that are kept."""
+        return len(self.units) + (len(self.log) if self.log is not None else 0)
+
+    @property
+    def kind(self) -> int | None:
+        """The KIND_... of what is in it; None when that is nothing, or, after a partition, both."""
+        has_work = len(self.units) > 0 or len(self.leased) > 0
+        has_log = self.log is not None and self.log.has_content
+        if has_work == has_log:
+            return None
+        return KIND_LOG if has_log else KIND_WORK
+
+    def check_kind(self, kind: int) -> None:
+        """See to it that commands of a kind may use the queue.  Raises WrongType (WRONGTYPE)."""
+        if self.kind == 1 - kind:
+            raise WrongType
 
 
 class Queues:

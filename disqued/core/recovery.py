@@ -28,6 +28,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Iterator
 
 from disqued.core.delivery import Delivery
+from disqued.core.groups import Log, read_scope
 from disqued.core.job import (
     ACKED,
     ACTIVE,
@@ -39,14 +40,25 @@ from disqued.core.job import (
     QUEUED,
     RETRY_NEVER_MS,
     WORK_SCOPE,
+    Event,
     Job,
     JobOptions,
     NamedJob,
     StoredJob,
 )
 from disqued.core.leases import lease_record
+from disqued.core.logs import Logs, group_lease
 from disqued.core.memory import JOB_COST
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    Record,
+)
 from disqued.core.registry import TABLES
 from disqued.core.state import State
 
@@ -66,15 +78,39 @@ def snapshot(state: State) -> Iterator[Record]:
     for queue in queues:
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.log is not None:
+            yield from _beginnings(queue.log)
     for queue in queues:
         for unit in queue.units:
             yield (JOB_ADDED, unit.job)
+        for event in queue.log or ():
+            yield (JOB_ADDED, event)
+            yield from _facts(state, event)
     for job in state.jobs:
         if job.state == ACTIVE or (job.state == ACKED and job.holders):
             yield (JOB_ADDED, job)
             leased = lease_record(state, job)
             if leased is not None:
                 yield leased
+
+
+def _beginnings(log: Log) -> Iterator[Record]:
+    """Where the groups of a log began, and up to where it was flushed."""
+    if log.horizon:
+        yield (GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items())))
+    for group in log.groups.values():
+        if group.epoch or group.floor:
+            yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())))
+
+
+def _facts(state: State, event: Event) -> Iterator[Record]:
+    """What is known of an event beside that it is there: who is done with it, and who has it or had it."""
+    for scope in sorted(event.done):
+        yield (UNIT_DONE, event.id, scope)
+    for group in event.log.groups.values() if event.log is not None else ():
+        unit = group.units.get(event)
+        if unit is not None:
+            yield group_lease(unit, state.wall + unit.requeue_at - state.now if unit.requeue_at else 0)
 
 
 def walk(state: State) -> Iterator[Record | None]:
@@ -91,6 +127,8 @@ def walk(state: State) -> Iterator[Record | None]:
     for queue in state.queues.from_serial(0, len(state.queues)):
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.log is not None:
+            yield from _beginnings(queue.log)
     for number in range(TABLES):
         # A flush puts another registry in the place of this one.
         for job in state.jobs.table(number):
@@ -100,6 +138,8 @@ def walk(state: State) -> Iterator[Record | None]:
                 leased = _lease_to_keep(state, job)
                 if leased is not None:
                     yield leased
+                if isinstance(job, Event):
+                    yield from _facts(state, job)
             else:
                 passed += 1
                 if passed % PASSED_AT_ONCE == 0:
@@ -142,7 +182,8 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
-        "_delivery", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes", "expired", "held",
+        "_delivery", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes", "expired",
+        "held",
     )  # fmt: skip
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
@@ -150,6 +191,7 @@ class Recovery:
         self._state = state
         self._restores_queues = restores_queues
         self._delivery = Delivery(state)
+        self._logs = Logs(state, self._delivery)
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
@@ -173,8 +215,15 @@ class Recovery:
         elif kind == QUEUE_PAUSED:
             self._delivery.set_pause(record[1], record[2])
         elif kind == UNIT_LEASED:
-            self._lease(*record[1:])
-        elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):
+            if record[2] == WORK_SCOPE:
+                self._lease(*record[1:])
+            else:
+                self._lease_in_group(*record[1:])
+        elif kind == GROUP:
+            self._begin_group(*record[1:4])
+        elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
+            self._finish(record[1], record[2])
+        elif kind in (JOB_GONE, UNIT_DONE):
             self._forget(record[1])
 
     def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
@@ -249,6 +298,9 @@ class Recovery:
             self._forget(job_id)
             self.expired.append(job_id)
             return
+        if kind:
+            self._add_event(stored, left_ms)
+            return
         wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
         if wishes == self._wishes:
             options = self._options
@@ -293,6 +345,57 @@ class Recovery:
             state.evictable[job] = None
         requeue_at = job.requeue_at
         state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
+
+    # Logs.
+
+    def _add_event(self, stored: StoredJob, left_ms: int) -> None:
+        """Put an event into its log, or let its delay go on; of one that is there already, note who else holds it."""
+        state = self._state
+        holders = stored.holders if stored.holders is None else state.holders(stored.holders)
+        known = state.jobs.get(stored.id)
+        if known is not None:
+            known.holders = holders
+            return
+        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
+        name = self._names.setdefault(stored.queue, stored.queue)
+        event = Event(stored.id, name, stored.body, stored.ctime, options)
+        event.expires_at = state.now + min(left_ms, stored.ttl_ms)
+        event.holders = holders
+        event.order_key = stored.order_key
+        state.enter(event)
+        if stored.delay_ms and stored.requeue > state.wall:
+            event.requeue_at = state.now + min(stored.requeue - state.wall, stored.delay_ms)
+            self._logs.expect(event)
+            self._delivery.reschedule(event)
+        else:
+            self._logs.publish(event)
+
+    def _finish(self, job_id: bytes, scope: bytes) -> None:
+        """Note that a group is done with an event."""
+        event, name = self._state.jobs.get(job_id), read_scope(scope)
+        if isinstance(event, Event) and name is not None:
+            self._logs.note_done(event, scope)
+
+    def _lease_in_group(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
+        """Let a group have an event as it had it, or have had it."""
+        event, name = self._state.jobs.get(job_id), read_scope(scope)
+        if not isinstance(event, Event) or event.log is None or name is None or not worker.isdigit():
+            return
+        group = event.log.group(name[0])
+        if group.scope != scope or group.is_done(event):
+            event.log.let_go(group)
+            return
+        self._logs.resume(group, event, deliveries, int(worker), when)
+
+    def _begin_group(self, queue_name: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...]) -> None:
+        """Let a group begin where it did, or a queue be flushed that was."""
+        log = self._state.log(queue_name)
+        name = read_scope(scope)
+        if name is not None:
+            self._logs.merge_group(log, log.group(name[0]), name[1], dict(floor))
+            return
+        for _ in self._logs.merge_horizon(log, dict(floor)) or ():
+            pass
 
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""

@@ -31,6 +31,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 from collections.abc import Callable
 from typing import Any
 
+from disqued.core.background import Background
 from disqued.core.delivery import Delivery
 from disqued.core.job import (
     ACKED,
@@ -38,6 +39,7 @@ from disqued.core.job import (
     FLAG_DELIVERED,
     FLAG_GIVEN_UP,
     FLAG_QUEUED_BEFORE,
+    KIND_WORK,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
@@ -213,6 +215,8 @@ class Replication:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
                 raise QueuePaused
+            if queue.log is not None:
+                queue.check_kind(KIND_WORK)
         if several:
             return self._add_several(
                 client, queue_name, body, options, timeout_ms, asynchronous=asynchronous, by_default=by_default
@@ -225,6 +229,24 @@ class Replication:
         if queue is not None and not options.delay_ms:
             self._delivery.enqueue_new(job, queue)
         return job.id
+
+    def add_event(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *, timeout_ms: int, by_default: bool
+    ) -> bytes | None:
+        """Create an event of a log that takes it, and return its id; None when the producer is to wait for copies.
+
+        Raises NotReplicated (NOREPL).
+        """
+        state = self._state
+        if options.replicate > 1 or self.takes_no_copy:
+            self._check_copies(options.replicate)
+            return self._add_several(
+                client, queue_name, body, options, timeout_ms, asynchronous=False, by_default=by_default
+            )
+        event = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
+        state.enter(event)
+        self._begin(event)
+        return event.id
 
     def _make(
         self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None
@@ -315,8 +337,13 @@ class Replication:
             state.outbox.journal.append((JOB_ADDED, job))
         job.state = ACTIVE
         if not options.delay_ms:
+            if options.kind:
+                self._delivery.publish(job)
+                return
             job.requeue_at = state.now + options.retry_ms if options.retry_ms else 0
             self._delivery.enqueue_new(job, state.queue(job.queue))
+        elif options.kind:
+            self._delivery.expect(job)
         self._delivery.reschedule(job)
 
     # While a producer waits.
@@ -484,7 +511,9 @@ class Replication:
         state = self._state
         del state.pending[pending.job.id]
         state.schedule.cancel(pending)
-        if pending.batch is None:
+        if isinstance(pending.client, Background):
+            pending.client.ended(value)
+        elif pending.batch is None:
             state.outbox.replies.append((pending.client, value, []))
 
     def gone(self, client: Client) -> None:
@@ -529,7 +558,7 @@ class Replication:
         if job is None:
             state.say_ended(sender, stored.id)
             return
-        if stored.retry_ms:
+        if stored.retry_ms and not stored.kind:
             # Its first queueing by this node is a redelivery: its origin has queued it before.
             job.flags |= FLAG_QUEUED_BEFORE
         state.unite_holders(job, (stored.holders or frozenset()) | {state.node_id})

@@ -10,8 +10,9 @@ from typing import Any
 
 from disqued.core.counters import Counters
 from disqued.core.ended import Ended
+from disqued.core.groups import Log
 from disqued.core.ids import JobIds
-from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Job, JobOptions, NamedJob, Unit
+from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Event, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import SETACK, Message
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
@@ -276,9 +277,16 @@ class State:
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
-            self.queues.by_name[job.queue].units.remove(job)
+            if isinstance(job, Event):
+                self._leave_log(job)
+            else:
+                self.queues.by_name[job.queue].units.remove(job)
         elif job.flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
+        elif isinstance(job, Event):
+            queue = self.queues.by_name.get(job.queue)
+            if queue is not None and queue.log is not None:
+                queue.log.delayed.pop(job, None)
         self.memory.used -= JOB_COST + len(job.body)
         self.schedule.cancel(job)
         if isinstance(job, NamedJob):
@@ -287,6 +295,19 @@ class State:
             self.evictable.pop(job, None)
         if self.acked:
             self.acked.pop(job, None)
+
+    def _leave_log(self, event: Event) -> None:
+        """Take an event out of its log, with all that groups have of it."""
+        assert event.log is not None
+        for unit in event.log.remove(event):
+            self.schedule.cancel(unit)
+
+    def log(self, name: bytes) -> Log:
+        """The log of the queue of this name, created when there is none."""
+        queue = self.queue(name)
+        if queue.log is None:
+            queue.log = Log(queue.name, self.memory)
+        return queue.log
 
     def end_lease(self, unit: Unit) -> None:
         """Note that no consumer has a unit any more, of this node or of another one."""
@@ -318,11 +339,15 @@ class State:
 
     def collect_queue(self, queue: Queue) -> bool:
         """Forget a queue that has been idle for long enough; say whether it was."""
+        if queue.log is not None:
+            queue.log.forget_over(self.now)
         if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
             return False
         self.schedule.cancel(queue)
         self.queues.remove(queue)
         self.memory.used -= QUEUE_COST + len(queue.name)
+        if queue.log is not None:
+            self.memory.used -= queue.log.cost
         return True
 
 

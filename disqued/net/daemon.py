@@ -205,6 +205,8 @@ class Daemon(Factory):
         follow: dict[str, Callable[[Any], None]] = {
             "maxmemory": memory.set_limit,
             "maxmemory-policy": self._set_policy,
+            "qadd-timeout": self._set_add_timeout,
+            "bg-qadd-pool-size": self._set_pool_size,
             "requirepass": self._set_password,
             "timeout": self._set_timeout,
             "slowlog-log-slower-than": self._set_slow,
@@ -220,6 +222,8 @@ class Daemon(Factory):
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
+        self._set_add_timeout(self.config.qadd_timeout)
+        self._set_pool_size(self.config.bg_qadd_pool_size)
         self._set_node_timeout(self.config.cluster_node_timeout)
         self._set_task_retry(self.config.wq_retry)
         self._set_unique_scope(self.config.wq_unique_scope)
@@ -242,6 +246,12 @@ class Daemon(Factory):
 
     def _set_policy(self, policy: str) -> None:
         self._node.state.memory.evicts = policy != "noeviction"
+
+    def _set_add_timeout(self, timeout_ms: int) -> None:
+        self._node.logs.add_timeout_ms = timeout_ms
+
+    def _set_pool_size(self, size: int) -> None:
+        self._node.logs.background.limit = size
 
     def _set_node_timeout(self, timeout_ms: int) -> None:
         self._node.membership.timeout_ms = timeout_ms

@@ -26,7 +26,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
 from disqued.core.job import KIND_NAMES, StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
@@ -220,6 +220,9 @@ def row(record: Record) -> Row:
         return _row(event="paused", at=when, queue=text(queue), pause=text(PAUSE_NAMES[pause]))
     if kind == FLUSHED:
         return _row(event="flushed", at=record[1])
+    if kind == GROUP:
+        _, queue, scope, _, when = record
+        return _row(event="begun", at=when, queue=text(queue), scope=text(scope))
     raise ToolError(f"the store holds a record of kind {kind}, which this version cannot export")
 
 

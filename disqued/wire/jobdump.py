@@ -20,6 +20,9 @@ A record begins with the same two bytes, so that a reader knows what it has befo
         id, scope, worker
     QUEUE_PAUSED, 15 bytes and then the name of the queue:
         when 8, PAUSE_... bits 1, length of name 4
+    GROUP, 18 bytes and then:
+        when 8, lengths of queue 4 and scope 2, number of nodes 2
+        queue, scope; for each node, in order, the 8 first hex digits of its id, stamp 8
 
 Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
 stored, so that they are wall-clock times.
@@ -38,6 +41,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from disqued.core.groups import read_scope
 from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
 from disqued.core.job import (
     ACKED,
@@ -52,7 +56,7 @@ from disqued.core.job import (
     NamedJob,
     StoredJob,
 )
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 
 FORMAT: Final = 1
@@ -63,6 +67,8 @@ _EVENT = Struct("<BBqBH")
 _PAUSE = Struct("<BBqBI")
 _LEASE = Struct("<BBqBIHH")
 _NAMED = Struct("<BBBH")
+_GROUP = Struct("<BBqIHH")
+_STAMP = Struct("<8sQ")
 _pack_job = _JOB.pack
 _unpack_job = _JOB.unpack_from
 _JOB_SIZE = _JOB.size
@@ -172,6 +178,10 @@ def encode_event(record: Record, wall: int) -> bytes:
         when = since[0] if since else wall
         head = _LEASE.pack(FORMAT, kind, when, len(job_id), deliveries & _COUNTER_MASK, len(scope), len(worker))
         return b"".join((head, job_id, scope, worker))
+    if kind == GROUP:
+        _, queue, scope, floor = record
+        head = _GROUP.pack(FORMAT, kind, wall, len(queue), len(scope), len(floor))
+        return b"".join((head, queue, scope, encode_floor(floor)))
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
@@ -181,8 +191,8 @@ def decode_record(data: bytes) -> Record:
     """Read one record back.
 
     Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
-    (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when) or (UNIT_LEASED, job id, scope, deliveries, worker, when).
-    Raises BadRecord.
+    (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when), (UNIT_LEASED, job id, scope, deliveries, worker, when) or
+    (GROUP, queue, scope, floor, when).  Raises BadRecord.
     """
     if data.startswith(_JOB_START):
         return (JOB_ADDED, _decode_job(data))
@@ -198,7 +208,9 @@ def decode_record(data: bytes) -> Record:
         return _decode_pause(data)
     if data[1] == UNIT_LEASED:
         return _decode_lease(data)
-    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {UNIT_LEASED}")
+    if data[1] == GROUP:
+        return _decode_group(data)
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {GROUP}")
 
 
 def _decode_job(data: bytes) -> StoredJob:
@@ -285,6 +297,38 @@ def _decode_lease(data: bytes) -> Record:
     if not is_job_id(job_id):
         raise BadRecord(f"{job_id!r} is no job id")
     return (kind, job_id, data[scope_start:worker_start], deliveries, data[worker_start:], wall)
+
+
+def encode_floor(floor: tuple[tuple[bytes, int], ...]) -> bytes:
+    """Write down up to where a group is done with the events of each node."""
+    return b"".join(_STAMP.pack(origin, ctime) for origin, ctime in floor)
+
+
+def decode_floor(data: bytes) -> tuple[tuple[bytes, int], ...]:
+    """Read it back.  Raises BadRecord."""
+    if len(data) % _STAMP.size:
+        raise BadRecord(f"stamps of nodes in {len(data)} bytes; allowed is what can be divided by {_STAMP.size}")
+    floor = tuple(_STAMP.iter_unpack(data))
+    if any(first[0] >= second[0] for first, second in pairwise(floor)):
+        raise BadRecord("stamps of nodes that are not in order, each once")
+    for origin, ctime in floor:
+        if origin.strip(b"0123456789abcdef") or ctime > STAMP_MAX:
+            raise BadRecord(f"stamp {ctime} of {origin!r}; allowed are hex digits, and stamps up to {STAMP_MAX}")
+    return floor
+
+
+def _decode_group(data: bytes) -> Record:
+    if len(data) < _GROUP.size:
+        raise BadRecord(f"a group in {len(data)} bytes; the shortest has {_GROUP.size}")
+    _, kind, wall, queue_length, scope_length, count = _GROUP.unpack_from(data)
+    scope_start = _GROUP.size + queue_length
+    floor_start = scope_start + scope_length
+    if floor_start + count * _STAMP.size != len(data):
+        raise BadRecord(f"a group in {len(data)} bytes whose parts add up to {floor_start + count * _STAMP.size}")
+    scope = data[scope_start:floor_start]
+    if scope and read_scope(scope) is None:
+        raise BadRecord(f"{scope[:40]!r} is no scope; allowed are none, and an epoch, a colon and a name")
+    return (kind, data[_GROUP.size : scope_start], scope, decode_floor(data[floor_start:]), wall)
 
 
 def _decode_pause(data: bytes) -> Record:

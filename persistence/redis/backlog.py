@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE, Job
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
@@ -58,6 +58,8 @@ class BatchBuilder:
         """What happened to a job, to all of them or to a queue."""
         self.seal()
         kind = record[0]
+        if kind == GROUP:
+            return  # there is no place for where groups begin
         if kind == FLUSHED:
             event = [b"F", b"%d" % wall]
         elif kind == UNIT_LEASED:

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any, Final
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     Note,
@@ -106,6 +106,8 @@ class Transaction:
                 self._pause(sequence, queue, pause, when)
             elif kind == UNIT_LEASED:
                 self._lease(note)
+            elif kind == GROUP:
+                pass  # the schema has no place for where groups begin
             elif kind == UNIT_DONE and note[3] != WORK_SCOPE:
                 self._end_in_group(note)
             else:

@@ -38,6 +38,7 @@ async def fill(client: AdminClient) -> bytes:
     await call("WQ.ENQUEUE", "mail", "TASKS", MARK, MARK)
     await call("ADDJOB", "mail", MARK, "0", "RETRY", "60")
     await call("GETJOB", "NOHANG", "WORKER", "press-1", "FROM", "mail")
+    await call("QADD", "events", "60", MARK)
     return bytes(await call("ADDJOB", "mail", MARK, "0", "RETRY", "60"))
 
 

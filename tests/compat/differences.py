@@ -209,13 +209,19 @@ DIFFERENCES = (
             (b"qlpeek", 2, b"readonly fast"),
             (b"qrpeek", 2, b"readonly fast"),
             (b"qrpop", -2, b"write fast"),
-            (b"qack", 3, b"write fast"),
+            (b"qack", -3, b"write fast"),
             (b"qregister", -1, b"write fast"),
-            (b"qnotify", 2, b"readonly"),
+            (b"qnotify", -2, b"readonly"),
             (b"qflush", 2, b"write"),
             (b"qstatus", -1, b"readonly"),
             (b"qinfo", -1, b"readonly"),
         ),
+    ),
+    Difference(
+        "log-commands",
+        "Logs of events with groups of consumers, as bananaq has them.",
+        _COMMANDS,
+        _with_rows((b"qadd", -4, b"write denyoom fast"), (b"qget", -3, b"write fast"), (b"qgroup", -2, b"write")),
     ),
     Difference(
         "auth-user",
@@ -272,6 +278,7 @@ DIFFERENCES = (
         _with_settings(
             {
                 b"appendfilename": b"disque.aof",
+                b"bg-qadd-pool-size": b"128",
                 b"client-query-buffer-limit": b"1073741824",
                 b"cluster-announce-bus-port": b"0",
                 b"cluster-announce-ip": b"",
@@ -295,6 +302,7 @@ DIFFERENCES = (
                 b"rq-orphans": b"requeue",
                 b"rq-replicate": b"0",
                 b"rq-ttl": b"2592000",
+                b"qadd-timeout": b"5000",
                 b"redis-backlog": b"67108864",
                 b"redis-prefix": b"disqued",
                 b"redis-url": b"redis://127.0.0.1:6379/0",
@@ -318,8 +326,12 @@ DIFFERENCES = (
                 b"config_file": (b"python_version:" + VARIES,),
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
-                b"latest_fork_usec": (b"internal_errors:0",),
                 b"registered_queues": (b"background_pushes:0", b"background_pushes_failed:0"),
+                b"latest_fork_usec": (
+                    b"internal_errors:0",
+                    b"background_additions:0",
+                    b"background_additions_failed:0",
+                ),
             }
         ),
     ),
@@ -329,7 +341,7 @@ DIFFERENCES = (
         (("INFO",),),
         _with_fields(
             {
-                b"internal_errors": (
+                b"background_additions_failed": (
                     b"",
                     b"# Cluster",
                     b"cluster_enabled:1",

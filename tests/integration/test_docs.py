@@ -15,7 +15,7 @@ JOB_ID = re.compile(r"DI[0-9a-f]{44}SQ")
 #: Of a job, or of an element of a reliable list.
 ID = re.compile(rf"{JOB_ID.pattern}|\d{{13}}-\d+")
 #: Pages that walk users of other systems through the same work here.
-FROM_OTHERS = ("docs/how-to/from-redisrq.md", "docs/how-to/from-okq.md")
+FROM_OTHERS = ("docs/how-to/from-redisrq.md", "docs/how-to/from-okq.md", "docs/how-to/from-bananaq.md")
 #: A countdown in milliseconds, of which only the size is promised.
 COUNTDOWN = re.compile(r"\(integer\) 29\d{4}$")
 

@@ -97,6 +97,8 @@ def test_what_the_host_tells_stands_in_its_place_and_more_of_it_at_the_end(daemo
         "instantaneous_input_kbps": "1.24",
         "rejected_connections": "2",
         "internal_errors": "3",
+        "background_additions": "0",
+        "background_additions_failed": "0",
     }
     assert list(found["Persistence"]) == [*INFO_FIELDS["Persistence"], "aof_current_size"]
     assert (found["Persistence"]["loading"], found["Persistence"]["aof_enabled"]) == ("1", "1")

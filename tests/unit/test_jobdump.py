@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disqued.core.groups import scope_of
 from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, NamedJob, new_job
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
-from disqued.wire.jobdump import FORMAT, BadRecord, decode_record, encode_event, encode_job
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.wire.jobdump import FORMAT, STAMP_MAX, BadRecord, decode_record, encode_event, encode_job
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -43,6 +44,14 @@ events = st.one_of(
     st.just((FLUSHED,)),
     st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
+    st.tuples(
+        st.just(GROUP),
+        names,
+        st.one_of(st.just(b""), st.builds(scope_of, names, st.integers(0, 10**17))),
+        st.dictionaries(
+            st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode()), st.integers(0, STAMP_MAX), max_size=4
+        ).map(lambda floor: tuple(sorted(floor.items()))),
+    ),
 )
 
 
@@ -109,7 +118,7 @@ def test_changed_bytes_decode_or_are_refused(record: bytes, data: st.DataObject)
         decoded = decode_record(bytes(changed))
     except BadRecord:
         return
-    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED, UNIT_LEASED)
+    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED, UNIT_LEASED, GROUP)
 
 
 @given(st.binary(max_size=400))
@@ -148,6 +157,7 @@ NAMED = encode_job(named_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
 LEASE = encode_event((UNIT_LEASED, ID, b"", 3, b"worker-1"), 7)
 PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
+GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,7 @@ PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
         (replaced(NAMED, 3, b"\x00"), "a job of kind 0 with an alias of 0 bytes"),
         (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
         (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
-        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 5"),
+        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 6"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 81, b"X"), "is no job id"),
@@ -179,6 +189,10 @@ PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
         (PAUSE[:14], "a pause in 14 bytes; the shortest has 15"),
         (PAUSE[:-1], "a pause in 19 bytes whose parts add up to 20"),
         (replaced(PAUSE, 10, b"\x04"), "pause 4; allowed are 0 to 3"),
+        (GROUP_RECORD[:17], "a group in 17 bytes; the shortest has 18"),
+        (GROUP_RECORD[:-1], "a group in 41 bytes whose parts add up to 42"),
+        (replaced(GROUP_RECORD, 23, b"x"), "b'x:g' is no scope"),
+        (replaced(GROUP_RECORD, 28, b"G"), "stamp 5 of b'01G34567'"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said(record: bytes, text: str) -> None:

@@ -1,0 +1,62 @@
+"""Readers of spans of time that may be written with fractions, and of moments: seconds in, milliseconds out.
+
+    2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
+
+A span that is not 0 is never rounded down to 0, which means something else to most commands.
+"""
+
+import re
+from decimal import Decimal
+from math import ceil
+from typing import NamedTuple
+
+from disqued.commands.values import SECONDS_MAX, Kind
+from disqued.errors import CommandError
+
+_NUMBER = re.compile(rb"[+-]?(\d{1,12}(\.\d{0,12})?|\.\d{1,12})")
+_MOMENT_MAX = 2 * SECONDS_MAX  #: unix seconds; in the year 2106
+
+
+class Span(NamedTuple):
+    """A span, or the moment at which one ends."""
+
+    ms: int
+    is_moment: bool = False  #: `ms` is unix milliseconds
+
+    def left_ms(self, wall: int) -> int:
+        """What is left of it at a moment, never below 0; `wall` is unix milliseconds."""
+        return max(0, self.ms - wall) if self.is_moment else self.ms
+
+
+def read_span(text: bytes, name: str, *, zero: bool) -> Span:
+    """Read a span of this name, or a moment; `zero` says whether 0 is allowed.  Raises CommandError."""
+    least = "0" if zero else "above 0"
+    is_moment = text.startswith(b"@")
+    digits = text[1:] if is_moment else text
+    if not _NUMBER.fullmatch(digits):
+        raise CommandError(f"{name} must be a number of seconds, or @ and a unix time")
+    value = Decimal(digits.decode())
+    if value < 0 or (least != "0" and value == 0):
+        raise CommandError(f"{name} must be {'above' if least != '0' else 'at least'} 0 seconds")
+    if not is_moment and value >= SECONDS_MAX:
+        raise CommandError(f"{name} must be below {SECONDS_MAX} seconds")
+    if value >= _MOMENT_MAX:
+        raise CommandError(f"{name} must be a unix time in seconds below {_MOMENT_MAX}")
+    return Span(ceil(value * 1_000), is_moment)
+
+
+def span(name: str, *, zero: bool) -> Kind:
+    """A kind of span of this name in error texts; `zero` says whether 0 is allowed."""
+    least = "0" if zero else "above 0"
+
+    def read(text: bytes) -> Span:
+        return read_span(text, name, zero=zero)
+
+    errors = (
+        f"ERR {name} must be a number of seconds, or @ and a unix time",
+        f"ERR {name} must be {'at least' if zero else 'above'} 0 seconds",
+        f"ERR {name} must be below {SECONDS_MAX} seconds",
+        f"ERR {name} must be a unix time in seconds below {_MOMENT_MAX}",
+    )
+    allowed = f"{least} to {SECONDS_MAX - 1} seconds, with fractions; or @ and a unix time in seconds"
+    return Kind("double", read, allowed, {"type": "string"}, errors)

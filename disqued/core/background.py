@@ -1,0 +1,30 @@
+"""Additions whose producers do not wait (NOBLOCK): how many are under way, and how many came to nothing.
+
+Nobody hears of the end of such an addition, so a node takes a bounded number of them at a time and counts those that
+fail.  One that is there at once, since this node alone is to hold it, is never under way.
+"""
+
+from disqued.errors import CommandError
+
+POOL_SIZE = 128  #: additions at a time
+
+
+class Background:
+    """Stands in the place of the client of additions that nobody waits for."""
+
+    __slots__ = ("failed", "limit", "running")
+
+    def __init__(self) -> None:
+        self.limit: int = POOL_SIZE
+        self.running: int = 0  #: additions that wait for copies
+        self.failed: int = 0  #: additions that were given up, since the node started
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no more can be taken now."""
+        return self.running >= self.limit
+
+    def ended(self, value: object) -> None:
+        """An addition came to an end: with an id, or with an error."""
+        self.running -= 1
+        self.failed += isinstance(value, CommandError)

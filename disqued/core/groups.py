@@ -1,0 +1,508 @@
+"""The events of a queue, and what each group of consumers made of them: data alone, changed by `logs`.
+
+An event is kept until its time is over, and every group gets it.  What a group gets is a unit, (event, scope); the
+scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nobody touched is no object.
+
+    Log.events   a  b  c  d  e  f  g  h  i       in order of (order key, id)
+    group            .  .     .  |               position: what is up to here was looked at
+      done        a  b     d                     a fact, kept in each event
+      units             c  .  e                  with a consumer until its deadline, or waiting again (redo)
+      exceptions        c                        up to the position and to be had: units that came back, and events
+                                                 that came when the group was past their place
+
+    next of a group = the smaller of its first exception, and the first event behind its position that is neither
+                      done nor a unit of it
+
+There is no pointer that says how far a group has come: an event that was made on the other side of a partition comes
+late, with a place in front of others that are done.  Position and exceptions are an index, made anew from the facts
+whenever that is easier, and no other node ever hears of them.
+
+For each group the events of the log are one of four, counted as they change:
+
+    in progress   with a consumer, whose time is not over
+    redo          was with one, and waits again
+    done          a consumer said so, or the group began behind it
+    available     none of these; total = in progress + redo + done + available
+
+Where a group began is its floor: for each node that made events the stamp of the last one that the group does not
+want.  FORGET raises the epoch, so that what was done by the group of the old one is nothing to the new one.  Both
+merge by maximum, and so does the horizon of a flush, which is a floor of the whole log.
+
+Times are integer milliseconds of the monotonic clock, but for stamps (`Job.ctime`).
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, Final
+
+from disqued.core.job import ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.memory import Memory
+from disqued.core.queues import Client, Form, OrderedUnits, Queue, Waiter
+
+START: Final = (-(1 << 64), b"")  #: a place in front of every other
+SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' work
+SETS_KEPT = 1_024  #: distinct sets of groups that are done with an event, of which one object each is kept
+
+# Bytes, as memory is counted.
+LOG_COST = 1_600
+GROUP_COST = 1_400  #: beside its name
+UNIT_COST = 260
+DONE_COST = 40  #: a fact; events that the same groups are done with share their set
+
+#: {first 8 hex digits of the id of a node: stamp}.
+Floor = dict[bytes, int]
+
+_place = attrgetter("order_key", "id")
+_NOBODY: frozenset[bytes] = frozenset()
+
+
+class Behind(Exception):
+    """So many events had to be passed over that others have to have their turn first."""
+
+
+def scope_of(name: bytes, epoch: int) -> bytes:
+    """The scope of a group in one of its epochs; never empty, and never the same for two."""
+    return b"%d:%s" % (epoch, name)
+
+
+def read_scope(scope: bytes) -> tuple[bytes, int] | None:
+    """The name of a group and its epoch; None for what is no scope of a group."""
+    digits, colon, name = scope.partition(b":")
+    if not colon or not digits.isdigit() or len(digits) > 18 or (digits[:1] == b"0" and digits != b"0"):
+        return None
+    return name, int(digits)
+
+
+def raise_floor(floor: Floor, other: Floor) -> bool:
+    """Merge one floor into another, by maximum; say whether it rose."""
+    rose = False
+    for origin, ctime in other.items():
+        if ctime > floor.get(origin, -1):
+            floor[origin] = ctime
+            rose = True
+    return rose
+
+
+class GroupUnit(Unit):
+    """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
+
+    __slots__ = ("body", "deliveries", "event", "granted_to", "group", "id", "lease_ms", "options", "queue")
+
+    def __init__(self, event: Event, group: "Group") -> None:
+        self.awake_at = 0
+        self.event: Event = event
+        self.group: Group = group
+        self.id = event.id
+        self.queue = event.queue
+        self.body = event.body
+        self.options = event.options
+        self.state = QUEUED
+        self.order_key = event.order_key
+        self.requeue_at = 0
+        self.flags = 0
+        self.nacks = 0
+        self.additional_deliveries = 0
+        self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
+        self.lease_ms: int = 0  #: how long the consumer has it
+        self.granted_to: bytes = b""  #: node whose consumer has it; empty = this one
+
+    @property
+    def job(self) -> Job:
+        """The event."""
+        return self.event
+
+    @property
+    def scope(self) -> bytes:
+        """The group that it is for, in its epoch."""
+        return self.group.scope
+
+
+class EventForm(Form):
+    """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
+
+    __slots__ = ("lease_ms",)
+
+    def __init__(self, lease_ms: int, count: int = 1) -> None:
+        super().__init__(count)
+        self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
+
+    @abstractmethod
+    def answer(self, units: list[Unit]) -> Any:
+        """What a consumer is answered that takes these."""
+
+
+class GroupWaiter(Waiter):
+    """A consumer of a group that waits, in the logs of some queues."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, client: Client, queues: list[Queue], groups: "list[Group]", form: Form) -> None:
+        super().__init__(client, queues, form)
+        self.groups: list[Group] = groups
+
+    def enter(self) -> None:
+        """Begin to wait."""
+        for group in self.groups:
+            group.waiters[self] = None
+
+    def leave(self) -> None:
+        """Wait no more."""
+        for group in self.groups:
+            group.waiters.pop(self, None)
+            group.log.let_go(group)
+
+    def move(self, group: "Group", other: "Group") -> None:
+        """Wait for another log in the place of one."""
+        self.groups = [other if one is group else one for one in self.groups]
+
+
+class Group:
+    """A group of consumers of one log."""
+
+    __slots__ = (
+        "_late", "done", "epoch", "exceptions", "floor", "leased", "log", "name", "position", "redo", "scope",
+        "units", "until", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, log: "Log", name: bytes) -> None:
+        self.log: Log = log
+        self.name: bytes = name
+        self.epoch: int = 0  #: counts how often the group was forgotten
+        self.scope: bytes = scope_of(name, 0)
+        self.floor: Floor = {}  #: where it began; empty = at the first event
+        self.until: int = 0  #: when floor and epoch need not be known any more, for what they are about is over
+        self.waiters: dict[GroupWaiter, None] = {}  #: first come first
+        self._begin()
+
+    def _begin(self) -> None:
+        #: Events that it has, or gave back, and is not done with.
+        self.units: dict[Event, GroupUnit] = {}
+        self.position: tuple[int, bytes] = START  #: of the last event that was looked at
+        self.exceptions: OrderedUnits = OrderedUnits()
+        #: Events among the exceptions: those that nobody has had.
+        self._late: dict[Event, None] = {}
+        self.leased: int = 0
+        self.redo: int = 0
+        self.done: int = 0
+
+    @property
+    def available(self) -> int:
+        """Events that it has yet to be given."""
+        return len(self.log) - self.leased - self.redo - self.done
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether there is anything to say of the group."""
+        return bool(self.done or self.units or self.waiters or self.floor)
+
+    @property
+    def is_blank(self) -> bool:
+        """True when a new group of this name would be no other."""
+        return not (self.done or self.units or self.waiters or self.epoch or self.floor)
+
+    def is_done(self, event: Event) -> bool:
+        """Tell whether the group is done with an event, or began behind it."""
+        return self.scope in event.done or (len(self.floor) > 0 and event.ctime <= self.floor.get(event.origin, -1))
+
+    # Events come and go.
+
+    def arrived(self, event: Event) -> None:
+        """An event has come into the log."""
+        if self.is_done(event):
+            self.done += 1
+        elif _place(event) <= self.position:
+            self._except(event)
+
+    def _except(self, event: Event) -> None:
+        """Note an event in front of the position that nobody has had."""
+        if event not in self._late:
+            self._late[event] = None
+            self.exceptions.push(event)
+
+    def came_here(self, event: Event) -> None:
+        """An event is handed out by this node from now on, and was by another one before."""
+        if event not in self.units and not self.is_done(event) and _place(event) <= self.position:
+            self._except(event)
+
+    def left(self, event: Event) -> GroupUnit | None:
+        """An event is gone; returns the unit that ends with it."""
+        if self.is_done(event):
+            self.done -= 1
+            return None
+        return self._drop(event)
+
+    def _drop(self, event: Event) -> GroupUnit | None:
+        """Forget what the group has of an event that it is not done with."""
+        unit = self.units.pop(event, None)
+        if unit is not None:
+            self.log.memory.used -= UNIT_COST
+            self._uncount(unit)
+        elif event in self._late:
+            del self._late[event]
+            self.exceptions.remove(event)
+        return unit
+
+    def _uncount(self, unit: GroupUnit) -> None:
+        if unit.state == ACTIVE:
+            self.leased -= 1
+        else:
+            self.redo -= 1
+            self.exceptions.remove(unit)
+
+    # Units.
+
+    def next(self, now: int) -> Event | None:
+        """The next event for a consumer of this node; raises Behind when it takes longer to find it."""
+        first = self._first_exception(now)
+        event = self._next_event(now)
+        if first is not None and (event is None or _place(first) < _place(event)):
+            return first if isinstance(first, Event) else self._event_of(first)
+        return event
+
+    @staticmethod
+    def _event_of(unit: Unit) -> Event:
+        assert isinstance(unit, GroupUnit)
+        return unit.event
+
+    def _first_exception(self, now: int) -> Unit | None:
+        """The first exception that this node hands out and whose time is not over."""
+        for skipped, unit in enumerate(self.exceptions):
+            event = unit if isinstance(unit, Event) else self._event_of(unit)
+            if event.expires_at > now and not event.elsewhere:
+                return unit
+            if skipped >= SKIPPED_AT_ONCE:
+                raise Behind
+        return None
+
+    def _next_event(self, now: int) -> Event | None:
+        """The first event behind the position that the group can have, or could if it were handed out here."""
+        for skipped, event in enumerate(self.log.events.after(self.position)):
+            assert isinstance(event, Event)
+            if (
+                event not in self.units and not event.elsewhere and event.expires_at > now and not self.is_done(event)
+            ):  # fmt: skip
+                return event
+            self.position = _place(event)
+            if skipped >= SKIPPED_AT_ONCE:
+                raise Behind
+        return None
+
+    def take(self, event: Event) -> GroupUnit:
+        """Let somebody have an event that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
+        unit = self.units.get(event)
+        if unit is None:
+            unit = self.units[event] = GroupUnit(event, self)
+            self.log.memory.used += UNIT_COST
+            if event in self._late:
+                del self._late[event]
+                self.exceptions.remove(event)
+        else:
+            self._uncount(unit)
+        unit.state = ACTIVE
+        unit.order_key = event.order_key
+        self.leased += 1
+        self._pass(event)
+        return unit
+
+    def _pass(self, event: Event) -> None:
+        """Go on behind an event, if that is the next one."""
+        place = _place(event)
+        if place > self.position:
+            for first in self.log.events.after(self.position):
+                if first is event:
+                    self.position = place
+                return
+
+    def give_back(self, unit: GroupUnit, order_key: int | None = None) -> None:
+        """Let a unit wait again that a consumer had; at its age, or elsewhere."""
+        self.leased -= 1
+        unit.state = QUEUED
+        if order_key is not None:
+            unit.order_key = order_key
+        self.redo += 1
+        self.exceptions.push(unit)
+
+    def never_had(self, unit: GroupUnit) -> None:
+        """Forget that somebody had an event: nobody has ever heard of it."""
+        event = unit.event
+        self._drop(event)
+        if _place(event) <= self.position:
+            self._except(event)
+
+    def finish(self, event: Event) -> GroupUnit | None:
+        """Note that the group is done with an event; returns the unit that ends with it."""
+        unit = None
+        if not self.is_done(event):
+            unit = self._drop(event)
+            self.done += 1
+        self.log.note_done(event, self.scope)
+        return unit
+
+    # The whole group.
+
+    def move_to(self, other: "Group") -> None:
+        """Hand over to a group of another log all but its events."""
+        other.epoch, other.scope, other.floor, other.until = self.epoch, self.scope, dict(self.floor), self.until
+        other.waiters, self.waiters = self.waiters, {}
+        for waiter in other.waiters:
+            waiter.move(self, other)
+
+    def merge(self, epoch: int, floor: Floor) -> list[GroupUnit] | None:
+        """Hear that the group began at a place, in an epoch; returns the units that end, None if that is no news."""
+        if epoch > self.epoch:
+            return self._begin_anew(epoch, dict(floor))
+        if epoch < self.epoch:
+            return None
+        wanted = [event for event in self.log if not self.is_done(event)]
+        if not raise_floor(self.floor, floor):
+            return None
+        over = [event for event in wanted if self.is_done(event)]
+        self.done += len(over)
+        return [unit for event in over if (unit := self._drop(event)) is not None]
+
+    def _begin_anew(self, epoch: int, floor: Floor) -> list[GroupUnit]:
+        ended = list(self.units.values())
+        self.log.memory.used -= UNIT_COST * len(ended)
+        self.epoch = epoch
+        self.scope = scope_of(self.name, epoch)
+        self.floor = floor
+        self._begin()
+        self.done = sum(map(self.is_done, self.log))
+        return ended
+
+
+class Log:
+    """The events of one queue on this node, and its groups."""
+
+    __slots__ = ("_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "queue", "seen", "until")
+
+    def __init__(self, queue: bytes, memory: Memory) -> None:
+        self.queue: bytes = queue
+        self.memory: Memory = memory
+        memory.used += LOG_COST
+        self.events: OrderedUnits = OrderedUnits()
+        self.delayed: dict[Event, None] = {}  #: events whose delay is not over
+        self.groups: dict[bytes, Group] = {}  #: by name
+        self.horizon: Floor = {}  #: what is up to here was flushed
+        self.until: int = 0  #: when the horizon need not be known any more
+        self.seen: Floor = {}  #: the last stamp of each node's events that this one has seen
+        self.longest_ms: int = 0  #: the longest life that an event was given
+        self._sets: dict[frozenset[bytes], frozenset[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self.events:
+            assert isinstance(event, Event)
+            yield event
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nobody would notice if it were made anew."""
+        return not (len(self.events) or self.delayed or self.groups or self.horizon)
+
+    @property
+    def has_content(self) -> bool:
+        """Tell whether there are events in it, or will be."""
+        return len(self.events) > 0 or len(self.delayed) > 0
+
+    def group(self, name: bytes) -> Group:
+        """The group of a name, made when there is none."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group(self, name)
+            self.memory.used += GROUP_COST + len(name)
+        return group
+
+    def let_go(self, group: Group) -> None:
+        """Forget a group if there is nothing of it to remember."""
+        if group.is_blank and self.groups.get(group.name) is group:
+            del self.groups[group.name]
+            self.memory.used -= GROUP_COST + len(group.name)
+
+    def successor(self) -> "Log":
+        """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
+        log = Log(self.queue, self.memory)
+        log.horizon, log.until, log.seen, log.longest_ms = self.horizon, self.until, self.seen, self.longest_ms
+        for group in self.groups.values():
+            if group.waiters or group.epoch or group.floor:
+                group.move_to(log.group(group.name))
+        return log
+
+    def see(self, event: Event) -> None:
+        """Note that an event was made."""
+        if event.ctime > self.seen.get(event.origin, -1):
+            self.seen[event.origin] = event.ctime
+        self.longest_ms = max(self.longest_ms, event.options.ttl_ms)
+
+    def is_flushed(self, event: Event) -> bool:
+        """Tell whether an event was flushed."""
+        return len(self.horizon) > 0 and event.ctime <= self.horizon.get(event.origin, -1)
+
+    def expect(self, event: Event) -> None:
+        """Note an event whose delay is not over."""
+        self.see(event)
+        self.delayed[event] = None
+
+    def add(self, event: Event) -> None:
+        """Put an event in its place."""
+        self.delayed.pop(event, None)
+        self.see(event)
+        event.log = self
+        self.memory.used += DONE_COST * len(event.done)
+        self.events.push(event)
+        for group in self.groups.values():
+            group.arrived(event)
+
+    def remove(self, event: Event) -> list[GroupUnit]:
+        """Take an event out; returns the units that end with it."""
+        self.events.remove(event)
+        event.log = None
+        self.memory.used -= DONE_COST * len(event.done)
+        units: list[GroupUnit] = []
+        for group in list(self.groups.values()):
+            unit = group.left(event)
+            if unit is not None:
+                units.append(unit)
+            self.let_go(group)
+        return units
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes beside its events, as memory is counted."""
+        groups = sum(GROUP_COST + len(name) + UNIT_COST * len(group.units) for name, group in self.groups.items())
+        return LOG_COST + groups + DONE_COST * sum(len(event.done) for event in self)
+
+    def forget_over(self, now: int) -> None:
+        """Forget floors, epochs and the horizon when what they are about is over."""
+        if self.until <= now:
+            self.horizon = {}
+        for group in list(self.groups.values()):
+            if group.until <= now and (group.floor or group.epoch):
+                self._let_be_new(group)
+            self.let_go(group)
+
+    def _let_be_new(self, group: Group) -> None:
+        """Forget where a group began; nothing of that time is left."""
+        if not group.done and not group.units:
+            group.epoch, group.floor, group.scope = 0, {}, scope_of(group.name, 0)
+
+    def note_done(self, event: Event, scope: bytes) -> bool:
+        """Enter the fact that a group is done with an event; say whether it is news."""
+        if scope in event.done:
+            return False
+        event.done = self._united(event.done, scope)
+        self.memory.used += DONE_COST
+        return True
+
+    def _united(self, done: frozenset[bytes], scope: bytes) -> frozenset[bytes]:
+        """The one object for a set of scopes and one more."""
+        union = done | {scope}
+        known = self._sets.get(union)
+        if known is None:
+            if len(self._sets) >= SETS_KEPT:
+                self._sets.clear()
+            known = self._sets[union] = union
+        return known

@@ -1,0 +1,471 @@
+"""Logs: events that every group of consumers gets, and that stay until their time is over.
+
+    QADD --> event --delay, copies--> log --QGET g--> unit (event, g): in progress --QACK--> done, for g
+                                       ^                 |
+                                       +-- redo <--------+ the deadline passes; QGROUP RETURN; the consumer vanished
+
+An event is a job of the kind log, which no timer queues again (its retry period is RETRY_NEVER_MS), so that it may
+have copies and is at-least-once.  Nothing but the end of its time, DELJOB or a flush removes it.  What groups made of
+it is in `groups`; here is what consumers and time do to that.
+
+A deadline is counted from the delivery, also of one who had to wait.  An acknowledgement at the deadline is accepted, a
+millisecond later it is not, whether or not anything has happened to the unit by then.  It names the event and not the
+consumer: who comes late, after another one of the group got the event, has done what that one is doing.  A refused
+acknowledgement leaves no trace: who hears so may undo what it did.
+
+Who waits for a group is served when an event comes into the log and when a unit comes back, those that want an event
+first come first served.  Those that want to be told (QNOTIFY) are all told, as nothing is reserved for them.
+
+The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
+(UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds) and of where groups
+begin and flushes end (GROUP).  After a crash leases whose end is ahead are as they were; others wait again.
+
+Times are integer milliseconds.
+"""
+
+from disqued.core.background import Background
+from disqued.core.delivery import FETCHED_BYTES, Delivery
+from disqued.core.groups import Behind, EventForm, Floor, Group, GroupUnit, GroupWaiter, Log, raise_floor, read_scope
+from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
+from disqued.core.members import Members
+from disqued.core.outbox import GONE_DELETED, GROUP, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
+from disqued.core.registry import Registry
+from disqued.core.replication import Replication
+from disqued.core.state import State
+from disqued.core.unfinished import Parts
+from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
+
+ADD_TIMEOUT_MS = 5_000
+FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+
+
+class QueueName(Form):
+    """QNOTIFY: the name of the queue that has something."""
+
+    __slots__ = ()
+
+    def row(self, unit: Unit) -> bytes:
+        """The queue of an event."""
+        return unit.queue
+
+
+_NAME = QueueName()
+
+
+class Logs:
+    """The machine between the logs and the groups of consumers of one node."""
+
+    __slots__ = ("_delivery", "_state", "add_timeout_ms", "background", "members")
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self.background = Background()
+        self.members = Members()
+        self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
+        self._state = state
+        self._delivery = delivery
+        delivery.publish = self.publish
+        delivery.expect = self.expect
+        delivery.serve_log = self.serve
+        delivery.give_back_event = self.vanished
+
+    # Events come.
+
+    def add(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, replication: Replication, *,
+        maxlen: int, timeout_ms: int, by_default: bool = False,
+    ) -> bytes | None:  # fmt: skip
+        """Create an event and return its id; None when the producer is to wait for copies.
+
+        Raises WrongType (WRONGTYPE), NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
+        """
+        queue = self._state.queues.by_name.get(queue_name)
+        if queue is not None:
+            queue.check_kind(KIND_LOG)
+            if maxlen and queue.log is not None and len(queue.log) >= maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+        return replication.add_event(client, queue_name, body, options, timeout_ms=timeout_ms, by_default=by_default)
+
+    def publish(self, job: Job) -> None:
+        """Put an event into its log, where groups can have it: its delay is over, and so is the wait for copies."""
+        assert isinstance(job, Event)
+        state = self._state
+        queue = state.queue(job.queue)
+        log = state.log(job.queue)
+        if log.is_flushed(job):
+            state.forget(job, GONE_DELETED)
+            return
+        job.requeue_at = 0
+        job.state = QUEUED
+        for scope in job.done:
+            self._know(log, scope)
+        log.add(job)
+        queue.jobs_in += 1
+        queue.accessed_at = state.now
+        state.counters.queued += 1
+        self._delivery.reschedule(job)
+        if log.groups:
+            self._make_ready(queue, log)
+
+    def expect(self, job: Job) -> None:
+        """Note an event whose delay is not over: a flush ends it, too."""
+        assert isinstance(job, Event)
+        log = self._state.log(job.queue)
+        if log.is_flushed(job):
+            self._state.forget(job, GONE_DELETED)
+        else:
+            log.expect(job)
+
+    def _make_ready(self, queue: Queue, log: Log) -> None:
+        """Serve those who wait at the end of the step."""
+        if not queue.pause & PAUSE_OUT and any(group.waiters for group in log.groups.values()):
+            self._state.ready[queue] = None
+
+    # Events go to consumers.
+
+    def fetch(self, queue: Queue, group: Group, lease_ms: int, count: int = 1) -> list[Unit]:
+        """Take up to `count` events for a consumer of a group that has them for so long; fewer of large ones.
+
+        With `lease_ms` 0 the group is done with them at once.  Raises Behind when others have to have their turn
+        before it is known whether there is one, JournalFailed (MISCONF) when it could not be kept that it is done.
+        """
+        taken: list[Unit] = []
+        size = 0
+        if queue.pause & PAUSE_OUT:
+            return taken
+        state = self._state
+        if not lease_ms and state.read_only:
+            raise JournalFailed
+        while len(taken) < count and size < FETCHED_BYTES:
+            try:
+                event = group.next(state.now)
+            except Behind:
+                if taken:
+                    break
+                raise
+            if event is None:
+                break
+            taken.append(self._deliver(queue, group, event, lease_ms))
+            size += len(event.body)
+        return taken
+
+    def _deliver(self, queue: Queue, group: Group, event: Event, lease_ms: int) -> Unit:
+        """Let a consumer have an event."""
+        state = self._state
+        queue.jobs_out += 1
+        queue.accessed_at = state.now
+        waited_ms = max(0, state.wall - event.ctime // 1_000_000 - event.options.delay_ms)
+        state.counters.waiting_buckets[waited_ms.bit_length()] += 1
+        state.counters.waiting_ms += waited_ms
+        unit = group.take(event)
+        if unit.deliveries:
+            state.counters.redelivered += 1
+        unit.deliveries += 1
+        if lease_ms:
+            self.lease(unit, lease_ms)
+        else:
+            self.finish(group, event)
+        return unit
+
+    def lease(self, unit: GroupUnit, lease_ms: int) -> None:
+        """Let the time of a consumer begin now."""
+        state = self._state
+        unit.lease_ms = lease_ms
+        unit.requeue_at = state.now + lease_ms
+        # An acknowledgement in the last millisecond counts.
+        state.schedule.move(unit, unit.requeue_at + 1)
+        self._note_lease(unit)
+
+    def _note_lease(self, unit: GroupUnit) -> None:
+        """Let the journal know until when somebody has a unit."""
+        state = self._state
+        if state.journaling:
+            until = state.wall + unit.requeue_at - state.now if unit.requeue_at else 0
+            state.outbox.journal.append(group_lease(unit, until))
+
+    def has_event(self, queue: Queue, group_name: bytes) -> bool:
+        """Tell whether a group can have an event now; True where that takes longer to find out."""
+        if queue.log is None or queue.pause & PAUSE_OUT:
+            return False
+        group = queue.log.group(group_name)
+        try:
+            return group.next(self._state.now) is not None
+        except Behind:
+            return True
+        finally:
+            queue.log.let_go(group)
+
+    def wait(self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int, form: Form) -> None:
+        """Block a consumer until its group can have something, or for `timeout_ms`; 0 = for ever."""
+        groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
+        self._delivery.block(GroupWaiter(client, queues, groups, form), timeout_ms)
+
+    def notice(self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int) -> None:
+        """Block a consumer until its group can have something, and tell it in which queue."""
+        self.wait(client, queues, group_name, timeout_ms, _NAME)
+
+    def serve(self, queue: Queue) -> None:
+        """Serve those who wait for a log."""
+        log = queue.log
+        if log is None or queue.pause & PAUSE_OUT:
+            return
+        for group in list(log.groups.values()):
+            if group.waiters:
+                try:
+                    self._serve_group(queue, group)
+                except Behind:
+                    # The next part of the work goes on from where this one came.
+                    self._state.work(self._serve_later(queue))
+
+    def _serve_later(self, queue: Queue) -> Parts:
+        self._state.ready[queue] = None
+        self._delivery.serve()
+        yield
+
+    def _serve_group(self, queue: Queue, group: Group) -> None:
+        """Give events to the consumers that wait, the longest first, once those were told who want to be told."""
+        replies = self._state.outbox.replies
+        if group.next(self._state.now) is None:
+            return
+        for waiter in list(group.waiters):
+            if not isinstance(waiter.form, EventForm):
+                self._delivery.stop_waiting(waiter.client)
+                replies.append((waiter.client, queue.name, []))
+        while group.waiters:
+            waiter = next(iter(group.waiters))
+            form = waiter.form
+            assert isinstance(form, EventForm)
+            try:
+                units = self.fetch(queue, group, form.lease_ms, form.count)
+            except JournalFailed as error:
+                self._delivery.stop_waiting(waiter.client)
+                replies.append((waiter.client, error, []))
+                continue
+            if not units:
+                return
+            self._delivery.stop_waiting(waiter.client)
+            replies.append((waiter.client, form.answer(units), units))
+
+    # Events come back.
+
+    def due(self, unit: GroupUnit) -> None:
+        """The time of the consumer that has a unit is over: the group can have it again."""
+        if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
+            if self._state.now <= unit.requeue_at:
+                self._state.schedule.add(unit, unit.requeue_at + 1)
+            else:
+                self._return(unit)
+
+    def vanished(self, unit: Unit) -> None:
+        """A unit was handed to a consumer that turned out to be gone before it heard of it."""
+        if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
+            return  # what was done at its delivery stays done
+        state = self._state
+        unit.deliveries -= 1
+        state.counters.returned += 1
+        if unit.deliveries:
+            self._return(unit)
+        else:
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+            unit.group.never_had(unit)
+            self._make_ready(state.queue(unit.queue), unit.group.log)
+        self._note_lease(unit)
+
+    def give_back(self, unit: GroupUnit, *, front: bool) -> None:
+        """A consumer gives a unit back, before its time is over."""
+        unit.nacks += 1
+        self._state.counters.nacked += 1
+        self._return(unit, self._state.next_front() if front else None)
+        self._note_lease(unit)
+
+    def _return(self, unit: GroupUnit, order_key: int | None = None) -> None:
+        state = self._state
+        state.schedule.cancel(unit)
+        unit.requeue_at = 0
+        unit.group.give_back(unit, order_key)
+        state.counters.requeued += 1
+        queue = state.queue(unit.queue)
+        queue.requeued += 1
+        queue.accessed_at = state.now
+        self._make_ready(queue, unit.group.log)
+
+    # Events are done.
+
+    def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> GroupUnit | None:
+        """What a group has of an event; None when it has nothing of it, or all of them do not know of each other."""
+        event = self._state.jobs.get(job_id)
+        queue = self._state.queues.by_name.get(queue_name)
+        if not isinstance(event, Event) or queue is None or queue.log is None or event.log is not queue.log:
+            return None
+        group = queue.log.groups.get(group_name)
+        return None if group is None else group.units.get(event)
+
+    def handed(self, event: Event, scope: bytes) -> None:
+        """An event was handed to a consumer of a group that turned out to be gone before it heard of it."""
+        for group in event.log.groups.values() if event.log is not None else ():
+            unit = group.units.get(event)
+            if unit is not None and group.scope == scope:
+                self.vanished(unit)
+
+    def is_held(self, unit: GroupUnit) -> bool:
+        """Tell whether a consumer has a unit, and its time is not over."""
+        now = self._state.now
+        return unit.state == ACTIVE and now <= unit.requeue_at and unit.event.expires_at > now
+
+    def acknowledge(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> bool:
+        """Note that a group is done with an event that a consumer of it has; say whether that was so."""
+        unit = self.unit(queue_name, group_name, job_id)
+        if unit is None or not self.is_held(unit):
+            return False
+        state = self._state
+        flight_ms = state.now - unit.requeue_at + unit.lease_ms
+        state.counters.flight_buckets[flight_ms.bit_length()] += 1
+        state.counters.flight_ms += flight_ms
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            queue.acked += 1
+        self.finish(unit.group, unit.event)
+        return True
+
+    def finish(self, group: Group, event: Event) -> None:
+        """Note the fact that a group is done with an event."""
+        state = self._state
+        unit = group.finish(event)
+        if unit is not None:
+            state.schedule.cancel(unit)
+        self._note_done(event, group.scope)
+
+    def note_done(self, event: Event, scope: bytes) -> bool:
+        """Hear that a group is done with an event; say whether that is news."""
+        if scope in event.done:
+            return False
+        log = event.log
+        if log is None:
+            # Its delay is not over here.
+            event.done |= {scope}
+            self._note_done(event, scope)
+            return True
+        group = self._know(log, scope)
+        if group.scope == scope:
+            self.finish(group, event)
+        else:
+            log.note_done(event, scope)
+        return True
+
+    def _know(self, log: Log, scope: bytes) -> Group:
+        """The group of a scope, which is in that epoch or a later one."""
+        name, epoch = read_scope(scope) or (b"", 0)
+        group = log.group(name)
+        if epoch > group.epoch:
+            self.merge_group(log, group, epoch, {})
+        return group
+
+    def _note_done(self, event: Event, scope: bytes) -> None:
+        if self._state.journaling:
+            self._state.outbox.journal.append((UNIT_DONE, event.id, scope))
+
+    def resume(self, group: Group, event: Event, deliveries: int, until: int, since: int) -> None:
+        """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
+        state = self._state
+        if not deliveries:
+            return  # it was given back unseen
+        unit = group.take(event)
+        unit.deliveries = deliveries
+        unit.lease_ms = max(0, until - since)
+        left_ms = min(until - state.wall, unit.lease_ms)
+        if left_ms < 0 or not until:
+            group.give_back(unit)
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+        else:
+            unit.requeue_at = state.now + left_ms
+            state.schedule.move(unit, unit.requeue_at + 1)
+
+    def working(self, event: Event) -> int:
+        """Let the time of all who have an event begin anew; returns the longest of these times in seconds."""
+        longest_ms = 0
+        for group in event.log.groups.values() if event.log is not None else ():
+            unit = group.units.get(event)
+            if unit is not None and self.is_held(unit):
+                self.lease(unit, unit.lease_ms)
+                self._state.counters.working += 1
+                longest_ms = max(longest_ms, unit.lease_ms)
+        return longest_ms // 1_000
+
+    # Whole groups and logs.
+
+    def start(self, log: Log, group_name: bytes, floor: Floor) -> None:
+        """Let a group begin behind a floor; what it has and what it is done with is forgotten."""
+        group = log.group(group_name)
+        self.merge_group(log, group, group.epoch + 1, floor)
+
+    def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
+        """Note where a group began in an epoch; say whether that is news."""
+        state = self._state
+        ended = group.merge(epoch, floor)
+        if ended is None:
+            return False
+        for unit in ended:
+            state.schedule.cancel(unit)
+        group.until = state.now + log.longest_ms
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
+        queue = state.queue(log.queue)
+        self._make_ready(queue, log)
+        return True
+
+    def floor_now(self, log: Log) -> Floor:
+        """All events that this node knows of, and could know of, at this moment."""
+        floor = dict(log.seen)
+        floor[self._state.node_id[:8]] = self._state.last_ctime
+        return floor
+
+    def flush(self, queue: Queue) -> None:
+        """Let all events of a queue end that this node could know of.
+
+        Nobody can have any of them from now on, nor are they counted any more; they are let go of bit by bit.
+        """
+        log = queue.log
+        if log is None:
+            return
+        state = self._state
+        queue.log = log.successor()
+        self._note_horizon(queue.log, self.floor_now(log))
+        state.work(self._let_go(log, state.jobs))
+
+    def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:
+        """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
+        return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
+
+    def _note_horizon(self, log: Log, horizon: Floor) -> bool:
+        state = self._state
+        if not raise_floor(log.horizon, horizon):
+            return False
+        log.until = state.now + log.longest_ms
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
+        return True
+
+    def _let_go(self, log: Log, jobs: Registry) -> Parts:
+        """Forget a log that is nobody's any more, and its events."""
+        yield from self._let_go_flushed(log, jobs)
+        # After a flush of the whole node nothing of it is counted.
+        if self._state.jobs is jobs:
+            self._state.memory.used -= log.cost
+
+    def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
+        state = self._state
+        events: list[Event] = [event for event in (*log, *log.delayed) if log.is_flushed(event)]
+        for at in range(0, len(events), FORGOTTEN_PER_PART):
+            for event in events[at : at + FORGOTTEN_PER_PART]:
+                if state.jobs is jobs and jobs.get(event.id) is event:
+                    state.forget(event, GONE_DELETED)
+            yield
+
+
+def group_lease(unit: GroupUnit, until: int) -> Record:
+    """What the journal is told of a unit that somebody has until then, unix milliseconds; 0 = that nobody has."""
+    return (UNIT_LEASED, unit.id, unit.scope, unit.deliveries, b"%d" % until)

@@ -1,0 +1,72 @@
+"""Connections that consume queues as members of a group (QREGISTER GROUP), for those who count them and for QNOTIFY.
+
+A connection is a consumer of exactly the queues that it named last; when it ends, of no queue.  Those that serve queues
+without a group are in `consumers`.  Clients decide how many names there are, so that they are bounded in bytes.
+"""
+
+from typing import NamedTuple
+
+from disqued.core.consumers import BYTES_MAX, NAME_COST
+from disqued.core.queues import Client
+from disqued.errors import OutOfMemory
+
+
+class Registration(NamedTuple):
+    """What one connection consumes."""
+
+    group: bytes
+    queues: tuple[bytes, ...]  #: each once, in the order named
+
+
+class Members:
+    """Every connection that registered as a member of a group."""
+
+    __slots__ = ("_counts", "by_client", "size")
+
+    def __init__(self) -> None:
+        self.by_client: dict[Client, Registration] = {}
+        self.size: int = 0  #: bytes, as they are counted
+        self._counts: dict[tuple[bytes, bytes], int] = {}  #: {(queue, group): connections}
+
+    def register(self, client: Client, group: bytes, queues: list[bytes]) -> None:
+        """Let a connection be a consumer of these queues and of no others.  Raises OutOfMemory (OOM)."""
+        registration = Registration(group, tuple(dict.fromkeys(queues)))
+        if self.size - _size(self.by_client.get(client)) + _size(registration) > BYTES_MAX:
+            raise OutOfMemory
+        self.forget(client)
+        if queues:
+            self.by_client[client] = registration
+            self.size += _size(registration)
+            for name in registration.queues:
+                self._counts[name, group] = self._counts.get((name, group), 0) + 1
+
+    def forget(self, client: Client) -> None:
+        """Let a connection be a consumer no more."""
+        registration = self.by_client.pop(client, None)
+        if registration is None:
+            return
+        self.size -= _size(registration)
+        for name in registration.queues:
+            key = (name, registration.group)
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+    def count(self, queue: bytes, group: bytes) -> int:
+        """Connections that consume a queue as members of a group."""
+        return self._counts.get((queue, group), 0)
+
+    def groups(self, queue: bytes) -> list[bytes]:
+        """Groups as whose members connections consume a queue."""
+        return [group for name, group in self._counts if name == queue]
+
+    def queues(self) -> list[bytes]:
+        """Queues that any connection consumes."""
+        return list(dict.fromkeys(name for name, _ in self._counts))
+
+
+def _size(registration: Registration | None) -> int:
+    """Bytes that a registration takes, as they are counted."""
+    if registration is None:
+        return 0
+    return sum(NAME_COST + len(name) + len(registration.group) for name in registration.queues)
