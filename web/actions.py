@@ -77,6 +77,35 @@ def on_worker(worker_id: bytes) -> list[Action]:
     ]  # fmt: skip
 
 
+def on_groups(queue: bytes) -> list[Action]:
+    """What can be done with the groups of consumers of a log."""
+    group, at = Input("group", "Group", needed=True), Input("at", "Begins at", value="NOW", hint="FIRST, NOW or an id")
+    return [
+        Action(
+            "group-start", "Let a group begin anew", "/api/commands/QGROUP%20START",
+            (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "The group begins there: {result}.",
+            "What its consumers have, and what it is done with, is forgotten.",
+        ),
+        Action(
+            "group-forget", "Forget a group", "/api/commands/QGROUP%20FORGET",
+            (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups forgotten: {result}.",
+            "Should it come again it is a new group, and begins at the oldest event.",
+        ),
+    ]  # fmt: skip
+
+
+def on_event(queue: bytes, event_id: bytes) -> list[Action]:
+    """What can be done with an event of a log, for one of the groups."""
+    group = Input("group", "Group", needed=True)
+    return [
+        Action(
+            "group-return", "Give it back for a group", "/api/commands/QGROUP%20RETURN",
+            (b"QGROUP", b"RETURN", queue, group, event_id), {"queue": queue, "ids": [event_id]},
+            "Given back: {result}.",
+        ),
+    ]  # fmt: skip
+
+
 def selected() -> list[Action]:
     """What can be done with the jobs that are selected in a table."""
     ways = (

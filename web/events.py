@@ -55,7 +55,12 @@ async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, 
         values = pages.queue_values(site, watched.queue, reader)
         row = values["row"]
         point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
-        parts = {"queue-facts": "_queue_facts.html", "peeked": "_peeked.html", "held": "_held.html"}
+        parts = {
+            "queue-facts": "_queue_facts.html",
+            "peeked": "_peeked.html",
+            "held": "_held.html",
+            "groups": "_groups.html",
+        }
     elif watched.page == "workers":
         view = WorkerView(watched.view.text, watched.view.page)
         values = worker_pages.workers_values(site, view, await view.cut(site.gateway))

@@ -6,7 +6,7 @@ delay, its timer, its flags and counters.  So the newest delivery is known, and 
 Moments are unix milliseconds, spans milliseconds.
 """
 
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import attrs
@@ -19,6 +19,7 @@ from disqued.core.job import (
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
+    KIND_LOG,
     QUEUED,
     STATE_NAMES,
     WAIT_REPL,
@@ -110,6 +111,8 @@ def why_not_running(node: Node, job: Job) -> str:
         return f"It waits for copies: {have} of {job.options.replicate} nodes have one. Its producer waits, too."
     if job.state == ACKED:
         return _why_acked(job)
+    if job.options.kind == KIND_LOG and job.state == QUEUED:
+        return "It is an event: each group of consumers is given it, until its time is over."
     return _why_queued(node, job) if job.state == QUEUED else _why_active(node, job)
 
 
@@ -240,7 +243,7 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
     at = wanted.cursor
     while at - wanted.cursor < LOOKED_AT_MAX and len(found) < ROWS_MAX:
         queue = gateway.node.state.queues.by_name.get(wanted.queue)
-        units = [] if queue is None else list(islice(queue.units, at, at + SLICE_ROWS))
+        units = [] if queue is None else list(islice(chain(queue.units, queue.log or ()), at, at + SLICE_ROWS))
         passed = _pick([unit.job for unit in units], wanted, gateway.node.clock.wall(), found)
         at += passed
         if passed == len(units) < SLICE_ROWS:

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.config import SETTINGS, Setting, Status
-from disqued.core.job import KIND_NAMES, STATE_NAMES, Job
+from disqued.core.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
 from disqued.core.vitals import Account, own_vitals
-from disqued.web import actions, job_views, shown, worker_views
+from disqued.web import actions, group_views, job_views, shown, worker_views
 from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.problems import Problem
 from disqued.web.queue_views import SORTS, Cut, View, first_of, row_of, walk
@@ -178,6 +178,8 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "visitor": visitor,
         "pauses": pauses,
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
+        "groups": [] if queue is None else group_views.group_rows(node, queue),
+        "kind": None if queue is None or queue.kind is None else KIND_NAMES[queue.kind].decode(),
     }
 
 
@@ -227,7 +229,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
         **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
         "is_named": name in shown.NO_SEGMENTS,
         "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
-        "known": len(node.state.jobs), "add": actions.add_job(name),
+        "known": len(node.state.jobs), "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
         "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
     }  # fmt: skip
 
@@ -259,9 +261,10 @@ async def job(site: Site, asked: Asked) -> tuple[str, Values]:
         "job": found, "job_id": job_id, "is_known": is_known, "state": STATE_NAMES[found.state].decode(), "body": body,
         "holders": holders, "confirmed": sorted(found.confirmed or ()), "origin": job_id[2:10].decode("latin-1"),
         "kind": KIND_NAMES[found.options.kind].decode(), "worker": job_views.worker_of(node, found),
-        "alias": job_views.name_of(found),
+        "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
-        "ways": actions.on_job(job_id), "now": node.clock.wall(),
+        "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
+        "now": node.clock.wall(),
     }  # fmt: skip
 
 

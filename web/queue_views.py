@@ -8,6 +8,7 @@ Spans are milliseconds.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ class QueueRow:
     """A queue at one moment."""
 
     name: bytes
-    length: int
+    length: int  #: jobs that wait, and events that are kept
     in_rate: float | None  #: jobs queued a second; None = not known yet
     out_rate: float | None  #: jobs handed out a second
     oldest_ms: int | None  #: age of the job that waits first; None = none waits
@@ -107,7 +108,7 @@ def row_of(node: Node, queue: Queue, rates: Rates) -> QueueRow:
     since = now - queue.import_rate.MEMORY_MS
     sources = tuple(node_id for node_id, seen_at in queue.sources.items() if seen_at >= since)
     return QueueRow(
-        queue.name, len(queue.units), rate_in, rate_out, oldest, len(queue.waiters), sources,
+        queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
         queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
     )  # fmt: skip
 
@@ -181,10 +182,10 @@ async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
 
 
 def first_of(node: Node, name: bytes, count: int) -> Iterator[Any]:
-    """The first jobs of a queue, oldest first; none when there is no such queue."""
+    """The first jobs of a queue, and events of its log, oldest first; none when there is no such queue."""
     queue = node.state.queues.by_name.get(name)
     if queue is not None:
-        for number, unit in enumerate(queue.units):
+        for number, unit in enumerate(chain(queue.units, queue.log or ())):
             if number == count:
                 return
             yield unit.job

@@ -1,0 +1,73 @@
+"""Logs on the pages: the groups of a queue, what each made of an event, and what can be done."""
+
+from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import wait_until
+from tests.adapters.test_pages import Admin, async_test, page, run, words
+
+
+async def add(client: AdminClient, queue: str = "events", *bodies: str) -> list[str]:
+    return [(await run(client.running, "QADD", queue, 60, body)).decode() for body in bodies]
+
+
+def part(html: str, section: str) -> str:
+    """What a section of a page says."""
+    return words(html.partition(f'id="{section}"')[2].partition("</section>")[0])
+
+
+@async_test
+async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
+    client = admin()
+    first, second, _ = await add(client, "events", "one", "two", "three")
+    html = await page(client, "/queues/events")
+    assert "No group of consumers has asked" in html
+    assert "two" in part(html, "h-peek")
+    assert "found 3" in words(html)
+    await run(client.running, "QGET", "events", "mailers", "EX", 60)
+    await run(client.running, "QGET", "events", "mailers", "EX", 0)
+    await run(client.running, "QGET", "events", "<b>", "EX", 60)
+    html = await page(client, "/queues/events")
+    assert "mailers 3 1 0 1 1 0" in part(html, "h-groups")
+    assert "<b> 3 1 0 0 2 0" in part(html, "h-groups")
+    assert "QGROUP START events" in html
+    assert "<b>" not in html
+    assert "mailers in progress" in (said := part(await page(client, f"/jobs/{first}"), "h-groups"))
+    assert "<b> in progress" in said
+    said = part(await page(client, f"/jobs/{second}"), "h-groups")
+    assert "mailers done" in said
+    assert "<b> available" in said
+
+
+@async_test
+async def test_an_event_is_given_back_and_a_group_forgotten_by_what_the_page_says(admin: Admin) -> None:
+    client = admin()
+    [event_id] = await add(client, "events", "one")
+    await run(client.running, "QGET", "events", "mailers")
+    html = await page(client, f"/jobs/{event_id}")
+    assert "ACKJOB" not in html
+    assert "each group of consumers is given it" in html
+    asked = {"queue": "events", "group": "mailers", "ids": [event_id]}
+    assert (await client.post("/api/commands/QGROUP%20RETURN", asked)).body == {"reply": 1}
+    assert "mailers redo" in part(await page(client, f"/jobs/{event_id}"), "h-groups")
+    asked = {"queue": "events", "group": "mailers"}
+    assert (await client.post("/api/commands/QGROUP%20FORGET", asked)).body == {"reply": 1}
+    assert "No group" in await page(client, "/queues/events")
+
+
+@async_test
+async def test_groups_are_live(admin: Admin) -> None:
+    client = admin()
+    await add(client, "events", "one", "two")
+    watching = client.begin("GET", "/api/events?page=queue&queue=events")
+    await wait_until(lambda: b'"groups"' in watching.received)
+    await run(client.running, "QGET", "events", "mailers")
+    await wait_until(lambda: b"mailers" in watching.received)
+    watching.hang_up()
+
+
+@async_test
+async def test_work_has_no_groups(admin: Admin) -> None:
+    client = admin()
+    await run(client.running, "ADDJOB", "mail", "x", 0)
+    html = await page(client, "/queues/mail")
+    assert "h-groups" not in html
+    assert "jobs Kind" in words(html) or "Kind jobs" in words(html)
