@@ -2,6 +2,7 @@
 
     GET /metrics            walk over the queues, LOOKED_AT a turn --> sums --> families --PIECE samples a turn--+
     GET /metrics/per-queue  walk over the queues --> rows, `limit` at most --> families --LINES samples a turn---+
+                            and their groups, `limit` at most, too
                                                                                                                  |
                                            text, or OpenMetrics where the reader takes it <----------------------+
 
@@ -18,7 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from disqued.core.glob import matches
 from disqued.core.queues import Queue
-from disqued.web import families
+from disqued.web import families, group_views
 from disqued.web.families import Sums
 from disqued.web.gateway import NAME_MAX, Gateway
 from disqued.web.pulse import Pulse
@@ -50,11 +51,32 @@ class _Row(NamedTuple):
 PER_QUEUE: Final[tuple[tuple[str, str, type[Any]], ...]] = (
     ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
     ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
-    ("disque_queue_len_jobs", "Jobs that wait.", GaugeMetricFamily),
+    ("disque_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
     ("disque_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
     ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
     ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
     ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
+)
+
+
+class _GroupRow(NamedTuple):
+    """A group of consumers of a queue at one moment."""
+
+    labels: str  #: of its samples
+    available: int
+    redo: int
+    inprogress: int
+    done: int
+    consumers: int
+
+
+#: Families of groups: name, meaning; each has the field of a group's row that stands at its place.
+PER_GROUP: Final[tuple[tuple[str, str], ...]] = (
+    ("disqued_group_available_events", "Events that a group has yet to be given: how far it lags behind."),
+    ("disqued_group_redo_events", "Events that wait for a group again."),
+    ("disqued_group_inprogress_events", "Events that consumers of a group have."),
+    ("disqued_group_done_events", "Events that a group is done with, of those that are kept."),
+    ("disqued_group_consumers", "Consumers of a group that wait, or are registered."),
 )
 
 
@@ -86,14 +108,21 @@ class Metrics:
     async def of_queues(self, accept: str, *, limit: int, match: bytes | None) -> tuple[bytes, str]:
         """Every queue whose name fits the pattern, `limit` at most: text and its media type."""
         self._pulse.look()
-        rows, left_out = await self._rows(limit, match)
+        groups: list[_GroupRow] = []
+        rows, left_out, groups_left_out = await self._rows(limit, match, groups)
         encode, media = _encoder(accept)
-        texts = [_text(encode, _about_rows(len(rows), left_out))]
+        texts = [_text(encode, _about_rows(len(rows), left_out, len(groups), groups_left_out))]
         for place, (name, doc, kind) in enumerate(PER_QUEUE, 1):
             texts.append(_text(encode, [kind(name, doc, labels=["queue"])]))
             sample = f"{name}_total" if kind is CounterMetricFamily else name
             for at in range(0, len(rows), LINES):
                 lines = [f'{sample}{{queue="{row[0]}"}} {row[place]}\n' for row in rows[at : at + LINES]]
+                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
+                await next_turn(self._gateway.reactor)
+        for place, (name, doc) in enumerate(PER_GROUP, 1):
+            texts.append(_text(encode, [GaugeMetricFamily(name, doc, labels=["queue", "group"])]))
+            for at in range(0, len(groups), LINES):
+                lines = [f"{name}{{{row.labels}}} {row[place]}\n" for row in groups[at : at + LINES]]
                 texts.append("".join(lines).encode("utf-8", "backslashreplace"))
                 await next_turn(self._gateway.reactor)
         return _ended(texts, media), media
@@ -107,11 +136,14 @@ class Metrics:
                 _add(sums, queue)
         return sums
 
-    async def _rows(self, limit: int, match: bytes | None) -> tuple[list[_Row], int]:
-        """Queues in the order of their creation, and how many more there are."""
+    async def _rows(self, limit: int, match: bytes | None, groups: list[_GroupRow]) -> tuple[list[_Row], int, int]:
+        """Queues in the order of their creation, how many more there are, and how many more groups.
+
+        What there is to say of the groups of these queues is added to `groups`, `limit` at most.
+        """
         clock = self._gateway.node.clock
         rows: dict[str, _Row] = {}
-        left_out = 0
+        left_out = groups_left_out = 0
         async for queues in self._slices():
             now, wall = clock.now(), clock.wall()
             for queue in queues:
@@ -120,9 +152,23 @@ class Metrics:
                 label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
                 if label is not None and len(rows) < limit and label not in rows:
                     rows[label] = _row(queue, label, now, wall)
+                    groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
                     left_out += 1
-        return list(rows.values()), left_out
+        return list(rows.values()), left_out, groups_left_out
+
+    def _add_groups(self, queue: Queue, label: str, limit: int, groups: list[_GroupRow]) -> int:
+        """Add the groups of a queue to those that are shown, as far as there is room; returns how many had none."""
+        if queue.log is None:
+            return 0
+        found = group_views.groups_of(queue)
+        unseen = len(queue.log.groups) - len(found) if len(queue.log.groups) > group_views.GROUPS_LOOKED_AT else 0
+        room = max(0, limit - len(groups))
+        for group in found[:room]:
+            row = group_views.row_of(self._gateway.node, queue, group)
+            labels = f'queue="{label}",group="{_label(group.name)}"'
+            groups.append(_GroupRow(labels, row.available, row.redo, row.inprogress, row.done, row.consumers))
+        return len(found[room:]) + unseen
 
     async def _slices(self) -> Any:
         """All queues, some in each turn of the loop."""
@@ -193,18 +239,24 @@ def _add(sums: Sums, queue: Queue) -> None:
 def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
     return _Row(
-        label, queue.jobs_in, queue.jobs_out, len(queue.units), (now - queue.created_at) / 1_000,
+        label, queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
         max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000,
     )  # fmt: skip
 
 
-def _about_rows(count: int, left_out: int) -> list[Metric]:
+def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:
     return [
         GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=count),
         GaugeMetricFamily(
             "disqued_queues_left_out",
             "Queues that fit and are not in this answer: more than `limit`, or with names of kilobytes.",
             value=left_out,
+        ),
+        GaugeMetricFamily("disqued_groups_exported", "Groups of consumers that are in this answer.", value=groups),
+        GaugeMetricFamily(
+            "disqued_groups_left_out",
+            "Groups of these queues that are not in this answer: more than `limit`.",
+            value=groups_left_out,
         ),
     ]
 

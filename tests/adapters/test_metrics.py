@@ -208,3 +208,30 @@ async def test_no_turn_of_the_loop_does_much(launch: Launch, monkeypatch: pytest
     await client.get("/metrics")
     assert max(samples for _, samples in work) <= metrics.PIECE
     await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_groups_of_consumers_are_told_of_by_queue_as_many_as_are_asked_for(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    resp = await running.connect()
+    for number in range(3):
+        await resp.call("QADD", "events", 60, f"event {number}")
+    await resp.call("QGET", "events", 'a"b', "EX", 0)
+    await resp.call("QGET", "events", 'a"b')
+    await resp.call("QGET", "events", "other")
+    text = (await client.get("/metrics/per-queue")).body.decode()
+    samples = {
+        (sample.name, sample.labels.get("group", "")): sample.value
+        for family in read_text(text)
+        for sample in family.samples
+    }
+    assert [samples[f"disqued_group_{what}_events", 'a"b'] for what in ("available", "redo", "inprogress", "done")] == [
+        1,
+        0,
+        1,
+        1,
+    ]
+    assert samples["disqued_group_available_events", "other"] == 2
+    assert (samples["disqued_groups_exported", ""], samples["disqued_groups_left_out", ""]) == (2, 0)
+    found = await _scrape(client, "/metrics/per-queue?limit=1")
+    assert (found["disqued_groups_exported", ""], found["disqued_groups_left_out", ""]) == (1, 1)

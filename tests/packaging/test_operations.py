@@ -38,6 +38,8 @@ async def scraped(tmp_path: Path) -> AsyncIterator[dict[str, tuple[dict[str, Exp
     client = admin(running)
     resp = await running.connect()
     await resp.call("ADDJOB", "mail", "body", 0)
+    await resp.call("QADD", "events", 60, "body")
+    await resp.call("QGET", "events", "mailers")
     found = {}
     for path in PATHS:
         families = list(text_string_to_metric_families((await client.get(path)).body.decode()))
