@@ -327,6 +327,9 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
     try:
         paths = ["/", "/queues", f"/queues/{'n' * 200}", f"/jobs/{job_id}", "/settings", "/actions", "/login", "/none"]
         put_to_work(daemon, "w" * 200, "n" * 200)
+        event_id = str(daemon.call("QADD", "l" * 200, 600, "e" * 2_000))
+        daemon.call("QGET", "l" * 200, "g" * 200)
+        paths += [f"/queues/{'l' * 200}", f"/jobs/{event_id}"]
         for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -506,9 +509,12 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("PAUSE", "checked", "in")
     daemon.call("ADDJOB", "delayed", "x", 0, "DELAY", 100)
     put_to_work(daemon, "press-2", "checked-too")
+    event_id = str(daemon.call("QADD", "logged", 600, "the event"))
+    daemon.call("QGET", "logged", "mailers", "EX", 600)
     page.use_scheme(scheme)
     paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
+    paths += ["/queues/logged", f"/jobs/{event_id}"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
