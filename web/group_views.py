@@ -44,7 +44,7 @@ def group_rows(node: Node, queue: Queue) -> list[GroupRow]:
 
 def row_of(node: Node, queue: Queue, group: Group) -> GroupRow:
     """Describe a group as it is now."""
-    consumers = len(group.waiters) + node.logs.consumers.count(queue.name, group.name)
+    consumers = len(group.waiters) + node.logs.members.count(queue.name, group.name)
     return GroupRow(
         group.name, len(group.log), group.leased, group.redo, group.done, group.available, consumers
     )  # fmt: skip
