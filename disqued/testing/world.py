@@ -266,11 +266,18 @@ class World:
         )
 
     def _is_done(self) -> bool:
+        self._lift_late_pauses()
         return (
             all(producer.is_over for producer in self._producers)
             and not any(len(server.state.jobs) for server in self.servers)
             and not self.checker.missing()
         )
+
+    def _lift_late_pauses(self) -> None:
+        """Do what an operator would, whose PAUSE was on its way to other nodes when everything healed."""
+        for server in self.servers:
+            for name in [name for name, queue in server.state.queues.by_name.items() if queue.pause]:
+                server.command(Operator(), [b"PAUSE", name, b"none"])
 
     def _verdict(self) -> None:
         wrong = self._found()
