@@ -12,6 +12,8 @@
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets
     deaths       the same while processes, links and power fail
+    lists        calm, with reliable lists and the events of okq, whose consumers die, give back and recover
+    lists-apart  the same, under partitions, crashes and restarts
     storm        everything at once
     wide         nine nodes, everything at once
 
@@ -40,6 +42,9 @@ PATIENT: Final = attrs.evolve(
 )
 #: Tasks that take longer than their retry period.
 WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
+#: What is popped and given up is recovered by somebody.
+LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
+_APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
 _CARELESS: Final = ("crash", "power", "cut", "partition")
@@ -73,6 +78,11 @@ ALL: Final = (
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("workers", load=WORKED, consumers=1, workers=8, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
+    Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),
+    Profile(
+        "lists-apart", nodes=4, load=LISTED, producers=1, consumers=1, lists=4, jobs=15, kinds=_APART, every_ms=9_000,
+        rules=CAREFREE,
+    ),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,
         rules=CAREFREE,
    ),

@@ -26,6 +26,7 @@ from disqued.testing.clients import Consumer, Load, Producer
 from disqued.testing.events import Events, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
+from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.workers import LiveWorker
@@ -58,6 +59,7 @@ class Profile:
     producers: int = 4  #: at a time
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
+    lists: int = 0  #: consumers of reliable lists, beside the others, and as many producers per burst
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age
     drain_ms: int = 1_200_000  #: in which everything must be delivered, acknowledged and forgotten after the heal
@@ -100,7 +102,8 @@ class World:
         self.deliveries = 0
         self._consumers: list[Consumer] = []
         self._workers: list[LiveWorker] = []
-        self._producers: list[Producer] = []
+        self._list_consumers: list[ListConsumer] = []
+        self._producers: list[Producer | ListProducer] = []
         self._names = 0
 
     @property
@@ -157,6 +160,8 @@ class World:
         self.faults.rage(self.events.now + length_ms, profile.every_ms)
         self._engage_consumers()
         self._engage_workers()
+        for _ in range(profile.lists):
+            self._engage_for_lists(self.load)
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -166,6 +171,7 @@ class World:
                 producer.home = self.servers[0] if profile.one_node else None
                 self._producers.append(producer)
                 producer.plan(rng.randint(1, 3_000))
+            self._push_lists()
             self._pass(rng.randint(profile.pause_ms // 2, profile.pause_ms * 3 // 2))
 
     def _engage_consumers(self) -> None:
@@ -179,6 +185,22 @@ class World:
             worker = LiveWorker(self.servers, self.checker, self.load, name, generator(f"{self.seed} {name}"))
             self._workers.append(worker)
             worker.plan(worker.rng.randint(1, 2_000))
+
+    def _engage_for_lists(self, load: Load, home: SimServer | None = None) -> None:
+        name = self._name("list consumer")
+        consumer = ListConsumer(self.servers, self.checker, load, name, generator(f"{self.seed} {name}"))
+        consumer.home = home
+        self._list_consumers.append(consumer)
+        consumer.plan(consumer.rng.randint(1, 2_000))
+
+    def _push_lists(self) -> None:
+        for _ in range(self.profile.lists):
+            name = self._name("list producer")
+            draws = generator(f"{self.seed} {name}")
+            count = draws.randint(1, 2 * self.profile.jobs)
+            producer = ListProducer(self.servers, self.checker, self.load, name, draws, count=count)
+            self._producers.append(producer)
+            producer.plan(draws.randint(1, 3_000))
 
     def _engage(self, queues: list[bytes], home: SimServer | None = None, load: Load | None = None) -> None:
         name = self._name("consumer")
@@ -213,11 +235,16 @@ class World:
         for worker in self._workers:
             worker.retire()
         self._workers.clear()
+        for of_lists in self._list_consumers:
+            of_lists.retire()
+        self._list_consumers.clear()
         diligent = attrs.evolve(
             self.load, dies=0.0, nacks=0.0, works_on=0.0, fast_acks=0.0, acks_elsewhere=0.0, work_ms=20
         )
         for server in self.servers[:1] if self.profile.one_node else self.servers:
             self._engage(list(self.load.queues), server, diligent)
+            if self.profile.lists:
+                self._engage_for_lists(diligent, server)
         if self.profile.rules.collected_ms is not None:
             self._check_collection(self.profile.rules.collected_ms)
         self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
@@ -225,6 +252,9 @@ class World:
             producer.end()
         for consumer in self._consumers:
             consumer.end()
+        for of_lists in self._list_consumers:
+            of_lists.end()
+        self._list_consumers.clear()
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
