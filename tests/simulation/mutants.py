@@ -20,6 +20,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.federation import Federation
 from disqued.core.ids import JobIds
 from disqued.core.leaving import Leaving
+from disqued.core.lists import Lists
 from disqued.core.membership import Membership
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
@@ -31,7 +32,7 @@ from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
-from disqued.testing.profiles import DILIGENT, PATIENT, WORKED
+from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, WORKED
 from disqued.testing.world import Profile
 
 SEEDS = range(1, 9)  #: of the stories in which a mistake must be noticed, and nothing must be without it
@@ -118,6 +119,13 @@ FULL = Profile(
 WORKERS = Profile(
     "mutant-workers", load=attrs.evolve(WORKED, retries_s=(3,), replicate=(2, 3), work_ms=9_000), consumers=1,
     workers=8, bursts=2, rules=Rules(workers_keep=True), **_SHORT,
+)  # fmt: skip
+
+
+#: Reliable lists, whose consumers die now and then; a node comes back from its journal.
+LISTS = Profile(
+    "mutant-lists", load=attrs.evolve(LISTED, replicate=(1, 1, 2), dies=0.15), producers=1, consumers=1, lists=4,
+    jobs=15, kinds=("crash",), every_ms=6_000, bursts=3, rules=Rules(acks_last=False), **_SHORT,
 )  # fmt: skip
 
 
@@ -263,8 +271,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "whoever knows a job says that its consumer has it", ROUGH,
-        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "else:",
-        ("job.requeue_at - state.now", "job.options.retry_ms"),
+        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "elif True:",
+        (
+            "state.tell(job, self._delivery.leases.hint(job))",
+            "state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, job.options.retry_ms))",
+        ),
     ),
     _mutant(
         "a job is not queued again", ROUGH,
@@ -339,7 +350,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # Coming back.
     _mutant(
         "what is done comes back with the journal", CRASHES,
-        Recovery, "apply", "elif kind != UNIT_DONE or record[2] == WORK_SCOPE:", "elif kind != UNIT_DONE:",
+        Recovery, "apply",
+        "elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):", "elif kind == JOB_GONE:",
     ),
     _mutant(
         "what was acknowledged comes back as a job", CRASHES,
@@ -420,6 +432,18 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, list(worker.leases)))", "pass"),)),
             Edit(Delivery, "due", (("if state.bound and job in state.bound and", "if False and"),)),
         ),
+    ),
+    _mutant(
+        "an element is twice in a reply", LISTS,
+        Lists, "_recover_own", "taken.append(unit.job)", "taken += [unit.job, unit.job]",
+    ),
+    _mutant(
+        "nothing is recovered", LISTS,
+        Lists, "_recover_own", "since > latest or", "True or",
+    ),
+    _mutant(
+        "what waited is not offered after a crash", LISTS,
+        Recovery, "_offer", "self._delivery.enqueue_new(job, state.queue(job.queue))", "pass",
     ),
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
