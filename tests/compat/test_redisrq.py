@@ -1,20 +1,29 @@
 """The examples of the RedisRQ README, run as they are written there, give the replies that it documents."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 import redis
 
-from tests.integration.daemon import HOST, Daemon
+from tests.integration.daemon import Daemon, launch
 
 ID = re.compile(r"\d{13}-\d+")
 
 
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Start a node of its own: the recorded one counts its clients."""
+    made = launch(tmp_path_factory.mktemp("redisrq") / "data", [])
+    yield made
+    made.stop()
+
+
 @pytest.fixture
-def client(node: Daemon) -> redis.Redis:
-    made = redis.Redis(HOST, node.port, protocol=2, decode_responses=True)
-    made.execute_command("DEBUG FLUSHALL")
-    return made
+def client(daemon: Daemon) -> Iterator[redis.Redis]:
+    with daemon.redis() as made:
+        made.execute_command("DEBUG FLUSHALL")
+        yield made
 
 
 def test_pop_answers_key_id_and_body_of_each_element(client: redis.Redis) -> None:
