@@ -14,7 +14,7 @@ whose 16 bits are the same.
 from collections.abc import Callable
 
 from disqued.core.ids import is_job_id
-from disqued.core.job import Job, NamedJob
+from disqued.core.job import KIND_WORK, Job, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Queue
 from disqued.core.state import State
@@ -65,9 +65,12 @@ def jobs_called(state: State, queue_name: bytes, family: bytes, name: bytes) -> 
 
 
 def existing(node: Node, names: list[bytes]) -> list[Queue]:
-    """The queues of these names that are there."""
+    """The queues of these names that are there.  Raises WrongType (WRONGTYPE) when one of them has events of a log."""
     by_name = node.state.queues.by_name
-    return [by_name[name] for name in names if name in by_name]
+    queues = [by_name[name] for name in names if name in by_name]
+    for queue in queues:
+        queue.check_kind(KIND_WORK)
+    return queues
 
 
 def with_new(node: Node, names: list[bytes]) -> list[Queue]:

@@ -149,7 +149,8 @@ class Replication:
         """Create jobs that have aliases, all of them or none; `batch.is_over` says whether that is done.
 
         `alias_of` is told the stamp of a job; `front`: before all that wait.  Times and errors as in `add`.
-        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), OutOfMemory (OOM).
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), WrongType (WRONGTYPE),
+        OutOfMemory (OOM).
         """
         state = self._state
         self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
@@ -162,6 +163,8 @@ class Replication:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
                 raise QueuePaused
+            if queue.log is not None:
+                queue.check_kind(KIND_WORK)
         jobs: list[Job] = []
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)

@@ -475,6 +475,8 @@ def test_commands_on_work_are_refused_on_a_queue_of_events(bench: Bench) -> None
     bench.event("x", "q", 5)
     assert bench.refusal("ADDJOB", "q", "x", 0).startswith("WRONGTYPE ")
     assert bench.refusal("GETJOB", "NOHANG", "FROM", "q").startswith("WRONGTYPE ")
+    for line in ("RQ.PUSH q x", "RQ.POP other q", "QLPUSH q id x", "QRPUSH q id x", "QRPOP q", "WQ.ENQUEUE q TASKS x"):
+        assert bench.refusal(*line.split()).startswith("WRONGTYPE "), line
     bench.advance(5_000)
     bench.add("q", "work")
     assert bench.bodies() == [b"work"]
