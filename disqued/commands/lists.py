@@ -47,6 +47,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
+    WrongType,
 )
 from disqued.wire.replies import AddedList, Handed
 
@@ -101,7 +102,7 @@ POPPED = handing_out(
 )
 RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client; null when there is no such queue"))
 PUSHED = adding(array(bulk("id"), "ids, one for each element, in order"))
-_PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory)
+_PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory, WrongType)
 
 
 class ElementForm(Form):

@@ -28,7 +28,7 @@ from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
 from disqued.core.replication import Batch
 from disqued.core.unfinished import Parts
-from disqued.errors import CommandError, NodeLeaving, NotAnInteger, NotReplicated, OutOfMemory, QueuePaused
+from disqued.errors import CommandError, NodeLeaving, NotAnInteger, NotReplicated, OutOfMemory, QueuePaused, WrongType
 from disqued.wire.replies import AddedStatus, Handed, Status
 
 HELD_S = 30  #: how long a consumer has an event when it does not say
@@ -74,7 +74,7 @@ PATIENCE = Kind(
     (f"ERR timeout must be 0 to {SECONDS_MAX - 1} seconds",),
 )  # fmt: skip
 EVENT_ROW = null_or(tuple_of("[event id, contents]", bulk("event id"), bulk("contents")))
-_PUSH_ERRORS = (_DUPLICATE, _LONG_ID, _BUSY, NotReplicated, QueuePaused, OutOfMemory)
+_PUSH_ERRORS = (_DUPLICATE, _LONG_ID, _BUSY, NotReplicated, QueuePaused, OutOfMemory, WrongType)
 
 
 @attrs.define
