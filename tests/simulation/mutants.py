@@ -242,7 +242,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an ack that comes from another node is ignored", CALM,
-        Acks, "on_setack", "if job is None:", "if True:",
+        Acks, "on_setack", "if job is None or job.options.kind:", "if True:",
     ),
     _mutant(
         "an ack is not written down", CRASHES,
@@ -351,7 +351,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is done comes back with the journal", CRASHES,
         Recovery, "apply",
-        "elif kind == JOB_GONE or (kind == UNIT_DONE and record[2] == WORK_SCOPE):", "elif kind == JOB_GONE:",
+        "elif kind in (JOB_GONE, UNIT_DONE):", "elif kind == JOB_GONE:",
     ),
     _mutant(
         "what was acknowledged comes back as a job", CRASHES,
