@@ -30,7 +30,6 @@ from collections.abc import Callable
 from disqued.core import messages
 from disqued.core.copies import Copies
 from disqued.core.job import (
-    ACKED,
     ACTIVE,
     FLAG_ANNOUNCED,
     FLAG_CAME_BACK,
@@ -41,15 +40,13 @@ from disqued.core.job import (
     FLAG_WITH_CONSUMER,
     QUEUED,
     RETRY_NEVER_MS,
-    WAIT_REPL,
     WORK_SCOPE,
     Job,
-    StoredJob,
     Unit,
 )
 from disqued.core.leases import Leases
 from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
-from disqued.core.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, Event
+from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, News
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
@@ -152,7 +149,7 @@ class Delivery:
         if state.wanted and queue.name in state.wanted:
             state.giving[queue] = None
         if state.listeners:
-            state.outbox.events.append(Event(queue.name, WORK, 1))
+            state.outbox.events.append(News(queue.name, WORK, 1))
 
     def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
         """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
@@ -327,11 +324,11 @@ class Delivery:
             job = unit.job
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
-                if self._is_enough(queue):
+                if self.has_dropped_enough(queue):
                     return None
                 continue
             retry_ms = unit.options.retry_ms
-            if not retry_ms and self._is_held_back(job):
+            if not retry_ms and self.holds_back(job):
                 continue
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
@@ -357,7 +354,7 @@ class Delivery:
             return unit
         return None
 
-    def _is_held_back(self, job: Job) -> bool:
+    def holds_back(self, job: Job) -> bool:
         """Put off an at-most-once job that must not leave now; say whether that was so."""
         state = self._state
         if not state.read_only or not job.options.delay_ms:
@@ -367,7 +364,7 @@ class Delivery:
         self.reschedule(job)
         return True
 
-    def _is_enough(self, queue: Queue) -> bool:
+    def has_dropped_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""
         state = self._state
         if self._over_at != state.now:
@@ -448,107 +445,6 @@ class Delivery:
             queue.jobs_out -= 1
             state.counters.returned += 1
 
-    # Between nodes.
-
-    def give_away(self, queue: Queue, count: int, node_id: bytes) -> list[Job]:
-        """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first.
-
-        Those with retry > 0 stay here as copies that wait for the other node to be done with them.  Those that are
-        delivered at most once are forgotten here, and the journal knows before they leave.
-        """
-        state = self._state
-        given: list[Job] = []
-        size = 0
-        while len(given) < count and size < FETCHED_BYTES and len(queue.units):
-            job = queue.units.pop_first().job
-            job.state = ACTIVE
-            if job.expires_at <= state.now:
-                state.forget(job, GONE_EXPIRED)
-                if self._is_enough(queue):
-                    break
-                continue
-            if not job.options.retry_ms and self._is_held_back(job):
-                continue
-            given.append(job)
-            size += len(job.body)
-            self._leave_to(job, node_id)
-        queue.jobs_out += len(given)
-        state.counters.exported += len(given)
-        return given
-
-    def _leave_to(self, job: Job, node_id: bytes) -> None:
-        state = self._state
-        retry_ms = job.options.retry_ms
-        if not retry_ms:
-            self.part_with(job)
-            return
-        state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self.put_off(job, state.now + job.options.probe_ms + state.spread(ANNOUNCED_MS))
-
-    def part_with(self, job: Job) -> None:
-        """Forget an at-most-once job that another node is to have: it moves as a whole."""
-        job.additional_deliveries += 1
-        self._state.finish(job)
-
-    def take_over(self, stored: StoredJob, sender: bytes, *, queued: bool) -> bool:
-        """Take a job that another node gives: into the queue, or with its timers; say whether it is in the queue now.
-
-        Not one that is done, that a consumer of this node has, that is queued here already, or whose time is over.
-        """
-        state = self._state
-        job = state.jobs.get(stored.id)
-        known = job is not None
-        if job is None:
-            job = self.copies.make(stored)
-            if job is None:
-                state.say_ended(sender, stored.id)
-                return False
-        elif not self._may_take_over(job, stored, sender):
-            return False
-        if stored.retry_ms:
-            grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
-            if known and grew and state.journaling:
-                state.outbox.journal.append((JOB_ADDED, job))
-        if not known:
-            state.register(job)
-            state.schedule.add(job, job.expires_at)
-        if not queued:
-            self.reschedule(job)
-            return False
-        retry_ms = job.options.retry_ms
-        job.requeue_at = state.now + retry_ms if retry_ms else 0
-        self.enqueue_new(job, state.queue(job.queue))
-        if state.listeners:
-            # It was announced to all where it came into being; who listens here may have asked for it.
-            state.outbox.events[-1] = Event(job.queue, WORK, 1, HERE_ALONE)
-        self.reschedule(job)
-        if job.holders:
-            self._tell_where(job, sender)
-        return True
-
-    def _tell_where(self, job: Job, giver: bytes) -> None:
-        """Let the holders that do not know of a move hear where the job is now: they would ask its old place."""
-        state = self._state
-        for node_id in state.others(job.holders or frozenset()):
-            if node_id != giver:
-                state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))
-
-    def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes) -> bool:
-        """Tell whether a job that is known here can be queued for another node, which hears why not."""
-        state = self._state
-        if job.state == ACKED:
-            state.say_done(sender, job)
-            return False
-        if job.state in (QUEUED, WAIT_REPL):
-            return False
-        if not job.options.retry_ms:
-            # Known as a copy that nobody was told to queue: another one was, which comes here now.
-            return not job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED) and not self.copies.came_before(stored)
-        if self.is_leased(job):
-            state.send(sender, self.leases.hint(job))
-            return False
-        return True
-
     def is_leased(self, job: Job) -> bool:
         """Tell whether a consumer has a job from this node, and for how long is not over yet."""
         return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at - self._state.now > ANNOUNCED_MS
@@ -600,7 +496,7 @@ class Delivery:
             unit = queue.units.pop_first()
             unit.state = ACTIVE
             self._state.forget(unit.job, GONE_EXPIRED)
-            if self._is_enough(queue):
+            if self.has_dropped_enough(queue):
                 break
         return False
 

@@ -38,6 +38,7 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 
 from disqued.core.delivery import Delivery
 from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
+from disqued.core.moves import Moves
 from disqued.core.peers import LEAVING
 from disqued.core.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.schedule import Timed
@@ -107,11 +108,12 @@ class Arrival(Errand):
 class Federation:
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "wants")
+    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "moves", "wants")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        self.moves = Moves(state, delivery)
         self._hungers: dict[bytes, Hunger] = {}
         self._arrivals: dict[bytes, Arrival] = {}
         self.wants = Wants(state.wanted)
@@ -324,7 +326,7 @@ class Federation:
         if peer is None or peer.flags & LEAVING:
             return True
         count = want.count if stock >= 2 * want.count else max(1, stock // 2)
-        jobs = self._delivery.give_away(queue, count, node_id)
+        jobs = self.moves.give_away(queue, count, node_id)
         if jobs:
             arrival = self._arrivals.get(queue.name)
             if arrival is not None:
@@ -359,7 +361,7 @@ class Federation:
             if is_full and stored.retry_ms and not wanted[stored.queue]:
                 continue  # who sent it has a copy
             self.imports += 1
-            if self._delivery.take_over(stored, sender, queued=queued):
+            if self.moves.take_over(stored, sender, queued=queued):
                 state.counters.imported += 1
                 self._note_import(state.queues.by_name[stored.queue], sender)
             if is_last_word and state.jobs.get(stored.id) is not None:

@@ -300,7 +300,7 @@ class Leaving(Timed):
         if node_id:
             self._state.send(node_id, (YOURJOBS, (job,), False))
             self._sent(job)
-            self._delivery.part_with(job)
+            self._federation.moves.part_with(job)
         return False
 
     def _can_be_told(self, job: Job) -> bool:
@@ -343,7 +343,7 @@ class Leaving(Timed):
         node_id = self._next_node()
         if not node_id:
             return
-        jobs = self._delivery.give_away(queue, JOBS_PER_MESSAGE, node_id)
+        jobs = self._federation.moves.give_away(queue, JOBS_PER_MESSAGE, node_id)
         for job in jobs:
             self._look_into(job)
             if job.options.retry_ms and job.confirmed is None:

@@ -22,6 +22,7 @@ from disqued.core.ids import JobIds
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Lists
 from disqued.core.membership import Membership
+from disqued.core.moves import Moves
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.core.replication import Replication
@@ -337,11 +338,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job stays with its giver, too", CALM,
-        Delivery, "_leave_to", "self.part_with(job)", "self.enqueue_new(job, state.queue(job.queue))",
+        Moves, "_leave_to", "self.part_with(job)", "self._delivery.enqueue_new(job, state.queue(job.queue))",
     ),
     _mutant(
         "who takes a job over does not know who had it", CALM,
-        Delivery, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
+        Moves, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
     ),
     _mutant(
         "hunger never ends", CALM,

@@ -217,7 +217,7 @@ def test_a_job_that_moved_is_left_alone_by_holders_that_had_no_part_in_the_move(
     (other,) = [member for member in cluster if not member.holds(job_id)]
     a.node.begin()
     (queue,) = a.state.queues.by_name.values()
-    jobs = a.node.delivery.give_away(queue, 1, other.id)
+    jobs = a.node.federation.moves.give_away(queue, 1, other.id)
     a.state.send(other.id, (YOURJOBS, tuple(jobs), True))
     a.settle()
     cluster.settle()
@@ -247,7 +247,7 @@ def move(giver: Member, taker: Member) -> None:
     """Let a node give the first job of the queue to another one."""
     giver.node.begin()
     (queue,) = giver.state.queues.by_name.values()
-    jobs = giver.node.delivery.give_away(queue, 1, taker.id)
+    jobs = giver.node.federation.moves.give_away(queue, 1, taker.id)
     giver.state.send(taker.id, (YOURJOBS, tuple(jobs), True))
     giver.settle()
     giver.cluster.settle()

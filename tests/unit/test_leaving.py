@@ -326,7 +326,7 @@ def test_a_job_that_is_brought_after_all_is_moved_before_it_is_safe_to_stop(clus
     leave(a)
     until_safe(a)
     job = b.add("q", "body", "REPLICATE", 1, "RETRY", 0)
-    jobs = b.node.delivery.give_away(b.state.queues.by_name[b"q"], 1, a.id)
+    jobs = b.node.federation.moves.give_away(b.state.queues.by_name[b"q"], 1, a.id)
     b.say(a, (YOURJOBS, tuple(jobs), True))
     assert a.holds(job)
     assert not is_safe(a)
