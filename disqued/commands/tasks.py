@@ -21,7 +21,7 @@ from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.job import JobOptions, Unit
 from disqued.core.node import Node
-from disqued.core.outbox import WORK, Event
+from disqued.core.outbox import WORK, News
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.replication import Batch
 from disqued.core.tasks import Process, unique_alias
@@ -217,7 +217,7 @@ class WqRequest:
         """Count the tasks that wait, and have this client told."""
         count = _length(node, self.queue)
         if count and node.events.listens:
-            node.outbox.events.append(Event(self.queue, WORK, count, client))
+            node.outbox.events.append(News(self.queue, WORK, count, client))
         return count
 
 

@@ -14,7 +14,7 @@ Source: the Worqr README ("publish"); the Redis manual, "Pub/Sub".
 
 from disqued.core import messages
 from disqued.core.messages import Message
-from disqued.core.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, Event
+from disqued.core.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, News
 from disqued.core.state import State
 
 #: Types of event; the place in here is their number on the bus.
@@ -72,12 +72,12 @@ class Events:
         """Hear what happened on another node."""
         _, queue, kind, content = message
         if self.listens:
-            self._state.outbox.events.append(Event(queue, kind, content, HERE_ALONE))
+            self._state.outbox.events.append(News(queue, kind, content, HERE_ALONE))
 
     def tell(self, queue: bytes, kind: bytes, content: int | bytes) -> None:
         """Tell whoever listens, on any node."""
         if self._state.listeners:
-            self._state.outbox.events.append(Event(queue, kind, content))
+            self._state.outbox.events.append(News(queue, kind, content))
 
     def collect(self) -> None:
         """Make messages of what was told since the last time; those for this node are addressed to it.
@@ -89,7 +89,7 @@ class Events:
         for event in _added_up(events):
             self._send(event)
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: News) -> None:
         state = self._state
         queue, kind, content, audience = event
         text = content if isinstance(content, bytes) else b"%d" % content
@@ -104,14 +104,14 @@ class Events:
             state.outbox.messages.append((state.node_id, (messages.EVENT, queue, kind, text, audience)))
 
 
-def _added_up(events: list[Event]) -> list[Event]:
+def _added_up(events: list[News]) -> list[News]:
     """Make one of all counts of a queue, a type and an audience, in the place of the first; a count of 0 is none."""
     sums: dict[tuple[bytes, bytes, object], int] = {}
     for event in events:
         if isinstance(event.content, int):
             key = (event.queue, event.kind, event.audience)
             sums[key] = sums.get(key, 0) + event.content
-    added: list[Event] = []
+    added: list[News] = []
     for event in events:
         if not isinstance(event.content, int):
             added.append(event)

@@ -50,7 +50,7 @@ EVERYWHERE: Final = 0  #: for all who listen
 HERE_ALONE: Final = 1  #: for those who listen on this node
 
 
-class Event(NamedTuple):
+class News(NamedTuple):
     """Something that those who listen to a queue hear; at most once."""
 
     queue: bytes
@@ -70,6 +70,6 @@ class Outbox:
         self.messages: list[tuple[bytes, Message]] = []
         #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
         self.members_changed: bool = False
-        self.events: list[Event] = []
+        self.events: list[News] = []
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
         self.replies: list[tuple[Client, Any, list[Unit]]] = []

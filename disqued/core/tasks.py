@@ -26,7 +26,7 @@ from disqued.core.acks import Acks
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.job import ACKED, ACTIVE, FLAG_DROPPED, FLAG_HELD_ELSEWHERE, FLAG_LEASED, QUEUED, Job, NamedJob, Unit
-from disqued.core.outbox import CANCEL, DELETE, DONE, HERE_ALONE, RETURNED, Event
+from disqued.core.outbox import CANCEL, DELETE, DONE, HERE_ALONE, RETURNED, News
 from disqued.core.state import UNIQUE, State
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
@@ -115,7 +115,7 @@ class Tasks:
     def stolen(self, job: Job) -> None:
         """Another node says that a job is done that a worker of this one has: let it hear so."""
         if self._state.listeners:
-            self._state.outbox.events.append(Event(job.queue, CANCEL, process_of(job), HERE_ALONE))
+            self._state.outbox.events.append(News(job.queue, CANCEL, process_of(job), HERE_ALONE))
 
     def return_some(self, processes: list[Process], *, back: bool, delay_ms: int) -> int:
         """Queue the tasks of processes again, in their order; returns how many of them were current."""
