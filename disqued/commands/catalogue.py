@@ -3,6 +3,7 @@
 from disqued.commands import (
     cluster,
     connection,
+    groups,
     introspection,
     jobs,
     lists,
@@ -21,6 +22,7 @@ MODULES = (
     lists,
     okq,
     logs,
+    groups,
     workers,
     tasks,
     subscriptions,

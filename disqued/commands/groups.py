@@ -1,0 +1,274 @@
+"""Commands on what groups of consumers made of logs: figures, and where a group begins.
+
+    QSTATUS  QINFO  QGROUP LIST|START|RETURN|FORGET
+
+Source: the README of bananaq for QSTATUS and QINFO; QGROUP is ours.
+"""
+
+from typing import Any
+
+import attrs
+
+from disqued.commands import okq
+from disqued.commands.logs import DONE, GROUP, queue_of_log
+from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
+from disqued.commands.table import Flag, command, container, positional, rest
+from disqued.commands.values import JOB_ID, QUEUE, Kind
+from disqued.core.groups import Group
+from disqued.core.ids import is_job_id
+from disqued.core.job import Event
+from disqued.core.node import Node
+from disqued.core.queues import Client
+from disqued.errors import CommandError, UnknownJob, WrongType
+from disqued.wire.replies import Status
+
+# Looking.
+
+
+def statistics(node: Node, name: bytes, group_name: bytes) -> tuple[int, ...]:
+    """The figures of a group of a queue, in the order of STATISTICS."""
+    queue = node.state.queues.by_name.get(name)
+    log = None if queue is None else queue.log
+    group = None if log is None else log.groups.get(group_name)
+    waiting = 0 if group is None else len(group.waiters)
+    consumers = waiting + node.logs.members.count(name, group_name)
+    total = 0 if log is None else len(log)
+    if group is None:
+        return (total, 0, 0, 0, total, consumers)
+    return (total, group.leased, group.redo, group.done, group.available, consumers)
+
+
+def _groups(node: Node, name: bytes) -> list[bytes]:
+    """The groups of a queue that there is anything to say of, by name."""
+    queue = node.state.queues.by_name.get(name)
+    known = [] if queue is None or queue.log is None else [one for one in queue.log.groups.values() if one.is_known]
+    return sorted({*(group.name for group in known), *node.logs.members.groups(name)})
+
+
+def _is_log(node: Node, name: bytes) -> bool:
+    """Tell whether a queue is shown with its groups: it has events, or groups, or was named with one."""
+    queue = node.state.queues.by_name.get(name)
+    return bool(_groups(node, name)) or (queue is not None and queue.log is not None and queue.log.has_content)
+
+
+def _active(node: Node, names: list[bytes]) -> list[bytes]:
+    """The queues that are asked for, each once, or all active ones by name.  Raises CommandError (too many)."""
+    if names:
+        return list(dict.fromkeys(names))
+    logs = {queue.name for queue in node.state.queues.by_name.values() if _is_log(node, queue.name)}
+    found = sorted({*okq.active_names(node, []), *logs, *node.logs.members.queues()})
+    if len(found) > okq.SHOWN_AT_ONCE:
+        raise CommandError(okq.TOO_MANY)
+    return found
+
+
+def _shown(node: Node, words: list[bytes]) -> dict[bytes, list[tuple[bytes, list[Any]]]]:
+    """What QSTATUS and QINFO are to show: {queue: [(group, names and figures in turn), ...]}."""
+    at = next((at for at, word in enumerate(words) if word.upper() == b"GROUPS"), len(words))
+    wanted = words[at + 1 :]
+    shown: dict[bytes, list[tuple[bytes, list[Any]]]] = {}
+    for name in _active(node, words[:at]):
+        if not wanted and not _is_log(node, name):
+            shown[name] = [(okq.GROUPLESS, okq.statistics(node, name))]
+            continue
+        figures = [(group, statistics(node, name, group)) for group in wanted or _groups(node, name)]
+        shown[name] = [
+            (group, [part for pair in zip(okq.STATISTICS, values, strict=True) for part in pair])
+            for group, values in figures
+        ]
+    return shown
+
+
+_STATUS_WORDS = "Queues, then GROUPS and groups; all unless given."
+_FIGURES = Shape(
+    "array: of name and integer in turn: " + ", ".join(word.decode() for word in okq.STATISTICS),
+    lambda value: isinstance(value, list) and value[::2] == list(okq.STATISTICS),
+)
+_BY_GROUP = Shape(
+    "array: of group and its figures in turn",
+    lambda value: isinstance(value, list) and len(value) % 2 == 0 and all(map(_FIGURES.matches, value[1::2])),
+)
+
+
+@command(
+    "QSTATUS",
+    group="logs",
+    flags=Flag.READ,
+    reply=array(tuple_of("[queue, groups]", bulk("queue"), _BY_GROUP), "of [queue, groups]"),
+    cost="O(N) in the queues and groups",
+    errors=(okq.TOO_MANY,),
+)
+@attrs.define
+class QStatus:
+    """Count the events of queues by what groups made of them, on this node.
+
+    total is all events of the queue; of these are inprogress with consumers of the group, redo were with one and are
+    available again, done are acknowledged, available were never given to the group: total = inprogress + redo + done +
+    available.  consumers wait in QGET or QNOTIFY, or are registered.  A queue of work has one group, called -.  Queues
+    come as asked for, or by name.  A queue whose name is GROUPS cannot be asked for by it.
+    """
+
+    words: list[bytes] = rest(_STATUS_WORDS, QUEUE, minimum=0)
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Count."""
+        shown = _shown(node, list(self.words))
+        return [[name, [part for pair in groups for part in pair]] for name, groups in shown.items()]
+
+
+@command(
+    "QINFO",
+    group="logs",
+    flags=Flag.READ,
+    reply=array(bulk("line"), "of lines, one for each queue and group"),
+    cost="O(N) in the queues and groups",
+    errors=(okq.TOO_MANY,),
+)
+@attrs.define
+class QInfo:
+    """Show what QSTATUS counts in lines for people: queue, group, and the figures by name."""
+
+    words: list[bytes] = rest(_STATUS_WORDS, QUEUE, minimum=0)
+
+    def run(self, node: Node, client: Client) -> list[bytes]:
+        """Write the lines."""
+        rows = [
+            [name, group, *(b"%b:%d" % pair for pair in zip(figures[::2], figures[1::2], strict=True))]
+            for name, groups in _shown(node, list(self.words)).items()
+            for group, figures in groups
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [b" ".join(map(bytes.ljust, row, widths)).rstrip(b" ") for row in rows]
+
+
+# Groups.
+
+
+def _group_misuse(word: str, known: bool) -> str:
+    if known:
+        return f"wrong number or kind of arguments for QGROUP {word.upper()}"
+    return "QGROUP takes LIST, START, RETURN or FORGET, and a queue"
+
+
+container(
+    "QGROUP", group="logs", flags=Flag.WRITE, summary="What groups of consumers made of a log.", misuse=_group_misuse
+)
+
+
+@command("QGROUP LIST", group="logs", flags=Flag.READ, reply=array(bulk("group"), "names of groups"), cost="O(N log N)")
+@attrs.define
+class QGroupList:
+    """Name the groups of a queue that have consumers, or have or had events of it."""
+
+    queue: bytes = positional("Queue to look at.", QUEUE)
+
+    def run(self, node: Node, client: Client) -> list[bytes]:
+        """Name them, by name."""
+        queue_of_log(node, self.queue)
+        return _groups(node, self.queue)
+
+
+def _read_start(text: bytes) -> bytes:
+    if is_job_id(text):
+        return text
+    word = text[:8].upper()
+    if word not in (b"FIRST", b"NOW"):
+        raise CommandError("a group starts FIRST, NOW, or at the id of an event")
+    return word
+
+
+_START = Kind(
+    "string", _read_start, "FIRST | NOW | the id of an event",
+    errors=("ERR a group starts FIRST, NOW, or at the id of an event",),
+)  # fmt: skip
+
+
+@command(
+    "QGROUP START",
+    group="logs",
+    flags=Flag.WRITE | Flag.DENY_OOM,
+    reply=OK,
+    cost="O(N) in the events of the queue",
+    errors=(WrongType, UnknownJob),
+)
+@attrs.define
+class QGroupStart:
+    """Let a group begin at the oldest event, behind all that are there now, or at one of them.
+
+    What consumers of the group have, and what it is done with, is forgotten: their QACK is answered 0.  Events before
+    the beginning count as done.
+    """
+
+    queue: bytes = positional("Queue of the group.", QUEUE)
+    group: bytes = positional("Group to start.", GROUP)
+    at: bytes = positional("Where it begins.", _START)
+
+    def run(self, node: Node, client: Client) -> Status:
+        """Start it.  Raises UnknownJob (NOJOB)."""
+        queue_of_log(node, self.queue)
+        log = node.state.log(self.queue)
+        if self.at == b"FIRST":
+            # A stamp before all events tells a group that was started from one that was forgotten.
+            floor = {node.id[:8]: 0}
+        elif self.at == b"NOW":
+            floor = node.logs.floor_now(log)
+        else:
+            event = node.state.jobs.get(self.at)
+            if not isinstance(event, Event) or event.log is not log:
+                raise UnknownJob
+            floor = dict.fromkeys(log.seen, event.ctime - 1)
+        node.logs.start(log, self.group, floor)
+        return DONE
+
+
+@command(
+    "QGROUP RETURN",
+    group="logs",
+    flags=Flag.WRITE,
+    reply=integer("events that were given back"),
+    cost="O(log N) per event",
+    errors=(WrongType,),
+)
+@attrs.define
+class QGroupReturn:
+    """Give events back that consumers of a group have: the group gets them at once, before all others."""
+
+    queue: bytes = positional("Queue of the events.", QUEUE)
+    group: bytes = positional("Group that has them.", GROUP)
+    ids: list[bytes] = rest("Events to give back; of several the first is the first again.", JOB_ID)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Give them back; returns how many somebody had."""
+        queue_of_log(node, self.queue)
+        returned = 0
+        for event_id in reversed(self.ids):
+            unit = node.logs.unit(self.queue, self.group, event_id)
+            if unit is not None and node.logs.is_held(unit):
+                node.logs.give_back(unit, front=True)
+                returned += 1
+        return returned
+
+
+@command(
+    "QGROUP FORGET",
+    group="logs",
+    flags=Flag.WRITE,
+    reply=integer("1 when there was such a group, else 0"),
+    cost="O(N) in the events of the queue",
+    errors=(WrongType,),
+)
+@attrs.define
+class QGroupForget:
+    """Forget what a group made of a log; should it come again it is a new one, and begins at the oldest event."""
+
+    queue: bytes = positional("Queue of the group.", QUEUE)
+    group: bytes = positional("Group to forget.", GROUP)
+
+    def run(self, node: Node, client: Client) -> int:
+        """Forget it."""
+        queue = queue_of_log(node, self.queue)
+        group: Group | None = None if queue is None or queue.log is None else queue.log.groups.get(self.group)
+        if group is None or queue is None or queue.log is None or not group.is_known:
+            return 0
+        node.logs.start(queue.log, self.group, {})
+        return 1
