@@ -266,6 +266,11 @@ def check_grace(grace: Span) -> float:
     return seconds
 
 
+def go_on(job: Job, error: BaseException) -> Verdict:
+    """Be the `on_exhausted` that tries each job again."""
+    return GoOn()
+
+
 def move_to(queue: bytes | str, ttl: Span | None = None) -> OnExhausted:
     """Make an `on_exhausted` that moves each job to the queue for dead letters."""
     verdict = MoveTo(queue, ttl)

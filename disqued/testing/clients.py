@@ -10,7 +10,7 @@ checker, and nothing else of what they do.  Times are integer milliseconds.
 
 from abc import ABC, abstractmethod
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -19,6 +19,8 @@ from disqued.testing.checker import Checker, Request, body_of
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
+
+T = TypeVar("T")
 
 LONG_TTL_S = 10 * 86_400  #: longer than a story, with clocks that jump
 RECONNECT_MS = 200
@@ -197,7 +199,7 @@ class Producer(Actor):
         elif isinstance(value, CommandError):
             self.checker.refused(request.number)
         else:
-            self.checker.answered(request.number, value, self.events.now, _holders(connection.server, value))
+            self.checker.answered(request.number, value, self.events.now, holders_of(connection.server, value))
             if self.rng.random() < self.load.cancels:
                 self.checker.ack_sent(value)
                 connection.server.command(connection, [b"ACKJOB", value])
@@ -210,7 +212,7 @@ class Producer(Actor):
         super().disconnected(connection)
 
 
-def _holders(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
+def holders_of(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
     """Nodes that may hold a job, by their numbers; None where its node does not know it any more."""
     job = server.state.jobs.get(job_id)
     if job is None:
@@ -220,22 +222,14 @@ def _holders(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
     return frozenset(server.numbers[holder] for holder in job.holders)
 
 
-class Consumer(Actor):
-    """Takes jobs and acknowledges them, until it is told to end."""
+class Taker(Actor, Generic[T]):
+    """Takes something and says what became of it, until it is told to end."""
 
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
-        self._held: list[bytes] = []  #: jobs that it works on
-        self._acking: list[bytes] = []  #: jobs whose ack is on its way
-        self._asks_for_jobs = False
+        self._held: list[T] = []  #: what it works on
+        self._acking: list[T] = []  #: what it has said the end of, and has no answer yet
         self._retires = False
-        self.queues = [load.queues[0]]
-
-    def retire(self) -> None:
-        """Take no more jobs, and end when those in its hands are done."""
-        self._retires = True
-        if self._asks_for_jobs or not self._is_busy:
-            self.end()
 
     @property
     def _is_busy(self) -> bool:
@@ -252,6 +246,29 @@ class Consumer(Actor):
             self.end()
         else:
             self._ask(connection)
+
+    @abstractmethod
+    def _finish(self, connection: Connection) -> None:
+        """Say what became of what it has."""
+
+    @abstractmethod
+    def _ask(self, connection: Connection) -> None:
+        """Ask for more."""
+
+
+class Consumer(Taker[bytes]):
+    """Takes jobs and acknowledges them, until it is told to end."""
+
+    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+        super().__init__(servers, checker, load, name, rng)
+        self._asks_for_jobs = False
+        self.queues = [load.queues[0]]
+
+    def retire(self) -> None:
+        """Take no more jobs, and end when those in its hands are done."""
+        self._retires = True
+        if self._asks_for_jobs or not self._is_busy:
+            self.end()
 
     def _ask(self, connection: Connection) -> None:
         rng = self.rng

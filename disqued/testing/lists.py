@@ -15,7 +15,7 @@ from disqued.core.ids import is_job_id
 from disqued.core.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request, body_of
-from disqued.testing.clients import LONG_TTL_S, RECONNECT_MS, Actor, Connection, Load
+from disqued.testing.clients import LONG_TTL_S, RECONNECT_MS, Actor, Connection, Load, Taker, holders_of
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -81,7 +81,7 @@ class ListProducer(Actor):
                 self.checker.refused(request.number)
         else:
             for request, job_id in zip(requests, value.job_ids, strict=True):
-                self.checker.answered(request.number, job_id, self.events.now, _holders(connection.server, job_id))
+                self.checker.answered(request.number, job_id, self.events.now, holders_of(connection.server, job_id))
         self.plan(self.rng.randint(0, self.load.think_ms))
 
     def disconnected(self, connection: Connection) -> None:
@@ -90,42 +90,19 @@ class ListProducer(Actor):
         super().disconnected(connection)
 
 
-def _holders(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
-    """Nodes that may hold a job, by their numbers; None where its node does not know it any more."""
-    job = server.state.jobs.get(job_id)
-    if job is None:
-        return None
-    return frozenset(server.numbers[holder] for holder in job.holders or (server.id,))
-
-
-class ListConsumer(Actor):
+class ListConsumer(Taker[Held]):
     """Pops, recovers and acknowledges, until it is told to end."""
 
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
-        self._held: list[Held] = []
-        self._acking: list[Held] = []
         self._asked = ""  #: what it waits for the answer to
         self._queue = load.queues[0]  #: that it asked for last
-        self._retires = False
 
     def retire(self) -> None:
         """Take no more, and end when what it has is done."""
         self._retires = True
-        if not self._held and not self._acking:
+        if not self._is_busy:
             self.end()
-
-    def go_on(self) -> None:
-        """Finish what it has, or ask for more."""
-        connection = self.connect()
-        if connection is None:
-            self.plan(RECONNECT_MS)
-        elif self._held:
-            self._finish(connection)
-        elif self._retires:
-            self.end()
-        else:
-            self._ask(connection)
 
     def _say(self, connection: Connection, what: str, *words: bytes) -> None:
         self._asked = what

@@ -4,6 +4,7 @@ The client that waits is used from threads, as its users do; the one for Twisted
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -59,7 +60,7 @@ class Gate:
 
 
 @attrs.define
-class Side:
+class Side(ABC):
     """One of the two clients, with all that a test makes of it."""
 
     clients: list[Any] = attrs.field(factory=list)
@@ -69,9 +70,9 @@ class Side:
         for client in self.clients:
             await self.closed(client)
 
+    @abstractmethod
     async def closed(self, client: Any) -> None:
         """Close a client."""
-        raise NotImplementedError
 
 
 class DeferredSide(Side):

@@ -30,9 +30,9 @@ from disqued.client.tasks import (
     OnExhausted,
     Task,
     Tasks,
-    Verdict,
     What,
     check_grace,
+    go_on,
     next_pause,
 )
 from disqued.client.values import Span, encode_queues, waiting_seconds
@@ -41,10 +41,6 @@ from disqued.client.values import Span, encode_queues, waiting_seconds
 Handler: TypeAlias = Callable[[Job], object]
 
 _log = Logger(namespace="disqued.client")
-
-
-def _go_on(job: Job, error: BaseException) -> Verdict:
-    return GoOn()
 
 
 class Worker:
@@ -59,7 +55,7 @@ class Worker:
         concurrency: int = 1,
         backoff: Backoff | None = None,
         max_tries: int | None = None,
-        on_exhausted: OnExhausted = _go_on,
+        on_exhausted: OnExhausted = go_on,
         grace: Span = 30,
         poll: Span = 1,
     ) -> None:
