@@ -9,7 +9,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
-from disqued.core.job import ACKED, KIND_LOG
+from disqued.core.job import ACKED
 from disqued.core.outbox import (
     FLUSHED,
     GONE_EVICTED,
@@ -137,10 +137,10 @@ def lease(number: int, scope: bytes = b"", worker: bytes = b"worker") -> Record:
 async def test_a_job_with_an_alias_is_stored_as_it_travels_and_its_end_is_told(server: RedisServer, run: Runs) -> None:
     node = run(server)
     await node.start()
-    job = make_job(7, queue=b"mail \xff", alias=b"e\0\xff", kind=KIND_LOG)
+    job = make_job(7, queue=b"mail \xff", alias=b"e\0\xff")
     await node.put((JOB_ADDED, job))
     _, stored = decode_record(server.call("HGET", node.key("jobs"), job.id))
-    assert (stored.alias, stored.kind, stored.queue, stored.body) == (b"e\0\xff", KIND_LOG, b"mail \xff", b"body 7")
+    assert (stored.alias, stored.queue, stored.body) == (b"e\0\xff", b"mail \xff", b"body 7")
     await node.put((UNIT_DONE, job.id, b""))
     [entry] = node.noted("done")
     assert (entry[b"queue"], entry[b"added"]) == (b"mail \xff", b"1700000000007")

@@ -362,9 +362,8 @@ ALIASES = [b"eone", b"e\0", b"\xff\xfe", b"\0" * 5, "tôt".encode(), b"x'00'", b
 
 
 def named_jobs() -> list[Job]:
-    """A job with each alias, half of them of a log, and two without."""
-    kinds = [KIND_WORK, KIND_LOG]
-    jobs = [make_job(number, alias=alias, kind=kinds[number % 2]) for number, alias in enumerate(ALIASES)]
+    """A job with each alias and two without, one of them of a log."""
+    jobs = [make_job(number, alias=alias) for number, alias in enumerate(ALIASES)]
     return [*jobs, make_job(len(jobs), kind=KIND_LOG), make_job(len(jobs) + 1)]
 
 

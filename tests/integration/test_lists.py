@@ -75,8 +75,8 @@ def test_after_a_kill_both_lists_are_there(start: Start) -> None:
     again = start("--appendonly", "yes", "--appendfsync", "always", directory=daemon.directory)
     [[name, body, at, _, deliveries]] = again.call("RQ.INSPECT", "q", "PENDING", 0, 9)  # type: ignore[misc]
     assert [name, body, deliveries] == [before[0][0], "a", 1]  # type: ignore[index]
-    # Two clocks are read, each in whole milliseconds.
-    assert abs(at - before[0][2]) <= 1  # type: ignore[index]
+    # Four times a moment of one clock becomes one of the other, both in whole milliseconds: two of them take one off.
+    assert abs(at - before[0][2]) <= 2  # type: ignore[index]
     assert [row[1] for row in again.call("RQ.INSPECT", "q", 0, 9)] == ["b", "c"]  # type: ignore[union-attr,attr-defined]
     assert again.call("RQ.ACK", "q", *ids) == ids[:1]  # type: ignore[misc,index]
 

@@ -65,7 +65,7 @@ def hex_bytes(raw: bytes) -> bytes:
     middle=st.binary(min_size=44, max_size=44),
     holders=st.none() | st.frozensets(st.binary(min_size=20, max_size=20).map(hex_bytes), min_size=1),
     numbers=st.tuples(*[st.integers(0, 2**32 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 2),
-    name=st.tuples(st.sampled_from([KIND_WORK, KIND_LOG]), st.just(b"") | st.binary(max_size=30)),
+    name=st.just((KIND_LOG, b"")) | st.tuples(st.just(KIND_WORK), st.binary(max_size=30)),
 )  # fmt: skip
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_job_comes_back_as_it_was_whatever_it_is_made_of(
@@ -197,7 +197,7 @@ def said(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
 
 def test_who_has_a_unit_can_be_read_and_only_the_last_one_counts(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
-    store.put(added(1, alias=b"eone"), added(2, kind=KIND_LOG, alias=b"\xff"), added(3))
+    store.put(added(1, alias=b"eone"), added(2, alias=b"\xff"), added(3, kind=KIND_LOG))
     store.put((UNIT_LEASED, job_id(1), b"", 1, b"anna"), (UNIT_LEASED, job_id(2), b"group", 1, b"\xfe"))
     store.clock.advance(1_500)
     store.put((UNIT_LEASED, job_id(1), b"", 2, b"bob"), (UNIT_LEASED, job_id(9), b"", 1, b"nobody knows the job"))
@@ -207,7 +207,7 @@ def test_who_has_a_unit_can_be_read_and_only_the_last_one_counts(tmp_path: Path)
         (job_id(1).decode(), "", 2, "bob", "2023-11-14T22:13:21.500Z"),
     ]
     assert rows(tmp_path, "SELECT kind, alias FROM jobs_readable ORDER BY seq") == [
-        ("work", "eone"), ("log", "x'FF'"), ("work", None),
+        ("work", "eone"), ("work", "x'FF'"), ("log", None),
     ]  # fmt: skip
     assert rows(tmp_path, "SELECT id FROM jobs WHERE queue = 'queue' AND alias = 'eone'") == [(job_id(1).decode(),)]
     store.end()
