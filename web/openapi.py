@@ -148,7 +148,7 @@ def _parameter(param: Param) -> dict[str, Any]:
 
 def statuses(entry: Route) -> list[int]:
     """The statuses of what may go wrong, in their order, those that anything may answer left out."""
-    found = {STATUS.get(word, 400) for word in entry.errors}
+    found = {STATUS[word] for word in entry.errors}
     if entry.role is not Role.NOBODY:
         found.update(_ACCESS)
     if entry.query or entry.body is not None:
@@ -167,7 +167,7 @@ def _responses(entry: Route) -> dict[str, Any]:
             "content": {entry.media: {"schema": also}},
         }
     for status in statuses(entry):
-        words = [word for word in entry.errors if STATUS.get(word, 400) == status]
+        words = [word for word in entry.errors if STATUS[word] == status]
         title = TITLES.get(status, "Error")
         responses[str(status)] = _problem(f"{title}: {', '.join(words)}" if words else title)
     responses["default"] = {"$ref": "#/components/responses/Problem"}

@@ -23,23 +23,28 @@ HEADINGS: Final = {
     "jobs": "Jobs", "queues": "Queues", "bulk": "Many jobs at once", "cluster": "The cluster", "node": "This node",
     "history": "Charts", "access": "Actions taken", "health": "Health", "metrics": "Metrics", "commands": "Any command",
 }  # fmt: skip
-#: When each error word comes; those that are not here stand with their commands.
+#: When each error word comes.
 WHEN: Final = {
     "HTTP": "Not of a command: HTTP itself, the JSON, a parameter, a token or a right is at fault.",
     "ERR": "The command refuses a value; `detail` says what is allowed.",
     "BADID": "This is no job id.",
     "NOJOB": "This node does not know the job.",
     "NOQUEUE": "This node has no such queue.",
+    "WRONGTYPE": "The queue holds events, and the command is for jobs, or the other way round.",
+    "EMPTYKEY": "This node has no such list.",
     "TOOLATE": "Half of the job's TTL is over: its next delivery cannot be put off any more.",
     "PAUSED": "The queue is paused for what comes in.",
     "MAXLEN": "The queue is as long as MAXLEN of the request allows.",
     "NOREPL": "Too few nodes took a copy in time; the job may be in the queue of some.",
+    "BUSY": "Too many events are being added in the background; wait for some, or raise `bg-qadd-pool-size`.",
     "OOM": "Memory is full.",
     "LEAVING": "This node is leaving the cluster; ask another one.",
     "LOADING": "The jobs are being loaded.",
     "MISCONF": "The journal cannot be written.",
     "TRYAGAIN": "CLIENT PAUSE is in force, or the node stops.",
     "NOAUTH": "The command wants a password.",
+    "WRONGPASS": "The password is wrong. Commands that take one are for connections of clients.",
+    "NOPROTO": "There is no such version of the protocol. Commands that take one are for connections of clients.",
     "NOWORKER": "No such worker is alive on this node.",
     "STALE": "Somebody else is this worker by now.",
     "NOTWORKING": "The worker does not work on this queue.",
@@ -130,7 +135,7 @@ def _errors() -> Iterator[str]:
     yield "| Word | Status | When |"
     yield "|---|---|---|"
     for word, when in WHEN.items():
-        status = "4xx, 5xx" if word == "HTTP" else str(STATUS.get(word, 400))
+        status = "4xx, 5xx" if word == "HTTP" else str(STATUS[word])
         yield f"| `{word}` | {status} | {when} |"
     yield ""
     yield "| Status | What HTTP finds wrong |"

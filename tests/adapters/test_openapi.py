@@ -59,7 +59,7 @@ def test_a_route_is_told_whole(entry: Route) -> None:
     assert ("requestBody" in told) is (entry.body is not None)
     assert entry.media in told["responses"]["200"]["content"]
     for word in entry.errors:
-        described = told["responses"][str(STATUS.get(word, 400))]
+        described = told["responses"][str(STATUS[word])]
         assert word in described["description"]
         assert MEDIA in described["content"]
     if entry.role is not Role.NOBODY:
