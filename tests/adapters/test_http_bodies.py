@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import attrs
 import pytest
@@ -25,28 +26,42 @@ ENDING = {"SHUTDOWN", "CLIENT PAUSE", "DEBUG FLUSHALL", "SLOWLOG RESET"}
 HARMLESS = {"worker"}
 
 
-async def fill(client: AdminClient) -> bytes:
-    """See to it that whatever family looks into the queue of the examples finds the mark; returns the id of a job."""
+#: How each family adds a job with the mark to a queue: words after which the name of the queue stands, and the rest.
+FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "jobs": ("ADDJOB", (MARK, "0", "RETRY", "60")),
+    "tasks": ("WQ.ENQUEUE", ("TASKS", MARK)),
+    "lists": ("RQ.PUSH", (MARK,)),
+    "named": ("QLPUSH", ("{name}", MARK)),
+}
+
+
+async def fill(client: AdminClient, family: str) -> bytes:
+    """See to it that whatever looks into the queue of the examples finds jobs of a family; returns the id of one."""
+    command, rest = FAMILIES[family]
 
     async def call(*words: str) -> Any:
         return await client.running.daemon.call([word.encode() for word in words], address="test")
 
+    async def add(queue: str) -> None:
+        await call(command, queue, *(word.format(name=uuid4().hex) for word in rest))
+
     await call("WORKER", "START", "ID", "press-1", "TTL", "0")
     for queue in ("mail", "other"):
-        await call("ADDJOB", queue, MARK, "0", "RETRY", "60")
+        await add(queue)
     await call("GETJOB", "NOHANG", "COUNT", "2", "FROM", "mail", "other")
-    await call("WQ.ENQUEUE", "mail", "TASKS", MARK, MARK)
-    await call("ADDJOB", "mail", MARK, "0", "RETRY", "60")
+    for _ in range(3):
+        await add("mail")
     await call("GETJOB", "NOHANG", "WORKER", "press-1", "FROM", "mail")
     await call("QADD", "events", "60", MARK)
-    return bytes(await call("ADDJOB", "mail", MARK, "0", "RETRY", "60"))
+    [[_, job_id, *_]] = await call("QPEEK", "mail", "1")
+    return bytes(job_id)
 
 
-async def answers(client: AdminClient, entries: list[Command]) -> dict[str, str]:
+async def answers(client: AdminClient, entries: list[Command], family: str) -> dict[str, str]:
     """What commands answer to their examples, and to what is asked for of the fields that show bodies."""
     found = {}
     for entry in entries:
-        job_id = (await fill(client)).decode()
+        job_id = (await fill(client, family)).decode()
         body = json.loads(json.dumps(EXAMPLES.get(entry.name, {})).replace(ID, job_id))
         path = f"/api/commands/{entry.name.replace(' ', '%20')}"
         wanted = {"queue": "mail", entry.bodies_field: "all"} if entry.bodies_field else {}
@@ -69,15 +84,17 @@ async def served(admin: Admin, *, sees_bodies: bool) -> AdminClient:
     return client
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @ensureDeferred
-async def test_no_command_shows_a_body_to_whoever_may_not_see_it(admin: Admin) -> None:
-    found = await answers(await served(admin, sees_bodies=False), entries())
+async def test_no_command_shows_a_body_to_whoever_may_not_see_it(admin: Admin, family: str) -> None:
+    found = await answers(await served(admin, sees_bodies=False), entries(), family)
     assert [name for name, answer in found.items() if MARK in answer] == []
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @ensureDeferred
-async def test_the_commands_that_show_bodies_are_those_that_say_so(admin: Admin) -> None:
-    found = await answers(await served(admin, sees_bodies=True), entries())
+async def test_the_commands_that_show_bodies_are_those_that_say_so(admin: Admin, family: str) -> None:
+    found = await answers(await served(admin, sees_bodies=True), entries(), family)
     declared = {entry.name for entry in entries() if entry.shows_bodies or entry.bodies_field}
     assert {name for name, answer in found.items() if MARK in answer} == declared
 
