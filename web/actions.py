@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from disqued.config import Setting
+from disqued.web import shown
 from disqued.web.job_views import Search
 from disqued.web.lines import PICKED, Action, Input, quoted
 from disqued.web.routes import Role
@@ -90,6 +91,18 @@ def on_groups(queue: bytes) -> list[Action]:
             "group-forget", "Forget a group", "/api/commands/QGROUP%20FORGET",
             (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups forgotten: {result}.",
             "Should it come again it is a new group, and begins at the oldest event.",
+        ),
+    ]  # fmt: skip
+
+
+def on_log(queue: bytes) -> list[Action]:
+    """What can be done with a log as a whole."""
+    return [
+        Action(
+            "flush", "Empty the log (QFLUSH)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
+            "The log is empty.",
+            "All events of the log on this node go, whoever has them, with all that groups of consumers made of them.",
+            counted=shown.qstat_path(queue),
         ),
     ]  # fmt: skip
 

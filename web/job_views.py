@@ -21,6 +21,7 @@ from disqued.core.job import (
     FLAG_QUEUED_BEFORE,
     KIND_LOG,
     QUEUED,
+    RETRY_NEVER_MS,
     STATE_NAMES,
     WAIT_REPL,
     Job,
@@ -95,6 +96,9 @@ def _deliveries(node: Node, job: Job) -> list[Moment]:
     elif job.state == QUEUED:
         # A store keeps how long a timer runs at most, not when it began.
         moments.append(Moment("In the queue of this node", None if job.flags & FLAG_CAME_BACK else began))
+    elif (away := _elsewhere(node, job)) is not None:
+        where = away[1][:8].decode("ascii", "replace")
+        moments.append(Moment(f"Delivered to a consumer by node {where}", wall + away[0] - now))
     elif job.flags & FLAG_DELIVERED:
         moments.append(Moment("Delivered to a consumer by this node", None))
     return moments
@@ -149,16 +153,34 @@ def _why_active(node: Node, job: Job) -> str:
         worker_id, home = holder
         where = "" if home == node.id else f" on node {home[:8].decode('ascii', 'replace')}"
         return f"It is in flight: worker {shown.name(worker_id, 60)}{where} has it, and keeps it as long as it lives."
+    away = _elsewhere(node, job)
+    if away is not None:
+        since, node_id = away
+        where = node_id[:8].decode("ascii", "replace")
+        return (
+            f"It is in flight: a consumer of node {where} has had it for {shown.span(max(0, now - since))}. {_RECOVER}"
+        )
     if job.flags & FLAG_LEASED:
         if not _is_to_come_back(job):
-            return "It is in flight: a consumer has it. It is not queued again: its time to live ends before."
+            is_manual = job.options.retry_ms >= RETRY_NEVER_MS
+            never = _RECOVER if is_manual else "It is not queued again: its time to live ends before."
+            return f"It is in flight: a consumer has it. {never}"
         return f"It is in flight: a consumer has it until {until} ({left} from now), then it is queued again."
-    away = "It is not in the queue of this node: it was taken out, or another node has it."
+    gone = "It is not in the queue of this node: it was taken out, or another node has it."
     if _is_to_come_back(job):
-        return f"{away} Without news it is queued here at {until} ({left} from now)."
+        return f"{gone} Without news it is queued here at {until} ({left} from now)."
     if job.requeue_at:
-        return f"{away} It is not queued here by itself: its time to live ends before."
+        return f"{gone} It is not queued here by itself: its time to live ends before."
     return "It is not in the queue of this node, and no timer is set: ENQUEUE queues it."
+
+
+_RECOVER: Final = "Should that not be done with it, RQ.RECOVER hands it to another one."
+
+
+def _elsewhere(node: Node, job: Job) -> tuple[int, bytes] | None:
+    """Since when a consumer of another node has a job, and of which; None when none is known to."""
+    queue = node.state.queues.by_name.get(job.queue)
+    return None if queue is None else queue.elsewhere.get(job)
 
 
 def worker_of(node: Node, job: Job) -> tuple[bytes, bytes] | None:

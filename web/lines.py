@@ -57,6 +57,7 @@ class Action:
     fixed: Mapping[str, Any]  #: what of the JSON body is not asked for
     done: str  #: what is said when it has worked
     confirm: str = ""  #: the question before it; empty = none is asked
+    counted: str = ""  #: where the API tells, as `len`, how many it is about; they are counted before the question
     role: Role = Role.OPERATOR
     ends: bool = False  #: the job may be gone afterwards
     redis: str | None = None  #: the line of redis-cli, where it is no single command; empty = there is none

@@ -16,6 +16,7 @@ from disqued.core.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.queues import Queue
 from disqued.core.vitals import Account, own_vitals
 from disqued.web import actions, group_views, job_views, shown, worker_views
 from disqued.web.masking import MASK, SECRET_SETTINGS
@@ -168,7 +169,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
                   "idle_ms": node.clock.now() - queue.accessed_at, "created": queue.created_wall,
-                  "held": len(queue.leased)}  # fmt: skip
+                  "held": len(queue.leased), "elsewhere": len(queue.elsewhere)}  # fmt: skip
     pauses = actions.pause(name, row.pause if row is not None else "none")
     return {
         "queue": name,
@@ -179,8 +180,16 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "pauses": pauses,
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
-        "kind": None if queue is None or queue.kind is None else KIND_NAMES[queue.kind].decode(),
+        "kind": None if queue is None else _kind_of(queue),
     }
+
+
+def _kind_of(queue: Queue) -> str | None:
+    """What a queue is for: work or log; None while nothing is in it, or both."""
+    if queue.kind is not None:
+        return KIND_NAMES[queue.kind].decode()
+    # What consumers of other nodes have is work; both are in it after a partition alone.
+    return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.log is None else None
 
 
 def job_row(node: Node, job: Job, visitor: Visitor) -> Values:
@@ -230,6 +239,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
         "is_named": name in shown.NO_SEGMENTS,
         "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
         "known": len(node.state.jobs), "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
+        "ways_with_log": actions.on_log(name),
         "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
     }  # fmt: skip
 

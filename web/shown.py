@@ -64,6 +64,11 @@ def worker_path(raw: bytes) -> str:
     return f"/worker?id={segment(raw)}" if raw in NO_SEGMENTS else f"/workers/{segment(raw)}"
 
 
+def qstat_path(raw: bytes) -> str:
+    """Where the API tells how a queue is."""
+    return f"/api/qstat{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"
+
+
 def history_path(raw: bytes) -> str:
     """Where the history of a queue is."""
     return f"/api/history/queue{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"

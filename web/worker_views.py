@@ -7,6 +7,7 @@ Spans are milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
 
@@ -127,22 +128,35 @@ def tasks_of(node: Node, worker: Worker, visitor: Visitor) -> list[dict[str, Any
 
 
 def held_of(node: Node, queue: Queue, visitor: Visitor) -> list[dict[str, Any]]:
-    """Jobs of a queue that consumers have from this node, longest first; HELD_SHOWN at most."""
-    return _held(node, islice(queue.leased, HELD_SHOWN), visitor)
+    """Jobs of a queue that consumers have, longest first; HELD_SHOWN at most from this node, and as many from others.
+
+    Of what consumers of other nodes have this node knows those that no timer queues again and that it has a copy of;
+    SLICE_ROWS of them are looked at.
+    """
+    own = _held(node, islice(queue.leased, HELD_SHOWN), visitor)
+    others = nsmallest(HELD_SHOWN, islice(queue.elsewhere.items(), SLICE_ROWS), key=lambda entry: entry[1][0])
+    now = node.clock.now()
+    rows = own + [_row(unit, None, max(0, now - since), node_id, visitor) for unit, (since, node_id) in others]
+    return sorted(rows, key=lambda row: -row["since_ms"])
 
 
 def _held(node: Node, units: Iterable[Unit], visitor: Visitor) -> list[dict[str, Any]]:
-    """Rows of what consumers have: worker None where it is with nobody in particular, `since_ms` how long it is."""
+    """Rows of what consumers of this node have."""
     state, now = node.state, node.clock.now()
     rows = []
     for unit in units:
         worker = state.bound.get(unit)
         queue = state.queues.by_name.get(unit.queue)
         since = worker.leases[unit] if worker is not None else now if queue is None else queue.leased.get(unit, now)
-        rows.append({
-            "id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope,
-            "worker": None if worker is None else worker.id, "since_ms": max(0, now - since),
-            "attempt": attempt_of(unit), "size": len(unit.body),
-            "body": shown.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None,
-        })  # fmt: skip
+        rows.append(_row(unit, None if worker is None else worker.id, max(0, now - since), None, visitor))
     return rows
+
+
+def _row(unit: Unit, worker: bytes | None, since_ms: int, node_id: bytes | None, visitor: Visitor) -> dict[str, Any]:
+    """A row of what a consumer has: worker None where that is nobody in particular, node None where it is this one."""
+    return {
+        "id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope,
+        "worker": worker, "node": node_id, "since_ms": since_ms,
+        "attempt": attempt_of(unit), "size": len(unit.body),
+        "body": shown.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None,
+    }  # fmt: skip

@@ -1,8 +1,14 @@
 """Logs on the pages: the groups of a queue, what each made of an event, and what can be done."""
 
+import re
+from pathlib import Path
+
+from disqued.web import actions
+from disqued.web.commands_api import role_of
+from disqued.web.fields import COMMANDS
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
-from tests.adapters.test_pages import Admin, async_test, page, run, words
+from tests.adapters.test_pages import OPERATOR, VIEWER, Admin, async_test, page, run, with_tokens, words
 
 
 async def add(client: AdminClient, queue: str = "events", *bodies: str) -> list[str]:
@@ -71,3 +77,30 @@ async def test_work_has_no_groups(admin: Admin) -> None:
     html = await page(client, "/queues/mail")
     assert "h-groups" not in html
     assert "jobs Kind" in words(html) or "Kind jobs" in words(html)
+
+
+@async_test
+async def test_a_log_is_emptied_after_its_events_have_been_counted(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    await add(client, "a/b", "one", "two")
+    await run(client.running, "QGET", "a/b", "mailers")
+    html = await page(client, "/queues/a%2Fb", OPERATOR)
+    assert "redis-cli -p 7711 QFLUSH a/b" in part(html, "h-groups")
+    [counted] = re.findall(r'data-counted="([^"]*)"', html)
+    bearer = {"Authorization": f"Bearer {OPERATOR}"}
+    assert (await client.get(counted, headers=bearer)).body["len"] == 2
+    assert "QFLUSH" not in await page(client, "/queues/a%2Fb", VIEWER)
+    asked = {"queue": "a/b"}
+    refused = await client.post("/api/commands/QFLUSH", asked, headers={"Authorization": f"Bearer {VIEWER}"})
+    assert refused.status == 403
+    assert (await client.post("/api/commands/QFLUSH", asked, headers=bearer)).body == {"reply": "OK"}
+    assert (await client.get(counted, headers=bearer)).body["len"] == 0
+    assert "mailers" not in await page(client, "/queues/a%2Fb", OPERATOR)
+
+
+def test_who_may_empty_a_log_is_who_may_run_the_command() -> None:
+    for queue in (b"events", b".", b"\xff"):
+        [flush] = actions.on_log(queue)
+        assert flush.role is role_of(COMMANDS["QFLUSH"])
+        assert flush.confirm
+        assert flush.command == [b"QFLUSH", queue]

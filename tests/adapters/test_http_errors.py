@@ -41,7 +41,8 @@ WORDS = {one.code for one in classes()}
 def rows(text: str) -> dict[str, tuple[str, str]]:
     """Status and meaning of each word in the table of a page."""
     return {
-        word: (status, when) for word, status, when in re.findall(r"^\| `([A-Z]+)` \| (.+?) \| (.+) \|$", text, re.M)
+        word: (status, when)
+        for word, status, when in re.findall(r"^\| `([A-Z]+)` \| (.+?) \| (.+) \|$", text, re.MULTILINE)
     }
 
 

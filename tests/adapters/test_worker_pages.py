@@ -170,3 +170,48 @@ async def test_the_pages_of_workers_are_live(admin: Admin, query: str, held: byt
     await run(client.running, "WORKER", "FAIL", "press-1")
     await wait_until(lambda: watching.received.count(b'{"html"') >= 2)
     watching.hang_up()
+
+
+@async_test
+async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_those_of_this_one_have(
+    admin: Admin,
+) -> None:
+    client = admin()
+    for body in ("here", "far", "away"):
+        await run(client.running, "RQ.PUSH", "letters", body)
+    await run(client.running, "RQ.POP", "letters")
+    node = client.site.gateway.node
+    queue = node.state.queues.by_name[b"letters"]
+    here, (far, away) = next(iter(queue.leased)).job, [unit.job for unit in queue.units]
+    await run(client.running, "DEQUEUE", far.id, away.id)
+    for job, elapsed_ms in ((far, 3_600_000), (away, 60_000)):
+        node.begin()
+        node.delivery.leases.note_elsewhere(job, OTHER, elapsed_ms, 2)
+        client.running.daemon.driver.finish_step(None)
+    html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
+    assert re.findall(r'data-key="([^"]*)"', html) == [job.id.decode() for job in (far, away, here)]
+    other = f"a consumer of node {OTHER[:8].decode()}"
+    assert re.search(rf"{other} 1 h 2 .* {other} 1 min( \d+ s)? 2 .* a consumer \d+ m?s 1", words(html))
+    figures = words(_figures(await page(client, "/queues/letters")))
+    assert "1 With consumers and 2 with those of other nodes" in figures
+    said = words(await page(client, f"/jobs/{far.id.decode()}"))
+    assert f"a consumer of node {OTHER[:8].decode()} has had it for 1 h" in said
+    assert f"Delivered to a consumer by node {OTHER[:8].decode()}" in said
+    assert "RQ.RECOVER hands it" in words(await page(client, f"/jobs/{here.id.decode()}"))
+
+
+@async_test
+async def test_of_very_much_that_other_nodes_have_a_few_are_shown(admin: Admin) -> None:
+    client = admin()
+    await run(client.running, "RQ.PUSH", "letters", *map(str, range(2 * worker_views.HELD_SHOWN)))
+    node = client.site.gateway.node
+    jobs = [unit.job for unit in node.state.queues.by_name[b"letters"].units]
+    await run(client.running, "DEQUEUE", *(job.id for job in jobs))
+    node.begin()
+    for number, job in enumerate(jobs):
+        node.delivery.leases.note_elsewhere(job, OTHER, 1_000 * number, 1)
+    client.running.daemon.driver.finish_step(None)
+    html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
+    assert re.findall(r'data-key="([^"]*)"', html) == [
+        job.id.decode() for job in jobs[: worker_views.HELD_SHOWN - 1 : -1]
+    ]

@@ -170,6 +170,14 @@ function described(filter) {
   ].join(", ");
 }
 
+/** How many there are that an action is about, as they are counted before it is asked for. */
+async function counted(path) {
+  const answer = await fetch(path);
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.detail ?? `the answer is ${answer.status}`);
+  return found.len;
+}
+
 /** Do what a form does: ask first where that is due.  Resolves to what came back; null when the answer was no. */
 async function done(form) {
   const { path, value } = asked(form);
@@ -186,7 +194,8 @@ async function done(form) {
     const question = `${count}${fits}${meant}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
-  if (form.dataset.confirm && !(await confirmed(form, count + form.dataset.confirm))) return null;
+  const here = form.dataset.counted ? `Here now: ${await counted(form.dataset.counted)}. ` : count;
+  if (form.dataset.confirm && !(await confirmed(form, here + form.dataset.confirm))) return null;
   return post(path, value);
 }
 
