@@ -13,8 +13,7 @@ A route that streams calls `answers.begin` and writes by itself; when it fails a
 tells the client that something is missing.  When a client goes away the coroutine is cancelled, and with it the command
 that it waits for.
 
-Who asks for a page without a token is sent to /login.  A browser outside /api is told of a problem by a page, everybody
-else by the document.
+Who asks for a page without a token is sent to /login.
 """
 
 from collections.abc import Mapping
@@ -39,12 +38,12 @@ from disqued.web import (  # noqa: F401 - they declare routes
     health,
     monitoring,
     pages,
-    render,
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
 from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor
 from disqued.web.site import Site
+from disqued.web.told import told, wants_page
 from disqued.web.values import dump
 
 log = Logger()
@@ -66,9 +65,12 @@ class Root(Resource):
     def render(self, request: Any) -> Any:
         """Hand a request to Klein, if it was sent to this host."""
         try:
-            self._site.access.check_host(request)
+            # The style of the page that says so: everybody may have these files, they tell nothing of the node.
+            if request.postpath[:1] != [b"static"]:
+                self._site.access.check_host(request)
         except Problem as problem:
-            request.write(answers.reply(request, problem.reply()))
+            nobody = self._site.access.nobody(request)
+            request.write(answers.reply(request, told(self._site, nobody, request, problem, request.path)))
             request.finish()
             return NOT_DONE_YET
         request.postpath = [quote_from_bytes(segment, safe="").encode("ascii") for segment in request.postpath]
@@ -109,26 +111,7 @@ def _no_route(site: Site, request: Any, failure: Any) -> bytes:
             return answers.reply(request, Reply(b"", JSON, 204, allowed))
         detail = f"{request.method[:32].decode('latin-1')} is not possible here; allowed are {allowed['Allow']}"
         problem = Problem(405, detail, headers=allowed)
-    return answers.reply(request, _told(site, None, request, problem))
-
-
-def _wants_page(request: Any) -> bool:
-    """Tell whether a person asks, in a browser, for something that is no business of programs alone."""
-    if unquote_to_bytes(request.path).split(b"/")[1:2] == [b"api"]:
-        return False
-    ranges = ",".join(request.requestHeaders.getRawHeaders("accept", [])).lower().split(",")
-    return any(one.partition(";")[0].strip() == "text/html" for one in ranges)
-
-
-def _told(site: Site, visitor: Visitor | None, request: Any, problem: Problem) -> Reply:
-    """A problem as it is told: a page or the document.  None: nobody has asked yet who it is."""
-    if not _wants_page(request):
-        return problem.reply()
-    try:
-        return render.problem_page(site, visitor or site.access.guest(request), request, problem)
-    except Exception:  # a bug of ours; what is wrong with pages may be wrong with this one
-        log.failure("Internal error in the page of a problem")
-        return problem.reply()
+    return answers.reply(request, told(site, site.access.guest(request), request, problem, request.path))
 
 
 async def _answer(site: Site, entry: Route, request: Any, path: Mapping[str, bytes]) -> bytes:
@@ -182,11 +165,12 @@ class _Asking:
     def should_log_in(self, problem: Problem) -> bool:
         """Tell whether this is a person before a page, who has no session yet."""
         is_page = self._entry.media.startswith("text/html") and self._entry.method == "GET"
-        return problem.status == 401 and is_page and _wants_page(self._request)
+        return problem.status == 401 and is_page and wants_page(self._request, self._request.path)
 
     def told(self, problem: Problem) -> Reply:
         """A problem, as it is told to who asks."""
-        return _told(self._site, self._visitor, self._request, problem)
+        visitor = self._visitor or self._site.access.guest(self._request)
+        return told(self._site, visitor, self._request, problem, self._request.path)
 
     def to_login(self) -> Reply:
         """The way to the login form, and from there back here."""

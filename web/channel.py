@@ -5,12 +5,11 @@
                    20 s in all                  10 KiB    time)
                                                 in 10 s
 
-What is over a limit is told with a problem document, and the connection ends; what is too slow is cut.  When there are
+What is over a limit is told as every problem is, and the connection ends; what is too slow is cut.  When there are
 too many connections, the one that has been idle for longest makes room for the new one.  Bodies stay in memory, and all
 of them together have a limit, too.  Times are seconds, sizes bytes.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -24,10 +23,12 @@ from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.server import Request
 from twisted.web.server import Site as HttpSite
 
+from disqued.web import answers
 from disqued.web.app import Root
-from disqued.web.problems import MEDIA, Problem
-from disqued.web.routes import ROUTES, Role
+from disqued.web.problems import Problem
+from disqued.web.routes import ROUTES, Reply, Role
 from disqued.web.site import Site
+from disqued.web.told import told
 
 CONNECTIONS_MAX: Final = 500
 SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
@@ -99,11 +100,9 @@ class AdminRequest(Request):
         """Answer a bug of ours."""
         self._log.failure("Internal error before a route was found", failure=reason)
         if not self.startedWriting:
-            body = _document(Problem(500, "internal error; the log has its traceback", code="ERR"))
-            self.setResponseCode(500)
-            self.setHeader(b"Content-Type", MEDIA)
-            self.setHeader(b"Content-Length", b"%d" % len(body))
-            self.write(body)
+            admin = self.channel.site.admin
+            problem = Problem(500, "internal error; the log has its traceback", code="ERR")
+            self.write(answers.reply(self, told(admin, admin.access.nobody(self), self, problem, self.path)))
         self.finish()
         return reason
 
@@ -118,6 +117,7 @@ class AdminChannel(HTTPChannel):
 
     transport: Any
     site: "AdminFactory"
+    _path = b""  #: target of the request that is coming, once its first line has
 
     def __init__(self) -> None:
         super().__init__()
@@ -304,14 +304,22 @@ class AdminChannel(HTTPChannel):
         self.setTimeout(None)
         for request in self.requests:
             self._let_go(request)
-        body = _document(problem)
-        fields = {"Content-Type": MEDIA, "Content-Length": str(len(body)), "Connection": "close", **problem.headers}
+        reply = self._told(problem)
+        own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
+        fields = {**answers.HEADERS, **reply.headers, **own}
         lines = [
             f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
             *(f"{name}: {value}" for name, value in fields.items()),
         ]  # fmt: skip
-        self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+        self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii") + reply.body)
         self._watch = self.site.reactor.callLater(LINGER_S, self._linger_ends)
+
+    def _told(self, problem: Problem) -> Reply:
+        """A problem as it is told to whoever asks, as far as that has come."""
+        if not self.requests:
+            return problem.reply()
+        request, admin = self.requests[-1], self.site.admin
+        return told(admin, admin.access.nobody(request), request, problem, _path_of(self._path))
 
     def _linger_ends(self) -> None:
         self._watch = None
@@ -463,7 +471,3 @@ def _keep_to(limit: int, channels: Iterable[AdminChannel], new: AdminChannel) ->
 
 def _too_long(limit: int) -> Problem:
     return Problem(413, f"the body is longer than {limit} bytes")
-
-
-def _document(problem: Problem) -> bytes:
-    return json.dumps(problem.document, ensure_ascii=False).encode("utf-8", "replace")

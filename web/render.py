@@ -43,7 +43,7 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
     """What every page is given; `here` is the entry of the menu, or login where there is none."""
     config = site.gateway.config
     scheme = "https" if request.isSecure() else "http"
-    base = f"{scheme}://{header(request, 'Host') or 'localhost'}"
+    base = f"{scheme}://{_host_of(request)}"
     with_token = not site.access.is_open
 
     def redis_line(action: lines.Action) -> str:
@@ -58,6 +58,14 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
         "node_id": site.gateway.node.id.decode("ascii", "replace"),
         "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
     }  # fmt: skip
+
+
+def _host_of(request: Any) -> str:
+    """The host as it was asked for; it may be said twice where that is just what is wrong."""
+    try:
+        return header(request, "Host") or "localhost"
+    except Problem:
+        return "localhost"
 
 
 def _page(

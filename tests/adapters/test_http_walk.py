@@ -170,7 +170,9 @@ def fits(status: int, method: str, path: str, role: str) -> bool:
 async def test_nothing_is_answered_under_the_name_of_another_host(walk: Walk) -> None:
     for path in PATHS:
         for method in METHODS:
-            assert await walk.status(method, path, Host="evil.example") == 421, (method, path)
+            status = await walk.status(method, path, Host="evil.example")
+            # The files that every page is made with are the same everywhere: the page that says 421 needs them, too.
+            assert (status == 421) is not path.startswith("/static/"), (method, path)
 
 
 @pytest.mark.parametrize("walk", ["admin+bodies"], indirect=True)

@@ -1,9 +1,13 @@
 """What goes wrong, as it is told: a page to whoever sits before a browser, a problem document to every program."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from disqued.web.channel import HEADER_BYTES
+from tests.adapters.http import read_answer
+from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import BROWSER, VIEWER, Admin, async_test, page, with_tokens, words
 
 
@@ -69,3 +73,66 @@ async def test_a_stranger_learns_nothing_of_the_node_from_a_problem(admin: Admin
     assert client.site.gateway.node.id.decode()[:8] not in html
     assert 'href="/queues"' not in html
     assert_problem_page(html, "Not found", "there is nothing at this path")
+
+
+@async_test
+async def test_a_host_that_is_not_ours_is_a_page_in_the_style_of_all_others(admin: Admin) -> None:
+    client = admin()
+    strange = {"Host": "evil.example"}
+    answer = await client.get("/queues", headers=BROWSER | strange)
+    html = answer.body.decode()
+    assert (answer.status, answer.headers["content-type"]) == (421, "text/html; charset=utf-8")
+    assert "<title>Another host · disqued</title>" in html
+    assert "'evil.example' is not a host of this node; allowed are localhost" in words(html)
+    assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+    [style] = re.findall(r'href="(/static/[^"]*/disqued\.css)"', html)
+    assert (await client.get(style, headers=strange)).status == 200
+    for path, accepted in (("/queues", {}), ("/queues", {"Accept": "*/*"}), ("/api/info", BROWSER)):
+        answer = await client.get(path, headers=strange | accepted)
+        assert (answer.status, answer.headers["content-type"]) == (421, "application/problem+json"), path
+
+
+@async_test
+async def test_whoever_asks_under_another_host_learns_nothing_of_the_node(admin: Admin) -> None:
+    """A site that lets its name point here sees what is answered, though everybody who asks from here is an admin."""
+    client = admin()
+    html = (await client.get("/", headers=BROWSER | {"Host": "evil.example"})).body.decode()
+    assert client.site.gateway.node.id.decode()[:8] not in html
+    assert 'href="/queues"' not in html
+    assert "local, admin" not in words(html)
+
+
+@async_test
+async def test_a_request_without_one_host_is_told_so_on_a_page(admin: Admin) -> None:
+    client = admin()
+    exchange = client.begin("GET", "/", headers=BROWSER | {"X": "1\r\nHost: 127.0.0.1:7780"})
+    answer = await exchange.answer()
+    assert (answer.status, answer.headers["content-type"]) == (400, "text/html; charset=utf-8")
+    assert "Host is given 2 times; once is allowed." in words(answer.body.decode())
+
+
+@async_test
+async def test_cookies_of_other_programs_that_are_too_large_are_a_page(admin: Admin) -> None:
+    client = admin()
+    cookies = {"Cookie": "x=" + "y" * HEADER_BYTES}
+    for path, accepted, media in (
+        ("/queues", BROWSER, "text/html; charset=utf-8"), ("/queues", {}, "application/problem+json"),
+        ("/api/info", BROWSER, "application/problem+json"),
+    ):  # fmt: skip
+        exchange = client.begin("GET", path, headers=accepted | {"Accept-Encoding": "gzip"} | cookies)
+        await wait_until(lambda exchange=exchange: b"\r\n\r\n" in exchange.received)
+        answer = read_answer(exchange.received)
+        exchange.hang_up()
+        assert (answer.status, answer.headers["content-type"]) == (431, media)
+        if accepted is BROWSER and media.startswith("text/html"):
+            assert_problem_page(answer.body.decode(), "Headers too large", "are longer than 16384 bytes")
+            assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+
+
+@async_test
+async def test_a_bug_before_there_is_a_route_is_a_page(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    monkeypatch.setattr(client.site.access, "check_host", lambda request: {}["planted"])
+    assert_problem_page(await page(client, "/", status=500), "Internal error", "the log has its traceback.")
+    answer = await client.get("/")
+    assert (answer.status, answer.body["code"]) == (500, "ERR")

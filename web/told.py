@@ -1,0 +1,39 @@
+"""How a problem is told: a page to whoever sits before a browser, the document to every program.
+
+    Accept: text/html, outside /api     a page in the style of all others
+    everything else                     application/problem+json
+
+What is wrong may be wrong with the request itself, before there is a route or anybody knows who asks: such a page has
+no menu, nor does it say which node this is.
+"""
+
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from twisted.logger import Logger
+
+from disqued.web import render
+from disqued.web.problems import Problem
+from disqued.web.routes import Reply, Visitor
+from disqued.web.site import Site
+
+log = Logger()
+
+
+def wants_page(request: Any, path: bytes) -> bool:
+    """Tell whether a person asks, in a browser, for something that is no business of programs alone."""
+    if unquote_to_bytes(path).split(b"/")[1:2] == [b"api"]:
+        return False
+    ranges = ",".join(request.requestHeaders.getRawHeaders("accept", [])).lower().split(",")
+    return any(one.partition(";")[0].strip() == "text/html" for one in ranges)
+
+
+def told(site: Site, visitor: Visitor, request: Any, problem: Problem, path: bytes) -> Reply:
+    """A problem as it is told to a visitor, who asked for this path."""
+    if not wants_page(request, path):
+        return problem.reply()
+    try:
+        return render.problem_page(site, visitor, request, problem)
+    except Exception:  # a bug of ours; what is wrong with pages may be wrong with this one
+        log.failure("Internal error in the page of a problem")
+        return problem.reply()
