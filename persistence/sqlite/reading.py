@@ -50,8 +50,11 @@ _JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY seq"  # noqa: S608 
 #: In version 1 all jobs are work jobs without an alias.
 _JOBS_OF_1 = _JOBS.replace("kind, alias", "0 AS kind, NULL AS alias")
 _DONE = "SELECT seq, id, scope, queue, ctime, done_at, crc FROM done "
-#: What groups have done of jobs that are there still.
-_DONE_IN_GROUPS = _DONE + "WHERE scope <> '' AND EXISTS (SELECT 1 FROM jobs WHERE id = done.id) ORDER BY seq"  # noqa: S608 - a query of ours
+#: What groups have done of jobs that are there still, and have not come again since everything was dropped.
+_DONE_IN_GROUPS = (
+    _DONE + "WHERE scope <> '' AND EXISTS (SELECT 1 FROM jobs WHERE id = done.id)"  # noqa: S608 - a query of ours
+    " AND seq > (SELECT coalesce(max(seq), 0) FROM flushes) ORDER BY seq"
+)
 _NOT_FOUND_BY_ID = (
     "SELECT count(*) FROM jobs AS job NOT INDEXED WHERE NOT EXISTS"
     " (SELECT 1 FROM jobs AS entry INDEXED BY jobs_by_id WHERE entry.id = job.id AND entry.seq = job.seq)"

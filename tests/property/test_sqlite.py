@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from disqued.core.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED
@@ -122,6 +122,7 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from([0, 60]))
+@example([("add", 0, b""), ("done in a group", 0), ("flush",), ("add", 0, b"")], 60)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: list[Any], history_s: int) -> None:
     shutil.rmtree(tmp_path)
