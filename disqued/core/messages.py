@@ -28,6 +28,19 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
     federation    NEEDJOBS   (NEEDJOBS, queue, count)            my consumers could take so many; 0 = not any more
                   YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
                   POLLJOBS   (POLLJOBS, queue, count)            likewise, of consumers that come again and do not wait
+    logs          FACTS      (FACTS, number, facts, last)         what I know of these events, a tuple of `Fact`; last:
+                                                                and of all others that you may hold
+                  MISSING    (MISSING, number, job ids)         the answer: of these I hold none
+                  BEGIN      (BEGIN, queue, scope, floor, left ms, asks)    where a group began, to be known so long;
+                                                                with the empty scope, up to where the log was
+                                                                flushed; asks: and behind all that you made, too
+                  WANT       (WANT, queue, group, whether)      say whether my consumers could have an event for this
+                                                                group, and when they could; or do so no more
+                  HAVE       (HAVE, queue, group, whether)      they could, or could not
+                  TAKE       (TAKE, queue, group, number, count, lease ms, strict)    let them have some
+                  GIVE       (GIVE, number, scope, events)      the answer: tuple of (job id, body)
+                  SETTLE     (SETTLE, queue, group, number, verb, job ids)    a consumer is done with these, or ...
+                  SETTLED    (SETTLED, number, outcomes)        the answer: tuple of (job id, OUTCOME_...)
     queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
                   FLUSH      (FLUSH, queue, 0)                   all that you have of this queue is done
     workers       LIVES      (LIVES, `Life`s)                    these workers of mine are alive, or not any more
@@ -74,11 +87,21 @@ DELIVERED: Final = 23
 CLAIM: Final = 24
 CLAIMED: Final = 25
 FLUSH: Final = 26
+FACTS: Final = 27
+MISSING: Final = 28
+BEGIN: Final = 29
+WANT: Final = 30
+HAVE: Final = 31
+TAKE: Final = 32
+GIVE: Final = 33
+SETTLE: Final = 34
+SETTLED: Final = 35
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
     "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS", "LIVES", "LEASED",
-    "HANDOVER", "LISTEN", "EVENT", "DELIVERED", "CLAIM", "CLAIMED", "FLUSH",
+    "HANDOVER", "LISTEN", "EVENT", "DELIVERED", "CLAIM", "CLAIMED", "FLUSH", "FACTS", "MISSING", "BEGIN",
+    "WANT", "HAVE", "TAKE", "GIVE", "SETTLE", "SETTLED",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
@@ -92,8 +115,20 @@ AFTER_NACK: Final = 1
 AGAIN: Final = 2  #: its consumer did not acknowledge it in time
 ASKED: Final = 3  #: as AGAIN, but somebody asked for it: no consumer that has it keeps it back
 
-#: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring.
+# What is to become of events that consumers have: SETTLE.
+ACK: Final = 0  #: they are done with them
+RETURN: Final = 1  #: they give them back
+UNSEEN: Final = 2  #: they never had them; nobody answers
+
+# What became of one: SETTLED.
+OUTCOME_REFUSED: Final = 0  #: nothing was changed
+OUTCOME_DONE: Final = 1
+OUTCOME_UNKNOWN: Final = 2  #: this node does not hold the event
+OUTCOME_LATER: Final = 3  #: it does, and another one hands it out, or it is not known yet who does
+
+#: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100
+FACTS_PER_MESSAGE: Final = 200
 #: Workers that one LIVES tells of, at most.
 WORKERS_PER_MESSAGE: Final = 200
 WORKER_NAME_MAX: Final = 1_024  #: bytes of the id of a worker, and of its name
@@ -143,6 +178,23 @@ class Held(NamedTuple):
     scope: bytes
     attempt: int  #: number of the delivery; 1 is the first
     age_ms: int  #: for how long the worker has had it
+
+
+class Lease(NamedTuple):
+    """That a consumer of a group has an event, or had it."""
+
+    scope: bytes
+    left_ms: int  #: of its time; 0 = it has it no more
+    elapsed_ms: int
+    deliveries: int  #: times that a consumer of the group got it
+
+
+class Fact(NamedTuple):
+    """What a node knows of an event."""
+
+    job_id: bytes
+    done: tuple[bytes, ...]  #: scopes of the groups that are done with it
+    leases: tuple[Lease, ...]
 
 
 class Greeting(NamedTuple):

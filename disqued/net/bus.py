@@ -28,8 +28,8 @@ from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
+from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect
-from disqued.wire.messages import BadMessage
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one

@@ -26,8 +26,8 @@ from zope.interface import implementer
 from disqued.core.messages import Greeting, Message, Target
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.transport import EagerConnector
+from disqued.wire.fields import BadMessage
 from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialed, Dialing, Reader, Refused, RefusedByOther
-from disqued.wire.messages import BadMessage
 
 if TYPE_CHECKING:
     from disqued.net.bus import Bus

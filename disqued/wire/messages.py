@@ -30,6 +30,7 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
     LISTEN  LISTEN                           whether 1
     EVENT   EVENT                            type 1, length of the queue's name 4, of the content 4, name, content
 
+What nodes say of logs is in `logmessages`.
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
 form only, so that what decodes at all is what a node can have meant.
@@ -51,22 +52,27 @@ from disqued.core.job import Job, StoredJob
 from disqued.core.messages import (
     AS_BEFORE,
     ASKED,
+    BEGIN,
     CLAIM,
     CLAIMED,
     DELIVERED,
     DELJOB,
     ENQUEUE,
     EVENT,
+    FACTS,
     FAIL,
     FLUSH,
+    GIVE,
     GOTACK,
     GOTJOB,
     HANDOVER,
+    HAVE,
     HOLDERS,
     JOBS_PER_MESSAGE,
     LEASED,
     LISTEN,
     LIVES,
+    MISSING,
     NAMES,
     NEEDJOBS,
     NODE_FAIL,
@@ -80,7 +86,11 @@ from disqued.core.messages import (
     QUEUED,
     REPLJOB,
     SETACK,
+    SETTLE,
+    SETTLED,
+    TAKE,
     VITALS,
+    WANT,
     WILLQUEUE,
     WORKER_NAME_MAX,
     WORKERS_PER_MESSAGE,
@@ -94,6 +104,8 @@ from disqued.core.messages import (
 )
 from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
+from disqued.wire import logmessages as logs
+from disqued.wire.fields import BadMessage, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
 ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered; the nodes of a cluster are named in every gossip
@@ -133,10 +145,6 @@ _NO_NODES: frozenset[bytes] = frozenset()
 assert AS_BEFORE == 0
 
 
-class BadMessage(ValueError):
-    """Bytes that are no message; the text says what is wrong with them."""
-
-
 def encode(message: Message, now: int) -> bytes:
     """Write a message down; `now` is the monotonic clock of this node, on which the deadlines of its jobs are."""
     return _ENCODERS[message[0]](message, now)
@@ -168,7 +176,7 @@ def _encode_gossip(message: Message, now: int) -> bytes:
 
 
 def _decode_gossip(data: bytes) -> Message:
-    _need(data, _GOSSIP.size)
+    need(data, _GOSSIP.size)
     kind, flags, count = _GOSSIP.unpack_from(data)
     if flags & ~NODE_OWN or count > RUMOURS_MAX:
         raise BadMessage(
@@ -179,13 +187,13 @@ def _decode_gossip(data: bytes) -> Message:
     for _ in range(count):
         rumour, at = _decode_rumour(data, at)
         rumours.append(rumour)
-    _ends_at(data, at)
+    ends_at(data, at)
     return (kind, flags, tuple(rumours))
 
 
 def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
     """Read the rumour that begins there; returns it and where it ends."""
-    _need(data, at + _RUMOUR.size)
+    need(data, at + _RUMOUR.size)
     node_id, flags, port, bus_port, length = _RUMOUR.unpack_from(data, at)
     start = at + _RUMOUR.size
     end = start + length
@@ -194,7 +202,7 @@ def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
             f"{NAMES[data[0]]}: a rumour with flags {flags}, bus port {bus_port} and an address of {length} bytes; "
             f"allowed are 0 to {_RUMOUR_FLAGS}, 1 to 65535, 4 or 16"
         )
-    _need(data, end)
+    need(data, end)
     return Rumour(hexlify(node_id), _host_of(data[start:end]), port, bus_port, flags), end
 
 
@@ -213,7 +221,7 @@ def _encode_node(message: Message, now: int) -> bytes:
 
 
 def _decode_node(data: bytes) -> Message:
-    _ends_at(data, 1 + _RAW_ID)
+    ends_at(data, 1 + _RAW_ID)
     return (data[0], hexlify(data[1:]))
 
 
@@ -223,10 +231,10 @@ def _encode_vitals(message: Message, now: int) -> bytes:
 
 
 def _decode_vitals(data: bytes) -> Message:
-    _need(data, _VITALS.size)
+    need(data, _VITALS.size)
     _, length, *numbers = _VITALS.unpack_from(data)
     version = data[_VITALS.size :]
-    _ends_at(data, _VITALS.size + length)
+    ends_at(data, _VITALS.size + length)
     if not (0 < length <= VERSION_MAX and version.isascii() and version.decode("ascii").isprintable()):
         raise BadMessage(f"VITALS: a version of {length} bytes; allowed are 1 to {VERSION_MAX}, printable ASCII")
     return (VITALS, Vitals(version, *numbers))
@@ -241,7 +249,7 @@ def _encode_repljob(message: Message, now: int) -> bytes:
 
 
 def _decode_repljob(data: bytes) -> Message:
-    return (REPLJOB, decode_copy(data[2:]), _decode_bool(data))
+    return (REPLJOB, decode_copy(data[2:]), flag_of(data, 1))
 
 
 def _encode_yourjobs(message: Message, now: int) -> bytes:
@@ -263,14 +271,14 @@ def _encode_copies(jobs: tuple[Job, ...], now: int) -> bytes:
 
 
 def _decode_yourjobs(data: bytes) -> Message:
-    _need(data, _COPIES.size)
-    queued = _decode_bool(data)
+    need(data, _COPIES.size)
+    queued = flag_of(data, 1)
     count = _COPIES.unpack_from(data)[2]
     return (YOURJOBS, _decode_copies(data, _COPIES.size, count), queued)
 
 
 def _decode_claimed(data: bytes) -> Message:
-    _need(data, _CLAIMED.size)
+    need(data, _CLAIMED.size)
     kind, number, count = _CLAIMED.unpack_from(data)
     return (kind, number, _decode_copies(data, _CLAIMED.size, count))
 
@@ -282,20 +290,12 @@ def _decode_copies(data: bytes, at: int, count: int) -> tuple[StoredJob, ...]:
     jobs = []
     for _ in range(count):
         start = at + _LENGTH.size
-        _need(data, start)
+        need(data, start)
         at = start + _LENGTH.unpack_from(data, at)[0]
-        _need(data, at)
+        need(data, at)
         jobs.append(decode_copy(data[start:at]))
-    _ends_at(data, at)
+    ends_at(data, at)
     return tuple(jobs)
-
-
-def _decode_bool(data: bytes) -> bool:
-    """Read the byte after the kind."""
-    _need(data, 2)
-    if data[1] > 1:
-        raise BadMessage(f"{NAMES[data[0]]}: {data[1]} where 0 or 1 is allowed")
-    return data[1] == 1
 
 
 # JOB.  GOTJOB is as frequent as jobs are.
@@ -342,11 +342,11 @@ def _pack_ids(node_ids: frozenset[bytes]) -> bytes:
 
 
 def _decode_nodes(data: bytes) -> Message:
-    _need(data, _NODES.size)
+    need(data, _NODES.size)
     kind, flag, id_length, scope_length, count = _NODES.unpack_from(data)
     scope_start = _NODES.size + id_length
     ids_start = scope_start + scope_length
-    _ends_at(data, ids_start + count * _RAW_ID)
+    ends_at(data, ids_start + count * _RAW_ID)
     job_id = data[_NODES.size : scope_start]
     if not is_job_id(job_id):
         raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
@@ -374,10 +374,10 @@ def _encode_unit(message: Message, now: int) -> bytes:
 
 
 def _decode_unit(data: bytes) -> Message:
-    _need(data, _UNIT.size)
+    need(data, _UNIT.size)
     kind, id_length, scope_length, number = _UNIT.unpack_from(data)
     scope_start = _UNIT.size + id_length
-    _ends_at(data, scope_start + scope_length)
+    ends_at(data, scope_start + scope_length)
     job_id, scope = data[_UNIT.size : scope_start], data[scope_start:]
     if not is_job_id(job_id):
         raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
@@ -396,10 +396,10 @@ def _encode_lease(message: Message, now: int) -> bytes:
 
 
 def _decode_lease(data: bytes) -> Message:
-    _need(data, _LEASE.size)
+    need(data, _LEASE.size)
     kind, id_length, scope_length, left_ms, elapsed_ms, deliveries = _LEASE.unpack_from(data)
     scope_start = _LEASE.size + id_length
-    _ends_at(data, scope_start + scope_length)
+    ends_at(data, scope_start + scope_length)
     job_id, scope = data[_LEASE.size : scope_start], data[scope_start:]
     if not is_job_id(job_id):
         raise BadMessage(f"{NAMES[kind]}: {job_id[:JOB_ID_LENGTH]!r} is no job id")
@@ -415,7 +415,7 @@ def _encode_claim(message: Message, now: int) -> bytes:
 
 
 def _decode_claim(data: bytes) -> Message:
-    _need(data, _CLAIM.size)
+    need(data, _CLAIM.size)
     kind, number, count, elapsed_ms = _CLAIM.unpack_from(data)
     if count > JOBS_PER_MESSAGE or elapsed_ms > SPAN_MAX_MS:
         raise BadMessage(
@@ -433,7 +433,7 @@ def _encode_queue(message: Message, now: int) -> bytes:
 
 
 def _decode_queue(data: bytes) -> Message:
-    _need(data, _QUEUE.size)
+    need(data, _QUEUE.size)
     kind, number = _QUEUE.unpack_from(data)
     if number > _QUEUE_MAX[kind]:
         raise BadMessage(f"{NAMES[kind]}: {number}; allowed is 0 to {_QUEUE_MAX[kind]}")
@@ -452,20 +452,20 @@ def _encode_lives(message: Message, now: int) -> bytes:
 
 
 def _decode_lives(data: bytes) -> Message:
-    _need(data, _LIVES.size)
+    need(data, _LIVES.size)
     kind, count = _LIVES.unpack_from(data)
     if count > WORKERS_PER_MESSAGE:
         raise BadMessage(f"LIVES: {count} workers; allowed are {WORKERS_PER_MESSAGE}")
     lives = []
     at = _LIVES.size
     for _ in range(count):
-        _need(data, at + _LIFE.size)
+        need(data, at + _LIFE.size)
         alive, length, epoch, ttl_ms = _LIFE.unpack_from(data, at)
-        worker_id, at = _cut(data, at + _LIFE.size, length, WORKER_NAME_MAX)
+        worker_id, at = cut(data, at + _LIFE.size, length, WORKER_NAME_MAX)
         if alive > 1 or not worker_id or ttl_ms > SPAN_MAX_MS:
             raise BadMessage(f"LIVES: alive {alive}, an id of {length} bytes and {ttl_ms} ms to live are no worker")
         lives.append(Life(worker_id, epoch, ttl_ms, alive == 1))
-    _ends_at(data, at)
+    ends_at(data, at)
     return (kind, tuple(lives))
 
 
@@ -483,9 +483,9 @@ def _encode_held(units: tuple[Held, ...]) -> Iterator[bytes]:
 
 
 def _decode_leased(data: bytes) -> Message:
-    _need(data, _LEASED.size)
+    need(data, _LEASED.size)
     kind, count, length, epoch, ttl_ms = _LEASED.unpack_from(data)
-    worker_id, at = _cut(data, _LEASED.size, length, WORKER_NAME_MAX)
+    worker_id, at = cut(data, _LEASED.size, length, WORKER_NAME_MAX)
     if not worker_id or ttl_ms > SPAN_MAX_MS:
         raise BadMessage(f"LEASED: an id of {length} bytes and {ttl_ms} ms to live are no worker")
     return (kind, worker_id, epoch, ttl_ms, _decode_held(data, at, count))
@@ -497,23 +497,15 @@ def _decode_held(data: bytes, at: int, count: int) -> tuple[Held, ...]:
         raise BadMessage(f"{NAMES[data[0]]}: {count} units; allowed are {JOBS_PER_MESSAGE}")
     units = []
     for _ in range(count):
-        _need(data, at + _HELD.size)
+        need(data, at + _HELD.size)
         id_length, scope_length, attempt, age_ms = _HELD.unpack_from(data, at)
-        job_id, at = _cut(data, at + _HELD.size, id_length, JOB_ID_LENGTH)
-        scope, at = _cut(data, at, scope_length, scope_length)
+        job_id, at = cut(data, at + _HELD.size, id_length, JOB_ID_LENGTH)
+        scope, at = cut(data, at, scope_length, scope_length)
         if not is_job_id(job_id) or age_ms > SPAN_MAX_MS:
             raise BadMessage(f"{NAMES[data[0]]}: {job_id!r} is no job id, or {age_ms} ms are too many")
         units.append(Held(job_id, scope, attempt, age_ms))
-    _ends_at(data, at)
+    ends_at(data, at)
     return tuple(units)
-
-
-def _cut(data: bytes, at: int, length: int, most: int) -> tuple[bytes, int]:
-    """Read so many bytes, which may be `most`; returns them and where they end."""
-    if length > most:
-        raise BadMessage(f"{NAMES[data[0]]}: a part of {length} bytes; allowed are {most}")
-    _need(data, at + length)
-    return data[at : at + length], at + length
 
 
 def _encode_handover(message: Message, now: int) -> bytes:
@@ -524,17 +516,17 @@ def _encode_handover(message: Message, now: int) -> bytes:
 
 
 def _decode_handover(data: bytes) -> Message:
-    _need(data, _HANDOVER.size)
+    need(data, _HANDOVER.size)
     kind, last, count, queue_count, id_length, name_length, epoch = _HANDOVER.unpack_from(data)
-    worker_id, at = _cut(data, _HANDOVER.size, id_length, WORKER_NAME_MAX)
-    name, at = _cut(data, at, name_length, WORKER_NAME_MAX)
+    worker_id, at = cut(data, _HANDOVER.size, id_length, WORKER_NAME_MAX)
+    name, at = cut(data, at, name_length, WORKER_NAME_MAX)
     if not worker_id or last > 1:
         raise BadMessage(f"HANDOVER: an id of {id_length} bytes, or {last} where 0 or 1 is allowed")
     queues = []
     for _ in range(queue_count):
-        _need(data, at + _LENGTH.size)
+        need(data, at + _LENGTH.size)
         length = _LENGTH.unpack_from(data, at)[0]
-        queue, at = _cut(data, at + _LENGTH.size, length, length)
+        queue, at = cut(data, at + _LENGTH.size, length, length)
         queues.append(queue)
     return (kind, worker_id, epoch, name, tuple(queues), _decode_held(data, at, count), last == 1)
 
@@ -544,8 +536,8 @@ def _encode_listen(message: Message, now: int) -> bytes:
 
 
 def _decode_listen(data: bytes) -> Message:
-    _ends_at(data, 2)
-    return (data[0], _decode_bool(data))
+    ends_at(data, 2)
+    return (data[0], flag_of(data, 1))
 
 
 def _encode_event(message: Message, now: int) -> bytes:
@@ -554,25 +546,13 @@ def _encode_event(message: Message, now: int) -> bytes:
 
 
 def _decode_event(data: bytes) -> Message:
-    _need(data, _EVENT.size)
+    need(data, _EVENT.size)
     kind, number, length, size = _EVENT.unpack_from(data)
     if number >= len(KINDS):
         raise BadMessage(f"EVENT: type {number}; allowed are 0 to {len(KINDS) - 1}")
-    queue, at = _cut(data, _EVENT.size, length, length)
-    _ends_at(data, at + size)
+    queue, at = cut(data, _EVENT.size, length, length)
+    ends_at(data, at + size)
     return (kind, queue, KINDS[number], data[at:])
-
-
-def _need(data: bytes, size: int) -> None:
-    """See to it that there are so many bytes."""
-    if len(data) < size:
-        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes, of which the part that is read next ends at {size}")
-
-
-def _ends_at(data: bytes, size: int) -> None:
-    """See to it that there are so many bytes and no more."""
-    if len(data) != size:
-        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes whose parts add up to {size}")
 
 
 _Encoder = Callable[[Message, int], bytes]
@@ -605,6 +585,15 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     CLAIM: (_encode_claim, _decode_claim),
     CLAIMED: (_encode_claimed, _decode_claimed),
     FLUSH: (_encode_queue, _decode_queue),
+    FACTS: (logs.encode_facts, logs.decode_facts),
+    MISSING: (logs.encode_missing, logs.decode_missing),
+    BEGIN: (logs.encode_begin, logs.decode_begin),
+    WANT: (logs.encode_want, logs.decode_want),
+    HAVE: (logs.encode_want, logs.decode_want),
+    TAKE: (logs.encode_take, logs.decode_take),
+    GIVE: (logs.encode_give, logs.decode_give),
+    SETTLE: (logs.encode_settle, logs.decode_settle),
+    SETTLED: (logs.encode_settled, logs.decode_settled),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

@@ -11,8 +11,9 @@ from disqued.core.ids import is_job_id, is_node_id
 from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, Job, JobOptions, NamedJob, new_job
 from disqued.core.messages import Held, Life, Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
+from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS, STAMP_MAX
-from disqued.wire.messages import BadMessage, decode, encode
+from disqued.wire.messages import decode, encode
 
 NOW = 1 << 40
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -36,6 +37,16 @@ vitals = st.builds(Vitals, versions.map(str.encode), counts, counts, counts, cou
 worker_ids = st.binary(min_size=1, max_size=40)
 lives = st.builds(Life, worker_ids, counts, spans, st.booleans())
 held = st.lists(st.builds(Held, job_ids, names, st.integers(0, 2**32 - 1), spans), max_size=4).map(tuple)
+
+
+numbers = st.integers(0, 2**32 - 1)
+ids = st.lists(job_ids, max_size=4).map(tuple)
+log_leases = st.builds(m.Lease, names, spans, spans, numbers)
+facts = st.builds(
+    m.Fact, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
+)  # fmt: skip
+origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
+floors = st.dictionaries(origins, st.integers(0, 2**63 - 1), max_size=4)
 
 
 @st.composite
@@ -107,6 +118,18 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.DELIVERED), job_ids, names, spans, spans, st.integers(0, (1 << 32) - 1)),
     st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans),
     st.tuples(st.just(m.FLUSH), names, st.just(0)),
+    st.tuples(st.just(m.FACTS), numbers, st.lists(facts, max_size=4).map(tuple), st.booleans()),
+    st.tuples(st.just(m.MISSING), numbers, ids),
+    st.tuples(st.just(m.BEGIN), names, names, floors, spans, st.booleans()),
+    st.tuples(st.sampled_from([m.WANT, m.HAVE]), names, names, st.booleans()),
+    st.tuples(st.just(m.TAKE), names, names, numbers, st.integers(0, m.JOBS_PER_MESSAGE), spans, st.booleans()),
+    st.tuples(st.just(m.GIVE), numbers, names, st.lists(st.tuples(job_ids, names), max_size=4).map(tuple)),
+    st.tuples(st.just(m.SETTLE), names, names, numbers, st.integers(0, m.UNSEEN), ids),
+    st.tuples(
+        st.just(m.SETTLED),
+        numbers,
+        st.lists(st.tuples(job_ids, st.integers(0, m.OUTCOME_LATER)), max_size=4).map(tuple),
+    ),
 )
 with_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.REPLJOB), jobs(), st.booleans()),

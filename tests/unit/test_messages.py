@@ -5,8 +5,9 @@ import pytest
 from disqued.core import messages as m
 from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_NEVER_MS, Job, JobOptions
 from disqued.core.messages import Message, Rumour
+from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
-from disqued.wire.messages import BadMessage, decode, encode
+from disqued.wire.messages import decode, encode
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
@@ -50,6 +51,15 @@ EXAMPLES: list[Message] = [
     (m.CLAIM, b"queue", 7, 100, 60_000),
     (m.CLAIMED, 7, (example_job(), example_job())),
     (m.FLUSH, b"queue", 0),
+    (m.FACTS, 7, (m.Fact(ID, (b"0:a", b"1:b"), (m.Lease(b"0:c", 1_500, 500, 3),)), m.Fact(ID, (), ())), True),
+    (m.MISSING, 7, (ID,)),
+    (m.BEGIN, b"queue", b"1:group", {b"01234567": 5, b"abcdef01": 1 << 60}, 60_000, True),
+    (m.WANT, b"queue", b"group", True),
+    (m.HAVE, b"queue", b"group", False),
+    (m.TAKE, b"queue", b"group", 7, 100, 30_000, True),
+    (m.GIVE, 7, b"0:group", ((ID, b"body"), (ID, b""))),
+    (m.SETTLE, b"queue", b"group", 7, m.RETURN, (ID, ID)),
+    (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
 ]
 
 
@@ -62,7 +72,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 #: Kinds that end with a string whose length is what is left.
-OPEN_ENDED = {m.NEEDJOBS, m.PAUSE, m.POLLJOBS, m.CLAIM, m.FLUSH}
+OPEN_ENDED = {m.NEEDJOBS, m.PAUSE, m.POLLJOBS, m.CLAIM, m.FLUSH, m.WANT, m.HAVE, m.TAKE}
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=named)

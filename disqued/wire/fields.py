@@ -1,0 +1,48 @@
+"""What the codecs of messages have in common: parts of bytes that are checked before they are used."""
+
+from typing import Final
+
+from disqued.core.ids import is_job_id
+from disqued.core.messages import NAMES
+
+JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
+
+
+class BadMessage(ValueError):
+    """Bytes that are no message; the text says what is wrong with them."""
+
+
+def need(data: bytes, size: int) -> None:
+    """See to it that there are so many bytes."""
+    if len(data) < size:
+        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes, of which the part that is read next ends at {size}")
+
+
+def ends_at(data: bytes, size: int) -> None:
+    """See to it that there are so many bytes and no more."""
+    if len(data) != size:
+        raise BadMessage(f"{NAMES[data[0]]}: {len(data)} bytes whose parts add up to {size}")
+
+
+def cut(data: bytes, at: int, length: int, most: int) -> tuple[bytes, int]:
+    """Read so many bytes, which may be `most`; returns them and where they end."""
+    if length > most:
+        raise BadMessage(f"{NAMES[data[0]]}: a part of {length} bytes; allowed are {most}")
+    need(data, at + length)
+    return data[at : at + length], at + length
+
+
+def cut_id(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+    """Read a job id of so many bytes; returns it and where it ends."""
+    job_id, end = cut(data, at, length, JOB_ID_MAX)
+    if not is_job_id(job_id):
+        raise BadMessage(f"{NAMES[data[0]]}: {job_id!r} is no job id")
+    return job_id, end
+
+
+def flag_of(data: bytes, at: int) -> bool:
+    """Read a byte that is 0 or 1."""
+    need(data, at + 1)
+    if data[at] > 1:
+        raise BadMessage(f"{NAMES[data[0]]}: {data[at]} where 0 or 1 is allowed")
+    return data[at] == 1
