@@ -277,11 +277,16 @@ def check_log(log: Log) -> None:
         assert (group.done, group.leased, group.redo) == (len(done), len(leased), len(redo))
         assert group.leased + group.redo + group.done + group.available == len(log)
         assert set(group.units) <= set(events) - set(done)
-        exceptions = list(group.exceptions)
-        behind = {event for event in events if (event.order_key, event.id) <= group.position}
-        late = behind - set(done) - set(group.units) - {event for event in events if event.elsewhere}
+        exceptions = [*group.own, *group.foreign]
+        here = {event for event in events if not event.elsewhere}
+        behind = {event for event in here if (event.order_key, event.id) <= group.position}
+        late = behind - set(done) - set(group.units)
         assert {event for event in exceptions if isinstance(event, Event)} >= late
-        assert {unit.event for unit in exceptions if isinstance(unit, GroupUnit)} == set(redo)
+        assert set(exceptions) & set(done) == set()
+        assert {unit.event for unit in exceptions if isinstance(unit, GroupUnit)} == set(redo) & here
+        assert {unit.job for unit in exceptions} <= here
+        assert all(unit.job.id[2:10] == log.origin for unit in group.own)
+        assert not any(unit.job.id[2:10] == log.origin for unit in group.foreign)
         assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, GroupUnit))
         assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
 

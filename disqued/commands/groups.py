@@ -10,13 +10,14 @@ from typing import Any
 import attrs
 
 from disqued.commands import okq
-from disqued.commands.logs import DONE, GROUP, queue_of_log
+from disqued.commands.logs import DONE, GROUP, queue_of_log, settled
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, container, positional, rest
 from disqued.commands.values import JOB_ID, QUEUE, Kind
 from disqued.core.groups import Group
 from disqued.core.ids import is_job_id
 from disqued.core.job import Event
+from disqued.core.messages import RETURN
 from disqued.core.node import Node
 from disqued.core.queues import Client
 from disqued.errors import CommandError, UnknownJob, WrongType
@@ -216,8 +217,9 @@ class QGroupStart:
             event = node.state.jobs.get(self.at)
             if not isinstance(event, Event) or event.log is not log:
                 raise UnknownJob
-            floor = dict.fromkeys(log.seen, event.ctime - 1)
-        node.logs.start(log, self.group, floor)
+            makers = {node.id[:8], *(node_id[:8] for node_id in node.state.peers.by_id), *log.seen}
+            floor = dict.fromkeys(makers, event.ctime - 1)
+        node.logs.start(log, self.group, floor, now=self.at == b"NOW")
         return DONE
 
 
@@ -237,16 +239,10 @@ class QGroupReturn:
     group: bytes = positional("Group that has them.", GROUP)
     ids: list[bytes] = rest("Events to give back; of several the first is the first again.", JOB_ID)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Give them back; returns how many somebody had."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Give them back; returns how many somebody had, or BLOCKED while other nodes are asked."""
         queue_of_log(node, self.queue)
-        returned = 0
-        for event_id in reversed(self.ids):
-            unit = node.logs.unit(self.queue, self.group, event_id)
-            if unit is not None and node.logs.is_held(unit):
-                node.logs.give_back(unit, front=True)
-                returned += 1
-        return returned
+        return settled(node, client, RETURN, self.queue, self.group, ids=self.ids[::-1])
 
 
 @command(

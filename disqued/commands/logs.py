@@ -20,8 +20,10 @@ from disqued.commands.values import BYTES, NAME, QUEUE, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
 from disqued.core.groups import Behind, EventForm
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Unit
+from disqued.core.logs import QUEUE_NAME
+from disqued.core.messages import ACK
 from disqued.core.node import Node
-from disqued.core.queues import Client, Queue
+from disqued.core.queues import Client, Form, Queue
 from disqued.core.unfinished import Parts
 from disqued.errors import (
     BadJobId,
@@ -185,7 +187,6 @@ class QGet:
     group: bytes = positional("Group that the consumer belongs to; it comes into being by being named.", GROUP)
     ex: Span | None = option("EX", "Seconds to acknowledge it in; 30 unless given, 0 = it is done at once.", EX)
     deadline: Span | None = option("DEADLINE", "Another word for EX.", DEADLINE)
-    # Asked for nothing more: so far a node gives away its own events alone, which is what STRICT wants to be sure of.
     strict: bool = flag("STRICT", "With EX 0: only events whose own node can be reached, which nobody else gives away.")
     block: Span = option("BLOCK", "Seconds to wait when there is none.", BLOCK, Span(0))
     count: int | None = option("COUNT", "Events to take at most; the reply is an array of events then.", COUNT)
@@ -204,15 +205,7 @@ class QGet:
                     return BLOCKED
                 if units:
                     return form.answer(units)
-        block_ms = self.block.left_ms(node.state.wall)
-        if not block_ms:
-            return None
-        if node.state.leaving:
-            raise NodeLeaving
-        if queue is None and not node.has_room_for_queues():
-            raise OutOfMemory
-        node.logs.wait(client, [node.state.queue(self.queue)], self.group, block_ms, form)
-        return BLOCKED
+        return _wait(node, client, [self.queue], self.group, form, timeout_ms=self.block.left_ms(node.state.wall))
 
     def _form(self, wall: int) -> EventForm:
         if self.ex is not None and self.deadline is not None:
@@ -224,7 +217,9 @@ class QGet:
             lease_ms = max(1, lease_ms)
         if self.strict and lease_ms:
             raise CommandError(_STRICT)
-        return OneEvent(lease_ms) if self.count is None else SomeEvents(lease_ms, self.count)
+        if self.count is None:
+            return OneEvent(lease_ms, strict=self.strict)
+        return SomeEvents(lease_ms, self.count, strict=self.strict)
 
     def _go_on(self, node: Node, name: bytes, form: EventForm) -> Parts:
         """Look further, a part at a time, for an event behind very many that are not for the group."""
@@ -240,11 +235,26 @@ class QGet:
             return form.answer(units) if units else None
 
 
+def _wait(node: Node, client: Client, names: list[bytes], group: bytes, form: Form, *, timeout_ms: int) -> Any:
+    """Wait until a group can have something of one of these logs, on any node; returns BLOCKED, or None.
+
+    Who does not want to wait, timeout 0, only waits to hear what other nodes have.
+    """
+    if not timeout_ms and not node.readers.can_ask:
+        return None
+    if node.state.leaving:
+        raise NodeLeaving
+    if any(name not in node.state.queues.by_name for name in names) and not node.has_room_for_queues():
+        raise OutOfMemory
+    node.readers.wait(client, [node.state.queue(name) for name in names], group, timeout_ms, form)
+    return BLOCKED
+
+
 def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list[Any]:
     assert queue.log is not None
     group = queue.log.group(group_name)
     try:
-        return node.logs.fetch(queue, group, form.lease_ms, form.count)
+        return node.logs.fetch(queue, group, form.lease_ms, form.count, strict=form.strict)
     finally:
         queue.log.let_go(group)
 
@@ -272,13 +282,19 @@ class QAck:
     queue: bytes = positional("Queue of the events.", QUEUE)
     words: list[bytes] = rest("A group, and ids of events that it is done with; or the id of an event of okq.", NAME)
 
-    def run(self, node: Node, client: Client) -> int:
-        """Acknowledge; returns how many there were to acknowledge."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Acknowledge; returns how many there were to acknowledge, or BLOCKED while other nodes are asked."""
         if len(self.words) == 1:
             return okq.acknowledge(node, self.queue, self.words[0])
         group, ids = _read_group(self.words[0]), [read_job_id(word) for word in self.words[1:]]
         queue_of_log(node, self.queue)
-        return sum(node.logs.acknowledge(self.queue, group, event_id) for event_id in ids)
+        return settled(node, client, ACK, self.queue, group, ids=ids)
+
+
+def settled(node: Node, client: Client, verb: int, name: bytes, group: bytes, *, ids: list[bytes]) -> Any:
+    """Acknowledge events, or give them back; returns of how many that was so, or BLOCKED while others are asked."""
+    count = node.settling.settle(client, verb, name, group, ids=ids)
+    return BLOCKED if count is None else count
 
 
 def queue_of_log(node: Node, name: bytes) -> Queue | None:
@@ -331,14 +347,7 @@ def _notify(node: Node, client: Client, group: bytes, names: list[bytes], timeou
         queue = queue_of_log(node, name)
         if queue is not None and node.logs.has_event(queue, group):
             return name
-    if not timeout_ms:
-        return None
-    if node.state.leaving:
-        raise NodeLeaving
-    if any(name not in node.state.queues.by_name for name in names) and not node.has_room_for_queues():
-        raise OutOfMemory
-    node.logs.notice(client, [node.state.queue(name) for name in names], group, timeout_ms)
-    return BLOCKED
+    return _wait(node, client, names, group, QUEUE_NAME, timeout_ms=timeout_ms)
 
 
 def _registered(node: Node, client: Client, group: bytes) -> Iterable[bytes]:

@@ -140,13 +140,16 @@ class Acks:
         return True
 
     def delete(self, job_id: bytes) -> bool:
-        """Drop a job from this node alone, whatever its state; say whether it was known."""
+        """Drop a job from this node alone, whatever its state, and an event everywhere; say whether it was known."""
         job = self._state.jobs.get(job_id)
         if job is None:
             return False
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
         else:
+            if job.options.kind and job.holders:
+                self._state.tell(job, (DELJOB, job_id))
+                self._state.ended.add(job_id)
             self._state.forget(job, GONE_DELETED)
         return True
 

@@ -113,8 +113,8 @@ class Delivery:
     """The machine between the queues and the consumers of one node."""
 
     __slots__ = (
-        "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "leases", "on_dropped", "publish",
-        "serve_log",
+        "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "keep_event", "leases", "on_dropped",
+        "publish", "serve_log",
     )  # fmt: skip
 
     def __init__(self, state: State) -> None:
@@ -128,6 +128,7 @@ class Delivery:
         # What is done with the jobs of logs instead; `logs` says what.
         self.publish: Callable[[Job], None] = _is_no_log  #: put it into its log, where groups can have it
         self.expect: Callable[[Job], None] = _is_no_log  #: its delay is not over
+        self.keep_event: Callable[[Job], None] = _is_no_log  #: it is a copy of another node's
         self.serve_log: Callable[[Queue], None] = _is_no_log
         self.give_back_event: Callable[[Unit], None] = _is_no_log
 

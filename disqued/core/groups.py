@@ -17,6 +17,10 @@ There is no pointer that says how far a group has come: an event that was made o
 late, with a place in front of others that are done.  Position and exceptions are an index, made anew from the facts
 whenever that is easier, and no other node ever hears of them.
 
+An event that another node hands out (`Event.elsewhere`) is counted as all others are, and is no exception: the position
+goes past it.  Should it become this node's to hand out it is found among the exceptions.  Those that other nodes made
+have exceptions of their own, as some consumers want none of them (STRICT).
+
 For each group the events of the log are one of four, counted as they change:
 
     in progress   with a consumer, whose time is not over
@@ -36,7 +40,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from disqued.core.job import ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.job import ACTIVE, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.memory import Memory
 from disqued.core.queues import Client, Form, OrderedUnits, Queue, Waiter
 
@@ -87,7 +91,7 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
 class GroupUnit(Unit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("body", "deliveries", "event", "granted_to", "group", "id", "lease_ms", "options", "queue")
+    __slots__ = ("body", "deliveries", "event", "granter", "group", "id", "lease_ms", "options", "queue")
 
     def __init__(self, event: Event, group: "Group") -> None:
         self.awake_at = 0
@@ -105,7 +109,7 @@ class GroupUnit(Unit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
-        self.granted_to: bytes = b""  #: node whose consumer has it; empty = this one
+        self.granter: bytes = b""  #: node that handed it out last; empty = this one
 
     @property
     def job(self) -> Job:
@@ -118,14 +122,39 @@ class GroupUnit(Unit):
         return self.group.scope
 
 
+class GivenUnit(Unit):
+    """An event that another node has handed out to a consumer of this one."""
+
+    __slots__ = ("_scope", "body", "granter", "id", "options", "queue")
+
+    def __init__(
+        self, job_id: bytes, queue: bytes, scope: bytes, body: bytes, *, options: JobOptions, granter: bytes
+    ) -> None:
+        self.awake_at = 0
+        self.id = job_id
+        self.queue = queue
+        self.body = body
+        self.options = options
+        self.state = ACTIVE
+        self.order_key = self.requeue_at = self.flags = self.nacks = self.additional_deliveries = 0
+        self.granter: bytes = granter  #: node that handed it out
+        self._scope = scope
+
+    @property
+    def scope(self) -> bytes:
+        """The group that it is for, in its epoch."""
+        return self._scope
+
+
 class EventForm(Form):
     """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
 
-    __slots__ = ("lease_ms",)
+    __slots__ = ("lease_ms", "strict")
 
-    def __init__(self, lease_ms: int, count: int = 1) -> None:
+    def __init__(self, lease_ms: int, count: int = 1, *, strict: bool = False) -> None:
         super().__init__(count)
         self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
+        self.strict: bool = strict  #: only such as the node made that hands them out
 
     @abstractmethod
     def answer(self, units: list[Unit]) -> Any:
@@ -135,11 +164,14 @@ class EventForm(Form):
 class GroupWaiter(Waiter):
     """A consumer of a group that waits, in the logs of some queues."""
 
-    __slots__ = ("groups",)
+    __slots__ = ("asked", "groups")
 
-    def __init__(self, client: Client, queues: list[Queue], groups: "list[Group]", form: Form) -> None:
-        super().__init__(client, queues, form)
+    def __init__(
+        self, client: Client, queues: list[Queue], groups: "list[Group]", form: Form, *, nohang: bool = False
+    ) -> None:
+        super().__init__(client, queues, form, nohang=nohang)
         self.groups: list[Group] = groups
+        self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
 
     def enter(self) -> None:
         """Begin to wait."""
@@ -161,7 +193,7 @@ class Group:
     """A group of consumers of one log."""
 
     __slots__ = (
-        "_late", "done", "epoch", "exceptions", "floor", "leased", "log", "name", "position", "redo", "scope",
+        "_late", "done", "epoch", "floor", "foreign", "leased", "log", "name", "own", "position", "redo", "scope",
         "units", "until", "waiters",
     )  # fmt: skip
 
@@ -179,7 +211,9 @@ class Group:
         #: Events that it has, or gave back, and is not done with.
         self.units: dict[Event, GroupUnit] = {}
         self.position: tuple[int, bytes] = START  #: of the last event that was looked at
-        self.exceptions: OrderedUnits = OrderedUnits()
+        #: Exceptions, of events that this node made, and of others that it hands out.
+        self.own: OrderedUnits = OrderedUnits()
+        self.foreign: OrderedUnits = OrderedUnits()
         #: Events among the exceptions: those that nobody has had.
         self._late: dict[Event, None] = {}
         self.leased: int = 0
@@ -214,16 +248,38 @@ class Group:
         elif _place(event) <= self.position:
             self._except(event)
 
+    def _exceptions_of(self, event: Event) -> OrderedUnits:
+        """The exceptions among which an event is, or its unit, when it is one."""
+        return self.own if event.origin == self.log.origin else self.foreign
+
     def _except(self, event: Event) -> None:
         """Note an event in front of the position that nobody has had."""
-        if event not in self._late:
+        if not event.elsewhere and event not in self._late:
             self._late[event] = None
-            self.exceptions.push(event)
+            self._exceptions_of(event).push(event)
+
+    def _except_no_more(self, event: Event) -> None:
+        """Note that an event that nobody has had is no exception, if it was."""
+        if event in self._late:
+            del self._late[event]
+            self._exceptions_of(event).remove(event)
 
     def came_here(self, event: Event) -> None:
-        """An event is handed out by this node from now on, and was by another one before."""
-        if event not in self.units and not self.is_done(event) and _place(event) <= self.position:
-            self._except(event)
+        """An event is handed out by this node from now on, and was by another one, or by none."""
+        unit = self.units.get(event)
+        if unit is None:
+            if not self.is_done(event) and _place(event) <= self.position:
+                self._except(event)
+        elif unit.state == QUEUED:
+            self._exceptions_of(event).push(unit)
+
+    def went_away(self, event: Event) -> None:
+        """An event that this node handed out is handed out by another one from now on, or by none."""
+        unit = self.units.get(event)
+        if unit is None:
+            self._except_no_more(event)
+        elif unit.state == QUEUED:
+            self._exceptions_of(event).remove(unit)
 
     def left(self, event: Event) -> GroupUnit | None:
         """An event is gone; returns the unit that ends with it."""
@@ -238,9 +294,8 @@ class Group:
         if unit is not None:
             self.log.memory.used -= UNIT_COST
             self._uncount(unit)
-        elif event in self._late:
-            del self._late[event]
-            self.exceptions.remove(event)
+        else:
+            self._except_no_more(event)
         return unit
 
     def _uncount(self, unit: GroupUnit) -> None:
@@ -248,41 +303,54 @@ class Group:
             self.leased -= 1
         else:
             self.redo -= 1
-            self.exceptions.remove(unit)
+            if not unit.event.elsewhere:
+                self._exceptions_of(unit.event).remove(unit)
 
     # Units.
 
-    def next(self, now: int) -> Event | None:
-        """The next event for a consumer of this node; raises Behind when it takes longer to find it."""
-        first = self._first_exception(now)
-        event = self._next_event(now)
-        if first is not None and (event is None or _place(first) < _place(event)):
-            return first if isinstance(first, Event) else self._event_of(first)
-        return event
+    def next(self, now: int, *, strict: bool = False) -> Event | None:
+        """The next event for a consumer; raises Behind when it takes longer to find it.
+
+        `strict`: only events that this node made.
+        """
+        # This may make exceptions of events, so it comes first.
+        event = self._next_event(now, strict=strict)
+        piles = (self.own,) if strict else (self.own, self.foreign)
+        found: list[Unit] = [unit for pile in piles if (unit := self._first_of(pile, now)) is not None]
+        if event is not None:
+            found.append(event)
+        if not found:
+            return None
+        unit = min(found, key=_place)
+        return unit if isinstance(unit, Event) else self._event_of(unit)
 
     @staticmethod
     def _event_of(unit: Unit) -> Event:
         assert isinstance(unit, GroupUnit)
         return unit.event
 
-    def _first_exception(self, now: int) -> Unit | None:
-        """The first exception that this node hands out and whose time is not over."""
-        for skipped, unit in enumerate(self.exceptions):
+    def _first_of(self, pile: OrderedUnits, now: int) -> Unit | None:
+        """The first of some exceptions whose time is not over."""
+        for skipped, unit in enumerate(pile):
             event = unit if isinstance(unit, Event) else self._event_of(unit)
-            if event.expires_at > now and not event.elsewhere:
+            if event.expires_at > now and not self.log.is_flushed(event):
                 return unit
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
         return None
 
-    def _next_event(self, now: int) -> Event | None:
+    def _next_event(self, now: int, *, strict: bool) -> Event | None:
         """The first event behind the position that the group can have, or could if it were handed out here."""
-        for skipped, event in enumerate(self.log.events.after(self.position)):
+        log = self.log
+        for skipped, event in enumerate(log.events.after(self.position)):
             assert isinstance(event, Event)
             if (
                 event not in self.units and not event.elsewhere and event.expires_at > now and not self.is_done(event)
+                and not log.is_flushed(event)
             ):  # fmt: skip
-                return event
+                if not strict or event.origin == log.origin:
+                    return event
+                self._except(event)
             self.position = _place(event)
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
@@ -294,9 +362,7 @@ class Group:
         if unit is None:
             unit = self.units[event] = GroupUnit(event, self)
             self.log.memory.used += UNIT_COST
-            if event in self._late:
-                del self._late[event]
-                self.exceptions.remove(event)
+            self._except_no_more(event)
         else:
             self._uncount(unit)
         unit.state = ACTIVE
@@ -321,7 +387,8 @@ class Group:
         if order_key is not None:
             unit.order_key = order_key
         self.redo += 1
-        self.exceptions.push(unit)
+        if not unit.event.elsewhere:
+            self._exceptions_of(unit.event).push(unit)
 
     def never_had(self, unit: GroupUnit) -> None:
         """Forget that somebody had an event: nobody has ever heard of it."""
@@ -375,11 +442,14 @@ class Group:
 class Log:
     """The events of one queue on this node, and its groups."""
 
-    __slots__ = ("_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "queue", "seen", "until")
+    __slots__ = (
+        "_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "origin", "queue", "seen", "until",
+    )  # fmt: skip
 
-    def __init__(self, queue: bytes, memory: Memory) -> None:
+    def __init__(self, queue: bytes, memory: Memory, origin: bytes) -> None:
         self.queue: bytes = queue
         self.memory: Memory = memory
+        self.origin: bytes = origin  #: `Event.origin` of what this node makes
         memory.used += LOG_COST
         self.events: OrderedUnits = OrderedUnits()
         self.delayed: dict[Event, None] = {}  #: events whose delay is not over
@@ -424,7 +494,7 @@ class Log:
 
     def successor(self) -> "Log":
         """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
-        log = Log(self.queue, self.memory)
+        log = Log(self.queue, self.memory, self.origin)
         log.horizon, log.until, log.seen, log.longest_ms = self.horizon, self.until, self.seen, self.longest_ms
         for group in self.groups.values():
             if group.waiters or group.epoch or group.floor:

@@ -223,12 +223,13 @@ class Event(Job):
     It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
     """
 
-    __slots__ = ("done", "elsewhere", "log")
+    __slots__ = ("absent", "done", "elsewhere", "log")
 
     def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
         super().__init__(job_id, queue, body, ctime, options)
         self.done: frozenset[bytes] = frozenset()  #: scopes of the groups that are done with it
-        self.elsewhere: bool = False  #: another node hands it out; this one only keeps it
+        self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
+        self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
         self.log: Log | None = None  #: the log that it is in
 
     @property

@@ -16,6 +16,10 @@ acknowledgement leaves no trace: who hears so may undo what it did.
 Who waits for a group is served when an event comes into the log and when a unit comes back, those that want an event
 first come first served.  Those that want to be told (QNOTIFY) are all told, as nothing is reserved for them.
 
+Of several nodes that hold an event one hands it out (`arbiters`).  The others hear of each delivery, each fact and
+each beginning, and keep them for the day on which it is theirs to hand out (`facts`).  Consumers on nodes that do not
+hold it get it from there (`readers`), and say there that they are done with it (`settling`).
+
 The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
 (UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds) and of where groups
 begin and flushes end (GROUP).  After a crash leases whose end is ahead are as they were; others wait again.
@@ -23,11 +27,26 @@ begin and flushes end (GROUP).  After a crash leases whose end is ahead are as t
 Times are integer milliseconds.
 """
 
+from collections.abc import Callable
+
+from disqued.core.arbiters import Arbiters
 from disqued.core.background import Background
 from disqued.core.delivery import FETCHED_BYTES, Delivery
-from disqued.core.groups import Behind, EventForm, Floor, Group, GroupUnit, GroupWaiter, Log, raise_floor, read_scope
+from disqued.core.groups import (
+    Behind,
+    EventForm,
+    Floor,
+    GivenUnit,
+    Group,
+    GroupUnit,
+    GroupWaiter,
+    Log,
+    raise_floor,
+    read_scope,
+)
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
 from disqued.core.members import Members
+from disqued.core.messages import BEGIN, DELIVERED, SETACK, Lease, Message
 from disqued.core.outbox import GONE_DELETED, GROUP, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
 from disqued.core.registry import Registry
@@ -50,15 +69,27 @@ class QueueName(Form):
         return unit.queue
 
 
-_NAME = QueueName()
+QUEUE_NAME = QueueName()
 
 
 class Logs:
     """The machine between the logs and the groups of consumers of one node."""
 
-    __slots__ = ("_delivery", "_state", "add_timeout_ms", "background", "members")
+    __slots__ = (
+        "_delivery", "_state", "add_timeout_ms", "arbiters", "background", "members", "on_doubt", "on_foundling",
+        "on_given_back", "serve_others",
+    )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
+        self.arbiters = Arbiters(state)
+        #: Called with an event that is handed out by a node of which that is only supposed.
+        self.on_doubt: Callable[[bytes, Event], None] = lambda node_id, event: None
+        #: Called with a copy whose maker is not the one that hands it out.
+        self.on_foundling: Callable[[Event], None] = lambda event: None
+        #: Called with what another node gave a consumer that turned out to be gone.
+        self.on_given_back: Callable[[GivenUnit], None] = lambda unit: None
+        #: Called with a log that has something, when nobody waits for it here any more.
+        self.serve_others: Callable[[Queue], None] = lambda queue: None
         self.background = Background()
         self.members = Members()
         self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
@@ -66,6 +97,7 @@ class Logs:
         self._delivery = delivery
         delivery.publish = self.publish
         delivery.expect = self.expect
+        delivery.keep_event = self.keep
         delivery.serve_log = self.serve
         delivery.give_back_event = self.vanished
 
@@ -99,15 +131,51 @@ class Logs:
             return
         job.requeue_at = 0
         job.state = QUEUED
+        job.elsewhere = self.arbiters.is_elsewhere(job)
         for scope in job.done:
             self._know(log, scope)
         log.add(job)
-        queue.jobs_in += 1
         queue.accessed_at = state.now
-        state.counters.queued += 1
         self._delivery.reschedule(job)
-        if log.groups:
-            self._make_ready(queue, log)
+        if job.elsewhere:
+            return
+        queue.jobs_in += 1
+        state.counters.queued += 1
+        self._make_ready(queue, log)
+
+    def keep(self, job: Job) -> None:
+        """Keep a copy of an event, which is handed out by another node unless it turns out to be this one's."""
+        assert isinstance(job, Event)
+        if job.requeue_at:
+            self.expect(job)
+        else:
+            self.publish(job)
+        if self.arbiters.of(job)[:8] != job.origin:
+            self.on_foundling(job)
+
+    def place(self, event: Event) -> None:
+        """See again who hands out an event."""
+        log = event.log
+        if log is None:
+            return
+        is_elsewhere = self.arbiters.is_elsewhere(event)
+        if is_elsewhere != event.elsewhere:
+            event.elsewhere = is_elsewhere
+            for group in log.groups.values():
+                if is_elsewhere:
+                    group.went_away(event)
+                else:
+                    group.came_here(event)
+        if is_elsewhere:
+            self._doubt(event)
+        else:
+            self._make_ready(self._state.queue(event.queue), log)
+
+    def _doubt(self, event: Event) -> None:
+        """Ask a node whether it hands out an event, if it neither made it nor told this one of it."""
+        arbiter = self.arbiters.of(event)
+        if arbiter and arbiter[:8] != event.origin:
+            self.on_doubt(arbiter, event)
 
     def expect(self, job: Job) -> None:
         """Note an event whose delay is not over: a flush ends it, too."""
@@ -120,16 +188,20 @@ class Logs:
 
     def _make_ready(self, queue: Queue, log: Log) -> None:
         """Serve those who wait at the end of the step."""
-        if not queue.pause & PAUSE_OUT and any(group.waiters for group in log.groups.values()):
-            self._state.ready[queue] = None
+        state = self._state
+        if queue.pause & PAUSE_OUT:
+            return
+        if queue.name in state.interested or any(group.waiters for group in log.groups.values()):
+            state.ready[queue] = None
 
     # Events go to consumers.
 
-    def fetch(self, queue: Queue, group: Group, lease_ms: int, count: int = 1) -> list[Unit]:
+    def fetch(self, queue: Queue, group: Group, lease_ms: int, count: int = 1, *, strict: bool = False) -> list[Unit]:
         """Take up to `count` events for a consumer of a group that has them for so long; fewer of large ones.
 
-        With `lease_ms` 0 the group is done with them at once.  Raises Behind when others have to have their turn
-        before it is known whether there is one, JournalFailed (MISCONF) when it could not be kept that it is done.
+        With `lease_ms` 0 the group is done with them at once; `strict`: only of those that this node made.
+        Raises Behind when others have to have their turn before it is known whether there is one, JournalFailed
+        (MISCONF) when it could not be kept that it is done.
         """
         taken: list[Unit] = []
         size = 0
@@ -140,7 +212,7 @@ class Logs:
             raise JournalFailed
         while len(taken) < count and size < FETCHED_BYTES:
             try:
-                event = group.next(state.now)
+                event = group.next(state.now, strict=strict)
             except Behind:
                 if taken:
                     break
@@ -172,6 +244,7 @@ class Logs:
     def lease(self, unit: GroupUnit, lease_ms: int) -> None:
         """Let the time of a consumer begin now."""
         state = self._state
+        unit.granter = b""
         unit.lease_ms = lease_ms
         unit.requeue_at = state.now + lease_ms
         # An acknowledgement in the last millisecond counts.
@@ -179,11 +252,22 @@ class Logs:
         self._note_lease(unit)
 
     def _note_lease(self, unit: GroupUnit) -> None:
-        """Let the journal know until when somebody has a unit."""
+        """Let the journal and the other holders know until when somebody has a unit."""
+        self._journal_lease(unit)
+        event = unit.event
+        if event.holders:
+            self._state.tell(event, (DELIVERED, event.id, *self.lease_of(unit)))
+
+    def _journal_lease(self, unit: GroupUnit) -> None:
         state = self._state
         if state.journaling:
             until = state.wall + unit.requeue_at - state.now if unit.requeue_at else 0
             state.outbox.journal.append(group_lease(unit, until))
+
+    def lease_of(self, unit: GroupUnit) -> Lease:
+        """What another node is told of who has a unit."""
+        left_ms = max(1, unit.requeue_at - self._state.now) if unit.state == ACTIVE and unit.requeue_at else 0
+        return Lease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
 
     def has_event(self, queue: Queue, group_name: bytes) -> bool:
         """Tell whether a group can have an event now; True where that takes longer to find out."""
@@ -197,14 +281,18 @@ class Logs:
         finally:
             queue.log.let_go(group)
 
-    def wait(self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int, form: Form) -> None:
-        """Block a consumer until its group can have something, or for `timeout_ms`; 0 = for ever."""
-        groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
-        self._delivery.block(GroupWaiter(client, queues, groups, form), timeout_ms)
+    def wait(
+        self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int, form: Form, *,
+        nohang: bool = False,
+    ) -> GroupWaiter:  # fmt: skip
+        """Block a consumer until its group can have something, or for `timeout_ms`; 0 = for ever.
 
-    def notice(self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int) -> None:
-        """Block a consumer until its group can have something, and tell it in which queue."""
-        self.wait(client, queues, group_name, timeout_ms, _NAME)
+        `nohang`: who would not wait, and is to hear what other nodes have.
+        """
+        groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
+        waiter = GroupWaiter(client, queues, groups, form, nohang=nohang)
+        self._delivery.block(waiter, timeout_ms)
+        return waiter
 
     def serve(self, queue: Queue) -> None:
         """Serve those who wait for a log."""
@@ -218,6 +306,9 @@ class Logs:
                 except Behind:
                     # The next part of the work goes on from where this one came.
                     self._state.work(self._serve_later(queue))
+                    return
+        if queue.name in self._state.interested:
+            self.serve_others(queue)
 
     def _serve_later(self, queue: Queue) -> Parts:
         self._state.ready[queue] = None
@@ -238,15 +329,19 @@ class Logs:
             form = waiter.form
             assert isinstance(form, EventForm)
             try:
-                units = self.fetch(queue, group, form.lease_ms, form.count)
+                units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict)
             except JournalFailed as error:
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))
                 continue
             if not units:
                 return
-            self._delivery.stop_waiting(waiter.client)
-            replies.append((waiter.client, form.answer(units), units))
+            self.hand(waiter, form, units)
+
+    def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
+        """Answer a consumer that waits."""
+        self._delivery.stop_waiting(waiter.client)
+        self._state.outbox.replies.append((waiter.client, form.answer(units), units))
 
     # Events come back.
 
@@ -260,6 +355,9 @@ class Logs:
 
     def vanished(self, unit: Unit) -> None:
         """A unit was handed to a consumer that turned out to be gone before it heard of it."""
+        if isinstance(unit, GivenUnit):
+            self.on_given_back(unit)
+            return
         if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
             return  # what was done at its delivery stays done
         state = self._state
@@ -286,6 +384,8 @@ class Logs:
         state.schedule.cancel(unit)
         unit.requeue_at = 0
         unit.group.give_back(unit, order_key)
+        if unit.event.elsewhere:
+            return  # only how it looks from here
         state.counters.requeued += 1
         queue = state.queue(unit.queue)
         queue.requeued += 1
@@ -303,12 +403,18 @@ class Logs:
         group = queue.log.groups.get(group_name)
         return None if group is None else group.units.get(event)
 
-    def handed(self, event: Event, scope: bytes) -> None:
-        """An event was handed to a consumer of a group that turned out to be gone before it heard of it."""
-        for group in event.log.groups.values() if event.log is not None else ():
-            unit = group.units.get(event)
-            if unit is not None and group.scope == scope:
-                self.vanished(unit)
+    def handed(self, event: Event, scope: bytes) -> bool:
+        """An event was handed to a consumer of a group that turned out to be gone before it heard of it.
+
+        Returns whether it was this node that handed it out.
+        """
+        name = read_scope(scope)
+        group = event.log.groups.get(name[0]) if event.log is not None and name is not None else None
+        unit = None if group is None or group.scope != scope else group.units.get(event)
+        if unit is None or unit.granter:
+            return not event.elsewhere
+        self.vanished(unit)
+        return True
 
     def is_held(self, unit: GroupUnit) -> bool:
         """Tell whether a consumer has a unit, and its time is not over."""
@@ -333,9 +439,24 @@ class Logs:
     def finish(self, group: Group, event: Event) -> None:
         """Note the fact that a group is done with an event."""
         state = self._state
+        self._finish(group, event)
+        if event.holders:
+            state.tell(event, (SETACK, event.id, group.scope, False, event.holders))
+
+    def adopt(self, event: Event, scope: bytes) -> bool:
+        """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
+        if event.log is None or scope in event.done:
+            return False
+        group = self._know(event.log, scope)
+        if group.scope != scope:
+            return False
+        self.finish(group, event)
+        return True
+
+    def _finish(self, group: Group, event: Event) -> None:
         unit = group.finish(event)
         if unit is not None:
-            state.schedule.cancel(unit)
+            self._state.schedule.cancel(unit)
         self._note_done(event, group.scope)
 
     def note_done(self, event: Event, scope: bytes) -> bool:
@@ -350,10 +471,69 @@ class Logs:
             return True
         group = self._know(log, scope)
         if group.scope == scope:
-            self.finish(group, event)
+            self._finish(group, event)
         else:
             log.note_done(event, scope)
+            self._note_done(event, scope)
         return True
+
+    def on_setack(self, sender: bytes, event: Event, scope: bytes, holders: frozenset[bytes]) -> None:
+        """Hear from another node that a group is done with an event; holders that it does not know hear it from us."""
+        state = self._state
+        if read_scope(scope) is None or not self.note_done(event, scope):
+            return
+        for node_id in state.others(event.holders or frozenset()):
+            if node_id not in holders and node_id != sender:
+                state.send(node_id, (SETACK, event.id, scope, False, event.holders))
+
+    def on_delivered(self, sender: bytes, event: Event, lease: Lease) -> None:
+        """Hear from another node that a consumer of a group has an event, or has it no more.
+
+        Who hands the event out is believed; of what others say the highest attempt counts, and the latest end.
+        """
+        log = event.log
+        if log is None or read_scope(lease.scope) is None:
+            return
+        state = self._state
+        group = self._know(log, lease.scope)
+        if group.scope != lease.scope:
+            return
+        if group.is_done(event):
+            if lease.scope in event.done:
+                state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
+            return
+        unit = group.units.get(event)
+        if unit is not None and self.arbiters.of(event) != sender:
+            known = (unit.deliveries, unit.requeue_at)
+            if (lease.deliveries, state.now + lease.left_ms if lease.left_ms else 0) <= known:
+                return
+        self._lease_elsewhere(group, event, unit, lease, sender)
+
+    def _lease_elsewhere(self, group: Group, event: Event, unit: GroupUnit | None, lease: Lease, sender: bytes) -> None:
+        """Take note of a lease that another node gave."""
+        state = self._state
+        if not lease.deliveries:
+            if unit is not None:
+                unit.deliveries = 0
+                state.schedule.cancel(unit)
+                unit.requeue_at = 0
+                group.never_had(unit)
+                self._journal_lease(unit)
+            return
+        unit = group.take(event)
+        unit.deliveries = lease.deliveries
+        unit.granter = sender
+        if lease.left_ms:
+            unit.lease_ms = lease.left_ms + lease.elapsed_ms
+            unit.requeue_at = state.now + lease.left_ms
+            state.schedule.move(unit, unit.requeue_at + 1)
+        else:
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+            group.give_back(unit)
+            if not event.elsewhere:
+                self._make_ready(state.queue(event.queue), group.log)
+        self._journal_lease(unit)
 
     def _know(self, log: Log, scope: bytes) -> Group:
         """The group of a scope, which is in that epoch or a later one."""
@@ -397,10 +577,52 @@ class Logs:
 
     # Whole groups and logs.
 
-    def start(self, log: Log, group_name: bytes, floor: Floor) -> None:
-        """Let a group begin behind a floor; what it has and what it is done with is forgotten."""
+    def start(self, log: Log, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
+        """Let a group begin behind a floor, on all nodes that can be reached.
+
+        What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes have made, too.
+        """
         group = log.group(group_name)
         self.merge_group(log, group, group.epoch + 1, floor)
+        self.tell_all(self.beginning_of(log, group, asks=now))
+
+    def beginning_of(self, log: Log, group: Group, *, asks: bool = False) -> Message:
+        """What other nodes are told of where a group began."""
+        left_ms = max(0, group.until - self._state.now)
+        return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
+
+    def horizon_of(self, log: Log, *, asks: bool = False) -> Message:
+        """What other nodes are told of up to where a log was flushed."""
+        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), max(0, log.until - self._state.now), asks)
+
+    def tell_all(self, message: Message) -> None:
+        """Send a message to all nodes that can be reached."""
+        for node_id in list(self._state.peers.linked):
+            self._state.send(node_id, message)
+
+    def on_begin(self, sender: bytes, message: Message) -> None:
+        """Hear where a group began, or up to where a log was flushed."""
+        _, name, scope, floor, left_ms, asks = message
+        state = self._state
+        known = read_scope(scope)
+        if (scope and known is None) or (name not in state.queues.by_name and state.memory.level == 3):
+            return
+        log = state.log(name)
+        if asks:
+            floor = {**floor, state.node_id[:8]: state.last_ctime}
+        if known is None:
+            parts = self.merge_horizon(log, floor)
+            log.until = max(log.until, state.now + left_ms)
+            if parts is not None:
+                state.work(parts)
+            answer = self.horizon_of(log)
+        else:
+            group = log.group(known[0])
+            self.merge_group(log, group, known[1], floor)
+            group.until = max(group.until, state.now + left_ms)
+            answer = self.beginning_of(log, group)
+        if asks:
+            self.tell_all(answer)
 
     def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
         """Note where a group began in an epoch; say whether that is news."""
@@ -434,6 +656,7 @@ class Logs:
         state = self._state
         queue.log = log.successor()
         self._note_horizon(queue.log, self.floor_now(log))
+        self.tell_all(self.horizon_of(queue.log, asks=True))
         state.work(self._let_go(log, state.jobs))
 
     def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:

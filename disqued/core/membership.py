@@ -87,16 +87,19 @@ class Membership(Timed):
     """The machine behind CLUSTER, and what the bus asks where to go."""
 
     __slots__ = (
-        "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_peers", "_schedule", "_spoken_of",
-        "_state", "_told_flags", "bus_port", "host", "on_failure", "port", "timeout_ms", "twin",
+        "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_on_standing", "_peers", "_schedule",
+        "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port", "timeout_ms",
+        "twin",
     )  # fmt: skip
 
-    def __init__(self, state: State, on_reachable: Callable[[], None]) -> None:
+    def __init__(self, state: State, on_reachable: Callable[[], None], on_standing: Callable[[], None]) -> None:
         self.awake_at = 0
         self._state = state
         self._peers = state.peers
         self._schedule = state.schedule  #: the one that this machine is on
         self._on_reachable = on_reachable  #: called after `state.peers.reachable` has changed
+        self._on_standing = on_standing  #: called after other nodes are known, fail, or leave, or do so no more
+        self._standing: dict[bytes, int] = {}
         self._meetings: dict[Target, _Meeting] = {}
         self._banned: dict[bytes, int] = {}  #: forgotten nodes, and until when they are not taken in
         #: Whom gossip is about: suspected ones, and others; None = to be found out again.
@@ -131,6 +134,7 @@ class Membership(Timed):
         """Note that this node drains, or does not any more, and tell everybody."""
         self._state.leaving = leaving
         self._state.outbox.members_changed = True
+        self._on_standing()
         for peer in self._peers.linked.values():
             self._ping(peer)
 
@@ -616,6 +620,10 @@ class Membership(Timed):
         if reachable != peers.reachable:
             peers.reachable = reachable
             self._on_reachable()
+        standing = {peer.id: peer.flags & ~FULL for peer in peers.by_id.values()}
+        if standing != self._standing:
+            self._standing = standing
+            self._on_standing()
         self._plan()
 
 

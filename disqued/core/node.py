@@ -27,8 +27,9 @@ from disqued.core.clock import Clock
 from disqued.core.consumers import Consumers
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
+from disqued.core.facts import Facts, Round
 from disqued.core.federation import Errand, Federation
-from disqued.core.groups import GroupUnit
+from disqued.core.groups import GroupUnit, read_scope
 from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
@@ -37,11 +38,13 @@ from disqued.core.lists import Claim, Lists
 from disqued.core.logs import Logs
 from disqued.core.membership import Membership
 from disqued.core.memory import Memory
-from disqued.core.messages import Greeting, Message, Target
+from disqued.core.messages import Greeting, Lease, Message, Target
 from disqued.core.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
 from disqued.core.queues import Client, Queue, Waiter
+from disqued.core.readers import Readers, Thirst
 from disqued.core.replication import Pending, Replication
 from disqued.core.schedule import Timed
+from disqued.core.settling import Settlement, Settling
 from disqued.core.sharing import Sharing
 from disqued.core.state import QUEUE_IDLE_MS, State
 from disqued.core.tasks import Tasks
@@ -77,13 +80,16 @@ class Node:
         self.outbox = self.state.outbox
         self.delivery = Delivery(self.state)
         self.logs = Logs(self.state, self.delivery)
+        self.facts = Facts(self.state, self.logs)
+        self.readers = Readers(self.state, self.delivery, self.logs)
+        self.settling = Settling(self.state, self.logs)
         self.replication = Replication(self.state, self.delivery)
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
         self.lists = Lists(self.state, self.delivery, self.acks)
         self.consumers = Consumers()
-        self.membership = Membership(self.state, self.replication.forget_wishes)
+        self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
         self.replication.on_refusal = self.membership.tell
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
@@ -106,7 +112,7 @@ class Node:
             messages.WILLQUEUE: self.sharing.on_willqueue,
             messages.QUEUED: self.sharing.on_queued,
             messages.WORKING: self.sharing.on_working,
-            messages.SETACK: self.acks.on_setack,
+            messages.SETACK: self._on_setack,
             messages.GOTACK: self.acks.on_gotack,
             messages.DELJOB: self.acks.on_deljob,
             messages.NEEDJOBS: self.federation.on_needjobs,
@@ -118,11 +124,35 @@ class Node:
             messages.HANDOVER: self.homes.on_handover,
             messages.LISTEN: self.events.on_listen,
             messages.EVENT: self.events.on_event,
-            messages.DELIVERED: self.sharing.on_delivered,
+            messages.DELIVERED: self._on_delivered,
             messages.CLAIM: self.lists.on_claim,
             messages.CLAIMED: self.lists.on_claimed,
             messages.FLUSH: self.lists.on_flush,
+            messages.FACTS: self.facts.on_facts,
+            messages.MISSING: self.facts.on_missing,
+            messages.BEGIN: self.logs.on_begin,
+            messages.WANT: self.readers.on_want,
+            messages.HAVE: self.readers.on_have,
+            messages.TAKE: self.readers.on_take,
+            messages.GIVE: self.readers.on_give,
+            messages.SETTLE: self.settling.on_settle,
+            messages.SETTLED: self.settling.on_settled,
         }
+        #: What is done when something of a kind is due, the most frequent first; what is frequent is not in here.
+        self._acts: list[tuple[type[Timed], Callable[[Any], None]]] = [
+            (Pending, self.replication.due),
+            (Errand, self.federation.due),
+            (Thirst, self.readers.due),
+            (Settlement, self.settling.due),
+            (Round, self.facts.round_due),
+            (Claim, self.lists.due),
+            (Worker, self.workers.due),
+            (Home, self.homes.due),
+            (Move, self.homes.move_due),
+            (Membership, Membership.due),
+            (Leaving, Leaving.due),
+            (Facts, Facts.due),
+        ]
         self._queue_cursor = 0
         self.begin()
 
@@ -173,6 +203,9 @@ class Node:
             self.leaving.link_opened(greeting.id)
             self.homes.link_opened(greeting.id)
             self.events.link_opened(greeting.id)
+            self.facts.link_opened(greeting.id)
+            self.readers.link_opened(greeting.id)
+            self.settling.link_opened(greeting.id)
             self.serve()
         return wanted
 
@@ -180,6 +213,9 @@ class Node:
         """Our link to a node is gone; what had not left on it is lost."""
         self.membership.link_closed(node_id)
         self.acks.link_closed(node_id)
+        self.facts.link_closed(node_id)
+        self.readers.link_closed(node_id)
+        self.settling.link_closed(node_id)
 
     def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
@@ -209,6 +245,7 @@ class Node:
         if len(self.state.unfinished):
             self.state.unfinished.forsake(client)
         self.lists.gone(client)
+        self.settling.gone(client)
         if len(self.consumers):
             self.consumers.forget(client)
         if self.logs.members.by_client:
@@ -228,9 +265,12 @@ class Node:
             job_id, _, scope = name.partition(b":")
             job = self.state.jobs.get(job_id)
             if isinstance(job, Event):
-                self.logs.handed(job, scope)
+                if not self.logs.handed(job, scope):
+                    self.settling.unseen(job_id, scope)
             elif job is not None:
                 jobs.append(job)
+            elif read_scope(scope) is not None:
+                self.settling.unseen(job_id, scope)
         self.delivery.give_back(jobs)
         self.serve()
 
@@ -267,24 +307,19 @@ class Node:
         elif isinstance(item, Waiter):
             self.delivery.timed_out(item)
             self.federation.deserted(item.queues)
-        elif isinstance(item, Pending):
-            self.replication.due(item)
-        elif isinstance(item, Errand):
-            self.federation.due(item)
-        elif isinstance(item, Claim):
-            self.lists.due(item)
-        elif isinstance(item, Membership | Leaving):
-            item.due()
-        elif isinstance(item, Worker):
-            self.workers.due(item)
-        elif isinstance(item, Home):
-            self.homes.due(item)
-        elif isinstance(item, Move):
-            self.homes.move_due(item)
-        elif isinstance(item, Queue) and not self.state.collect_queue(item):
+        elif isinstance(item, Queue):
+            self._queue_due(item)
+        else:
+            for kind, act in self._acts:
+                if isinstance(item, kind):
+                    act(item)
+                    return
+
+    def _queue_due(self, queue: Queue) -> None:
+        if not self.state.collect_queue(queue):
             idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
-            since = item.accessed_at if item.is_idle else self.state.now
-            self.state.schedule.add(item, max(since + idle_ms, self.state.now + 1_000))
+            since = queue.accessed_at if queue.is_idle else self.state.now
+            self.state.schedule.add(queue, max(since + idle_ms, self.state.now + 1_000))
 
     def _job_due(self, job: Job) -> None:
         if self.state.jobs.get(job.id) is not job:
@@ -299,6 +334,23 @@ class Node:
     def _on_gotjob(self, sender: bytes, message: Message) -> None:
         self.replication.on_gotjob(sender, message)
         self.leaving.on_gotjob(sender, message)
+        event = self.state.jobs.get(message[1])
+        if isinstance(event, Event):
+            self.facts.tell(sender, event)
+
+    def _on_setack(self, sender: bytes, message: Message) -> None:
+        event = self.state.jobs.get(message[1])
+        if isinstance(event, Event) and message[2]:
+            self.logs.on_setack(sender, event, message[2], message[4])
+        else:
+            self.acks.on_setack(sender, message)
+
+    def _on_delivered(self, sender: bytes, message: Message) -> None:
+        event = self.state.jobs.get(message[1])
+        if isinstance(event, Event):
+            self.logs.on_delivered(sender, event, Lease(*message[2:]))
+        else:
+            self.sharing.on_delivered(sender, message)
 
     # The whole node.
 
@@ -307,6 +359,9 @@ class Node:
         self.delivery.refuse_waiters(None)
         self.replication.refuse_all()
         self.lists.answer_all()
+        self.settling.flushed()
+        self.readers.flushed()
+        self.facts.flushed()
         self.delivery.copies.forget()
         self.federation.flushed()
         self.state.flush()

@@ -568,6 +568,8 @@ class Replication:
         state.counters.copies += 1
         state.register(job)
         state.schedule.add(job, job.expires_at)
+        if job.options.kind:
+            self._delivery.keep_event(job)
         self._delivery.reschedule(job)
         if not quiet:
             state.send(sender, (GOTJOB, job.id))

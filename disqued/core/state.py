@@ -38,9 +38,9 @@ class State:
 
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "bound", "counters", "elsewhere", "ended",
-        "evictable", "giving", "ids", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named",
-        "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng", "schedule", "spans",
-        "unfinished", "unique", "wall", "wanted",
+        "evictable", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
+        "memory", "named", "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng",
+        "schedule", "spans", "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -63,6 +63,8 @@ class State:
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
         #: Queues that consumers of other nodes want jobs of: {name: {node id: ...}}; kept by `federation`.
         self.wanted: dict[bytes, Any] = {}
+        #: Logs that consumers of other nodes want events of: {queue: {group: {node id: ...}}}; kept by `readers`.
+        self.interested: dict[bytes, Any] = {}
         #: Ids of the nodes, this one too, on which somebody listens to events; kept by `events`.
         self.listeners: dict[bytes, None] = {}
         self._clear()
@@ -306,7 +308,7 @@ class State:
         """The log of the queue of this name, created when there is none."""
         queue = self.queue(name)
         if queue.log is None:
-            queue.log = Log(queue.name, self.memory)
+            queue.log = Log(queue.name, self.memory, self.node_id[:8])
         return queue.log
 
     def end_lease(self, unit: Unit) -> None:

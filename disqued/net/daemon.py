@@ -163,6 +163,7 @@ class Daemon(Factory):
         self._node.note_expired(recovery.expired)
         self._node.begin()
         self._node.workers.recover(recovery.held)
+        self._node.facts.resume()
         # A flush in the journal took their deadlines along.
         self._node.membership.wake()
         self._node.leaving.wake()

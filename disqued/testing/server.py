@@ -138,6 +138,7 @@ class SimServer:
         self.is_up = True
         node.begin()
         node.workers.recover(recovery.held)
+        node.facts.resume()
         # A flush in the journal took their deadlines along.
         node.membership.wake()
         node.leaving.wake()

@@ -1,5 +1,7 @@
 """Events in a cluster: their copies, and what a node may not be talked into."""
 
+from typing import Any
+
 from disqued.commands.table import BLOCKED
 from disqued.core.messages import REPLJOB
 from tests.cluster_fixtures import Cluster, Member
@@ -11,6 +13,23 @@ def added(member: Member, *words: str | int) -> bytes:
     (event_id,) = member.answers.pop("client")
     assert isinstance(event_id, bytes), event_id
     return event_id
+
+
+def taken(member: Member, *words: str | int, group: str = "g", client: str = "reader") -> Any:
+    """QGET, which asks the other nodes when there is nothing here."""
+    value = member("QGET", "q", group, *words, client=client)
+    if value is BLOCKED:
+        (value,) = member.answers.pop(client)
+    return value
+
+
+def settled(member: Member, *words: str | bytes | int, client: str = "settler") -> int:
+    """QACK, or another command that other nodes may have to decide."""
+    value = member(*words, client=client)
+    if value is BLOCKED:
+        (value,) = member.answers.pop(client)
+    assert isinstance(value, int)
+    return value
 
 
 def test_an_event_is_answered_when_its_copies_are_there() -> None:
@@ -32,7 +51,7 @@ def test_a_producer_hears_that_there_are_too_few_nodes_after_the_timeout() -> No
     (error,) = a.answers.pop("client")
     assert error.line.startswith(b"NOREPL ")
     assert not any(member.state.jobs.get(job.id) for member in (a, b, c) for job in a.state.jobs)
-    assert a("QGET", "q", "g") is None
+    assert taken(a) is None
 
 
 def test_additions_that_nobody_waits_for_are_bounded_and_those_that_fail_are_counted() -> None:

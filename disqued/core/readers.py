@@ -1,0 +1,409 @@
+"""Readers: consumers of groups get events from the nodes that hand them out, whatever node they are connected to.
+
+    a consumer finds nothing here   --WANT(queue, group, yes)--> all
+                                    <--HAVE(queue, group, yes or no)--     at once, and when one comes later
+    there are some                  --TAKE(n, lease)--> one that has some
+                                    <--GIVE(events)--                      leased there, for n is this consumer's
+                                                                           none: somebody else was faster
+    the consumer is gone meanwhile  --SETTLE(UNSEEN)-->                    it never had them
+    nobody waits any more           --WANT(queue, group, no)--> all
+
+An event is leased by the node that hands it out (`arbiters`), for a consumer that asked, so that no two nodes give one
+group the same event while they can hear each other, and nothing is fetched ahead.  A consumer waits for one answer at a
+time.  Who had some is asked first by the next one.  Consumers of the node that hands out come before others.
+
+Who does not wait (QGET without BLOCK) waits until all nodes that can be reached have answered, `LOOK_MS` at most: then
+null means that none of them has anything.
+
+Other nodes decide how much is remembered of what they want, so that it is bounded per node.  Who is forgotten asks
+again, `AGAIN_MS` later.
+
+Times are integer milliseconds.
+"""
+
+from typing import Final
+
+from disqued.core.delivery import Delivery
+from disqued.core.groups import Behind, EventForm, GivenUnit, Group, GroupWaiter
+from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
+from disqued.core.logs import Logs
+from disqued.core.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
+from disqued.core.queues import PAUSE_OUT, Client, Form, Queue
+from disqued.core.schedule import Timed
+from disqued.core.state import State
+from disqued.core.unfinished import Parts
+from disqued.errors import JournalFailed
+
+LOOK_MS: Final = 1_000  #: how long who does not wait is kept waiting for the answers of other nodes
+AGAIN_MS: Final = 15_000  #: between two times that others are told of a want that goes on
+LIVES_MS: Final = 2 * AGAIN_MS + 5_000  #: how long the want of another node is remembered that is not told again
+LINGER_MS: Final = 5_000  #: how long others go on to tell what they have, when nobody waits any more
+WANTS_OF_NODE: Final = 10_000  #: that are remembered
+NUMBER_MAX: Final = 0xFFFFFFFF
+
+
+class Want:
+    """Another node has consumers of a group that want events."""
+
+    __slots__ = ("is_told", "until")
+
+    def __init__(self, until: int) -> None:
+        self.until: int = until  #: when it is forgotten
+        self.is_told: bool = False  #: the node knows that there are some
+
+
+class Thirst(Timed):
+    """Consumers of this node want events for a group which this node does not hand out."""
+
+    __slots__ = ("again_at", "awaited", "group", "lingers_until", "queue", "sources", "told")
+
+    def __init__(self, queue: bytes, group: bytes) -> None:
+        self.awake_at = 0
+        self.queue: bytes = queue
+        self.group: bytes = group
+        self.sources: dict[bytes, None] = {}  #: nodes that said that they have some
+        self.told: set[bytes] = set()  #: nodes that were told of the want
+        self.awaited: set[bytes] = set()  #: nodes that have yet to say whether they have some
+        self.again_at: int = 0  #: when all are told again
+        self.lingers_until: int = 0
+
+
+class Question:
+    """A TAKE whose answer has yet to come."""
+
+    __slots__ = ("node_id", "thirst", "waiter")
+
+    def __init__(self, node_id: bytes, thirst: Thirst, waiter: GroupWaiter) -> None:
+        self.node_id: bytes = node_id
+        self.thirst: Thirst = thirst
+        self.waiter: GroupWaiter = waiter
+
+
+class Readers:
+    """The machine between consumers of one node and the logs of another."""
+
+    __slots__ = ("_delivery", "_logs", "_numbers", "_of_node", "_questions", "_state", "_thirsts")
+
+    def __init__(self, state: State, delivery: Delivery, logs: Logs) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._logs = logs
+        self._thirsts: dict[tuple[bytes, bytes], Thirst] = {}
+        self._questions: dict[int, Question] = {}
+        self._numbers = 0
+        #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
+        self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
+        logs.serve_others = self.offer
+        logs.on_given_back = self.give_back
+
+    # Consumers of this node.
+
+    @property
+    def can_ask(self) -> bool:
+        """Tell whether there are other nodes to be asked."""
+        return bool(self._state.peers.linked) and not self._state.leaving
+
+    def wait(self, client: Client, queues: list[Queue], group: bytes, timeout_ms: int, form: Form) -> None:
+        """Block a consumer until a node has something for its group; timeout 0 = until all have said that they do not.
+
+        Only to be called with a timeout where nobody `can_ask`.
+        """
+        waiter = self._logs.wait(client, queues, group, timeout_ms or LOOK_MS, form, nohang=not timeout_ms)
+        if self.can_ask:
+            for queue in queues:
+                self._look(self._thirst(queue.name, group), waiter)
+
+    def _thirst(self, queue: bytes, group: bytes) -> Thirst:
+        thirst = self._thirsts.get((queue, group))
+        if thirst is None:
+            thirst = self._thirsts[queue, group] = Thirst(queue, group)
+        return thirst
+
+    def _look(self, thirst: Thirst, waiter: GroupWaiter) -> None:
+        """Ask others for one who has just come."""
+        state = self._state
+        thirst.lingers_until = state.now + LINGER_MS
+        if not isinstance(waiter.form, EventForm):
+            # Who takes nothing does not find out whether what was said is true.
+            thirst.sources.clear()
+        if waiter.nohang or state.now >= thirst.again_at or not isinstance(waiter.form, EventForm):
+            self._tell_all(thirst)
+        self._come_back(thirst)
+        self._ask(thirst)
+
+    def _tell_all(self, thirst: Thirst) -> None:
+        thirst.again_at = self._state.now + AGAIN_MS
+        for node_id in list(self._state.peers.linked):
+            if node_id not in thirst.sources:
+                self._tell(thirst, node_id)
+
+    def _tell(self, thirst: Thirst, node_id: bytes) -> None:
+        if self._state.send(node_id, (WANT, thirst.queue, thirst.group, True)):
+            thirst.told.add(node_id)
+            thirst.awaited.add(node_id)
+
+    def _come_back(self, thirst: Thirst) -> None:
+        at = min(thirst.again_at, thirst.lingers_until)
+        if not thirst.awake_at:
+            self._state.schedule.add(thirst, max(at, self._state.now + 1))
+
+    def due(self, thirst: Thirst) -> None:
+        """Tell others again what consumers wait for, or that none does any more."""
+        state = self._state
+        if self._thirsts.get((thirst.queue, thirst.group)) is not thirst:
+            return
+        if self._waiters(thirst) and self.can_ask:
+            thirst.lingers_until = state.now + LINGER_MS
+            if state.now >= thirst.again_at:
+                self._tell_all(thirst)
+            self._come_back(thirst)
+        elif state.now < thirst.lingers_until:
+            self._come_back(thirst)
+        else:
+            self._end(thirst)
+
+    def _end(self, thirst: Thirst) -> None:
+        del self._thirsts[thirst.queue, thirst.group]
+        self._state.schedule.cancel(thirst)
+        for node_id in thirst.told:
+            self._state.send(node_id, (WANT, thirst.queue, thirst.group, False))
+
+    def _group(self, thirst: Thirst) -> Group | None:
+        queue = self._state.queues.by_name.get(thirst.queue)
+        return None if queue is None or queue.log is None else queue.log.groups.get(thirst.group)
+
+    def _waiters(self, thirst: Thirst) -> list[GroupWaiter]:
+        """Those who wait, if they may have something."""
+        group = self._group(thirst)
+        if group is None or self._state.queues.by_name[thirst.queue].pause & PAUSE_OUT:
+            return []
+        return list(group.waiters)
+
+    def _ask(self, thirst: Thirst) -> None:
+        """Let those who wait ask those that have some; who does not wait leaves when nobody has."""
+        state = self._state
+        for waiter in self._waiters(thirst):
+            form = waiter.form
+            if waiter.asked or not isinstance(form, EventForm):
+                continue
+            if thirst.sources:
+                node_id = next(iter(thirst.sources))
+                # The next one asks another node, if there is one.
+                del thirst.sources[node_id]
+                thirst.sources[node_id] = None
+                self._take(thirst, waiter, form, node_id)
+            elif waiter.nohang and self._is_in_vain(waiter):
+                self._delivery.timed_out(waiter)
+        if not thirst.sources and not thirst.awaited:
+            for waiter in self._waiters(thirst):
+                if waiter.nohang and not waiter.asked and self._is_in_vain(waiter):
+                    self._delivery.timed_out(waiter)
+        if state.now >= thirst.again_at and self._waiters(thirst) and self.can_ask:
+            self._tell_all(thirst)
+
+    def _is_in_vain(self, waiter: GroupWaiter) -> bool:
+        """Tell whether no node has something, or may yet say that it has, for one who does not wait."""
+        for group in waiter.groups:
+            thirst = self._thirsts.get((group.log.queue, group.name))
+            if thirst is not None and (thirst.sources or thirst.awaited):
+                return False
+        return True
+
+    def _take(self, thirst: Thirst, waiter: GroupWaiter, form: EventForm, node_id: bytes) -> None:
+        number = self._numbers = self._numbers % NUMBER_MAX + 1
+        count = min(form.count, JOBS_PER_MESSAGE)
+        message = (TAKE, thirst.queue, thirst.group, number, count, form.lease_ms, form.strict)
+        if self._state.send(node_id, message):
+            waiter.asked = number
+            self._questions[number] = Question(node_id, thirst, waiter)
+        else:
+            thirst.sources.pop(node_id, None)
+
+    def on_have(self, sender: bytes, message: Message) -> None:
+        """Hear whether a node has something for a group."""
+        _, name, group_name, whether = message
+        thirst = self._thirsts.get((name, group_name))
+        if thirst is None:
+            if whether:
+                self._state.send(sender, (WANT, name, group_name, False))
+            return
+        thirst.awaited.discard(sender)
+        if whether:
+            thirst.sources[sender] = None
+            self._tell_watchers(thirst)
+        else:
+            thirst.sources.pop(sender, None)
+        self._ask(thirst)
+
+    def _tell_watchers(self, thirst: Thirst) -> None:
+        """Let those hear of it who only want to know that there is something."""
+        for waiter in self._waiters(thirst):
+            if not isinstance(waiter.form, EventForm):
+                self._delivery.stop_waiting(waiter.client)
+                self._state.outbox.replies.append((waiter.client, thirst.queue, []))
+
+    def on_give(self, sender: bytes, message: Message) -> None:
+        """Hand on what another node gave, or give it back if nobody waits for it any more."""
+        _, number, scope, events = message
+        state = self._state
+        question = self._questions.get(number)
+        if question is None or question.node_id != sender:
+            self._refuse(sender, WORK_SCOPE, scope, events)
+            return
+        del self._questions[number]
+        waiter, thirst = question.waiter, question.thirst
+        if waiter.asked == number:
+            waiter.asked = 0
+        if not events:
+            thirst.sources.pop(sender, None)
+        elif state.blocked.get(waiter.client) is waiter:
+            form = waiter.form
+            assert isinstance(form, EventForm)
+            units = self._units(thirst.queue, sender, scope, events)
+            state.counters.imported += len(units)
+            self._logs.hand(waiter, form, units)
+        else:
+            self._refuse(sender, thirst.queue, scope, events)
+        self._ask(thirst)
+
+    def _units(self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> list[Unit]:
+        options = self._state.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
+        return [GivenUnit(job_id, queue, scope, body, options=options, granter=giver) for job_id, body in events]
+
+    def _refuse(self, node_id: bytes, queue: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> None:
+        """Let a node have back what nobody here has seen."""
+        if events:
+            ids = tuple(job_id for job_id, _ in events)
+            self._state.send(node_id, (SETTLE, queue, scope, 0, UNSEEN, ids))
+
+    def give_back(self, unit: GivenUnit) -> None:
+        """A consumer turned out to be gone before it heard of what it was given."""
+        self._state.send(unit.granter, (SETTLE, unit.queue, unit.scope, 0, UNSEEN, (unit.id,)))
+
+    # Consumers of other nodes.
+
+    def on_want(self, sender: bytes, message: Message) -> None:
+        """Say whether there is something for a group, and remember who wants to know."""
+        _, name, group_name, whether = message
+        state = self._state
+        self._forget(sender, name, group_name)
+        if not whether:
+            return
+        queue = state.queues.by_name.get(name)
+        has_some = queue is not None and self._logs.has_event(queue, group_name)
+        want = self._note(sender, name, group_name)
+        want.is_told = has_some
+        state.send(sender, (HAVE, name, group_name, has_some))
+
+    def _note(self, node_id: bytes, name: bytes, group_name: bytes) -> Want:
+        wants = self._of_node.setdefault(node_id, {})
+        if len(wants) >= WANTS_OF_NODE:
+            self._forget(node_id, *next(iter(wants)))
+            wants = self._of_node.setdefault(node_id, {})
+        wants[name, group_name] = None
+        want = Want(self._state.now + LIVES_MS)
+        self._state.interested.setdefault(name, {}).setdefault(group_name, {})[node_id] = want
+        return want
+
+    def _forget(self, node_id: bytes, name: bytes, group_name: bytes) -> None:
+        wants = self._of_node.get(node_id)
+        if wants is None or (name, group_name) not in wants:
+            return
+        del wants[name, group_name]
+        if not wants:
+            del self._of_node[node_id]
+        groups = self._state.interested[name]
+        del groups[group_name][node_id]
+        if not groups[group_name]:
+            del groups[group_name]
+        if not groups:
+            del self._state.interested[name]
+
+    def offer(self, queue: Queue) -> None:
+        """Tell other nodes that want events of a log that there are some."""
+        state = self._state
+        for group_name, wants in list(state.interested[queue.name].items()):
+            eager = [(node_id, want) for node_id, want in wants.items() if not want.is_told]
+            if not eager or not self._logs.has_event(queue, group_name):
+                continue
+            for node_id, want in eager:
+                if want.until <= state.now:
+                    self._forget(node_id, queue.name, group_name)
+                elif state.send(node_id, (HAVE, queue.name, group_name, True)):
+                    want.is_told = True
+
+    def on_take(self, sender: bytes, message: Message) -> None:
+        """Let a consumer of another node have events."""
+        _, name, group_name, number, _, _, _ = message
+        want = self._state.interested.get(name, {}).get(group_name, {}).get(sender)
+        if want is None:
+            want = self._note(sender, name, group_name)
+        want.is_told = False
+        try:
+            units = self._fetch(message)
+        except Behind:
+            self._state.work(self._take_later(sender, message))
+        else:
+            self._give(sender, number, units)
+
+    def _fetch(self, message: Message) -> list[Unit]:
+        _, name, group_name, _, count, lease_ms, strict = message
+        queue = self._state.queues.by_name.get(name)
+        if queue is None or queue.log is None:
+            return []
+        group = queue.log.group(group_name)
+        try:
+            return self._logs.fetch(queue, group, lease_ms, max(1, count), strict=strict)
+        except JournalFailed:
+            return []
+        finally:
+            queue.log.let_go(group)
+
+    def _take_later(self, sender: bytes, message: Message) -> Parts:
+        """Look further, a part at a time."""
+        while sender in self._state.peers.linked:
+            yield
+            try:
+                units = self._fetch(message)
+            except Behind:
+                continue
+            self._give(sender, message[3], units)
+            return
+
+    def _give(self, node_id: bytes, number: int, units: list[Unit]) -> None:
+        scope = units[0].scope if units else WORK_SCOPE
+        events = tuple((unit.id, unit.body) for unit in units)
+        if not self._state.send(node_id, (GIVE, number, scope, events)):
+            self._delivery.give_back(units)
+
+    # Links.
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Tell a node that has just become reachable what consumers wait for."""
+        if not self.can_ask:
+            return
+        for waiter in self._state.blocked.values():
+            if isinstance(waiter, GroupWaiter):
+                for group in waiter.groups:
+                    self._come_back(self._thirst(group.log.queue, group.name))
+        for thirst in self._thirsts.values():
+            self._tell(thirst, node_id)
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Expect nothing of a node any more, and forget what it wants."""
+        for name, group_name in list(self._of_node.get(node_id, ())):
+            self._forget(node_id, name, group_name)
+        for number, question in list(self._questions.items()):
+            if question.node_id == node_id:
+                del self._questions[number]
+                question.waiter.asked = 0
+        for thirst in list(self._thirsts.values()):
+            thirst.sources.pop(node_id, None)
+            thirst.told.discard(node_id)
+            thirst.awaited.discard(node_id)
+            self._ask(thirst)
+
+    def flushed(self) -> None:
+        """Everything is gone, and the schedule with it."""
+        self._thirsts.clear()
+        self._questions.clear()
