@@ -121,6 +121,11 @@ class GroupUnit(Unit):
         """The group that it is for, in its epoch."""
         return self.group.scope
 
+    @property
+    def progress(self) -> tuple[int, bool, int]:
+        """How far it has come, as nodes merge it, by maximum: times that a consumer got it, given back, until when."""
+        return (self.deliveries, not self.requeue_at, self.requeue_at)
+
 
 class GivenUnit(Unit):
     """An event that another node has handed out to a consumer of this one."""

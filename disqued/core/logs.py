@@ -350,6 +350,9 @@ class Logs:
         if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
             if self._state.now <= unit.requeue_at:
                 self._state.schedule.add(unit, unit.requeue_at + 1)
+            elif unit.event.elsewhere:
+                # Only how it looks from here: who hands it out may have heard more.
+                unit.group.give_back(unit)
             else:
                 self._return(unit)
 
@@ -361,7 +364,9 @@ class Logs:
         if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
             return  # what was done at its delivery stays done
         state = self._state
-        unit.deliveries -= 1
+        if not unit.event.holders:
+            # What other nodes were told is not taken back: it merges by maximum.
+            unit.deliveries -= 1
         state.counters.returned += 1
         if unit.deliveries:
             self._return(unit)
@@ -384,8 +389,6 @@ class Logs:
         state.schedule.cancel(unit)
         unit.requeue_at = 0
         unit.group.give_back(unit, order_key)
-        if unit.event.elsewhere:
-            return  # only how it looks from here
         state.counters.requeued += 1
         queue = state.queue(unit.queue)
         queue.requeued += 1
@@ -487,39 +490,24 @@ class Logs:
                 state.send(node_id, (SETACK, event.id, scope, False, event.holders))
 
     def on_delivered(self, sender: bytes, event: Event, lease: Lease) -> None:
-        """Hear from another node that a consumer of a group has an event, or has it no more.
-
-        Who hands the event out is believed; of what others say the highest attempt counts, and the latest end.
-        """
+        """Hear from another node that a consumer of a group has an event, or has it no more: the maximum counts."""
         log = event.log
         if log is None or read_scope(lease.scope) is None:
             return
         state = self._state
         group = self._know(log, lease.scope)
-        if group.scope != lease.scope:
-            return
-        if group.is_done(event):
-            if lease.scope in event.done:
-                state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
-            return
-        unit = group.units.get(event)
-        if unit is not None and self.arbiters.of(event) != sender:
-            known = (unit.deliveries, unit.requeue_at)
-            if (lease.deliveries, state.now + lease.left_ms if lease.left_ms else 0) <= known:
-                return
-        self._lease_elsewhere(group, event, unit, lease, sender)
+        if group.scope == lease.scope and not group.is_done(event):
+            unit = group.units.get(event)
+            until = state.now + lease.left_ms if lease.left_ms else 0
+            if unit is None or (lease.deliveries, not lease.left_ms, until) > unit.progress:
+                self._lease_elsewhere(group, event, lease, sender)
+        elif lease.scope in event.done:
+            state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
+        log.let_go(group)
 
-    def _lease_elsewhere(self, group: Group, event: Event, unit: GroupUnit | None, lease: Lease, sender: bytes) -> None:
+    def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:
         """Take note of a lease that another node gave."""
         state = self._state
-        if not lease.deliveries:
-            if unit is not None:
-                unit.deliveries = 0
-                state.schedule.cancel(unit)
-                unit.requeue_at = 0
-                group.never_had(unit)
-                self._journal_lease(unit)
-            return
         unit = group.take(event)
         unit.deliveries = lease.deliveries
         unit.granter = sender
@@ -621,6 +609,7 @@ class Logs:
             self.merge_group(log, group, known[1], floor)
             group.until = max(group.until, state.now + left_ms)
             answer = self.beginning_of(log, group)
+            log.let_go(group)
         if asks:
             self.tell_all(answer)
 
