@@ -317,7 +317,7 @@ class FastAck(_OnEachJob):
 )
 @attrs.define
 class DelJob(_OnEachJob):
-    """Drop jobs from this node alone, whatever their state."""
+    """Drop jobs from this node alone, whatever their state; events of a log from all nodes that can be reached."""
 
     ids: list[bytes] = rest("Jobs to drop.", JOB_ID, minimum=0, long=True)
 

@@ -178,9 +178,10 @@ class QGet:
     what the group has not seen yet.  A new group begins at the oldest event.  With EX 0 the event is done for the group
     before it is sent, so that nobody of the group gets it a second time, whatever becomes of this consumer.
 
-    With BLOCK a consumer waits for an event if there is none, those of a group first come first served; the deadline
-    counts from the delivery.  BLOCK 0 does not wait.  With COUNT up to so many events are answered, each as [id,
-    contents], and no more once they are a mebibyte together.
+    Events of other nodes come, too: null means that no node that can be reached has one.  With BLOCK a consumer waits
+    for an event if there is none, those of a group first come first served; the deadline counts from the delivery.
+    BLOCK 0 does not wait but for the answers of other nodes.  With COUNT up to so many events are answered, each as
+    [id, contents], and no more once they are a mebibyte together.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)
@@ -271,7 +272,8 @@ def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list
 class QAck:
     """Acknowledge events as a member of a group: no consumer of the group gets them again.
 
-    Any connection may say so, as long as some consumer of the group has the event and its deadline has not passed.
+    Any connection may say so, on any node, as long as some consumer of the group has the event and its deadline has
+    not passed.  While the node that hands the event out cannot be reached, the answer waits until another one does.
     0 means that nothing was changed: the deadline passed, somebody else acknowledged it, or it is over.  Who hears 0
     may undo what it did.
 
@@ -393,8 +395,9 @@ class QRegister:
 class QFlush:
     """Remove all events of a queue, and all that groups made of them, as if the queue had never been.
 
-    Consumers that have events may go on with them; their QACK is answered 0.  Of a queue of work each job is
-    acknowledged, on all nodes that can be reached.  Very many are dropped bit by bit.  Who waits goes on waiting.
+    That is so on all nodes that can be reached, and on others when they come back, but for what was added there
+    meanwhile.  Consumers that have events may go on with them; their QACK is answered 0.  Of a queue of work each job
+    is acknowledged.  Very many are dropped bit by bit.  Who waits goes on waiting.
     """
 
     queue: bytes = positional("Queue to empty.", QUEUE)

@@ -82,7 +82,6 @@ class Node:
         self.logs = Logs(self.state, self.delivery)
         self.facts = Facts(self.state, self.logs)
         self.readers = Readers(self.state, self.delivery, self.logs)
-        self.settling = Settling(self.state, self.logs)
         self.replication = Replication(self.state, self.delivery)
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
@@ -90,6 +89,7 @@ class Node:
         self.lists = Lists(self.state, self.delivery, self.acks)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
+        self.settling = Settling(self.state, self.logs, self.membership)
         self.replication.on_refusal = self.membership.tell
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)

@@ -8,9 +8,10 @@
     neither done nor refused        everybody else is asked, and who knows of it is asked again
     no node holds it                0, if all nodes were asked
 
-A node that hands an event out can be silent, or nobody who knows it can be reached.  Then, `PATIENCE_MS` later, an
-acknowledgement is taken as a fact by itself: it is 1, it is kept (`orphans`) as long as the event may live, and told to
-each node with which a link opens.  What was given back is 0 then: its time will be over by itself.
+A node that hands an event out can be silent, or nobody who knows it can be reached.  Then, when it has had the time to
+be found to fail (`MARGIN_MS` more than `cluster-node-timeout`), an acknowledgement is taken as a fact by itself: it is
+1, it is kept (`orphans`) as long as the event may live, and told to each node with which a link opens.  What was given
+back is 0 then: its time will be over by itself.
 
 A 0 leaves no trace: who hears it may undo what it did.
 
@@ -23,6 +24,7 @@ from disqued.core.acks import ttl_of
 from disqued.core.groups import GroupUnit, scope_of
 from disqued.core.job import ACTIVE, Event
 from disqued.core.logs import Logs
+from disqued.core.membership import Membership
 from disqued.core.messages import (
     ACK,
     OUTCOME_DONE,
@@ -39,7 +41,7 @@ from disqued.core.queues import Client
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 
-PATIENCE_MS: Final = 6_000  #: how long an answer is waited for; longer than a node takes to find that another one fails
+MARGIN_MS: Final = 2_000  #: how much longer an answer is waited for than a node takes to fail
 AGAIN_MS: Final = 250  #: between two looks at whether somebody can be asked by now
 IDS_AT_ONCE: Final = 1_000  #: in a message
 ORPHANS_KEPT: Final = 10_000
@@ -70,11 +72,12 @@ class Settlement(Timed):
 class Settling:
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_logs", "_numbers", "_open", "_state", "orphans")
+    __slots__ = ("_logs", "_membership", "_numbers", "_open", "_state", "orphans")
 
-    def __init__(self, state: State, logs: Logs) -> None:
+    def __init__(self, state: State, logs: Logs, membership: Membership) -> None:
         self._state = state
         self._logs = logs
+        self._membership = membership
         self._numbers = 0
         self._open: dict[int, Settlement] = {}
         #: Acknowledgements of events that nobody knew who could be reached: {(id, scope): until when they are kept}.
@@ -97,7 +100,7 @@ class Settling:
             return count
         number = self._numbers = self._numbers % NUMBER_MAX + 1
         this = self._open[number] = Settlement(
-            client, number, verb, queue=queue, group=group, deadline_at=state.now + PATIENCE_MS
+            client, number, verb, queue=queue, group=group, deadline_at=state.now + self.patience_ms
         )
         this.count = count
         for job_id in elsewhere:
@@ -105,6 +108,11 @@ class Settling:
             this.asked[job_id] = set()
         self._ask(this, list(this.open))
         return None
+
+    @property
+    def patience_ms(self) -> int:
+        """How long an answer is waited for."""
+        return self._membership.timeout_ms + MARGIN_MS
 
     def _decide(self, verb: int, queue: bytes, group: bytes, job_id: bytes) -> int:
         """Do what is asked for if it is this node's to decide; returns an OUTCOME_..."""

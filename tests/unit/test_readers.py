@@ -9,7 +9,6 @@ from disqued.core.arbiters import HEARD_MS
 from disqued.core.job import Event
 from disqued.core.messages import FACTS, GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
 from disqued.core.readers import LINGER_MS, LOOK_MS
-from disqued.core.settling import PATIENCE_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check_log
 
@@ -333,7 +332,7 @@ def test_an_acknowledgement_that_nobody_can_decide_is_a_fact_by_itself() -> None
     assert get(b, "EX", 300) == [event_id, b"x"]
     isolated(cluster, a)
     assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
-    cluster.advance(PATIENCE_MS)
+    cluster.advance(b.node.settling.patience_ms)
     assert b.answers.pop("settler") == [1]
     assert figures(a)[b"inprogress"] == 1
     healed(cluster, a)
