@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from disqued.core.job import ACTIVE, QUEUED, Event, Job, JobOptions, Unit
+from disqued.core.job import ACTIVE, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
 from disqued.core.memory import Memory
 from disqued.core.queues import Client, Form, OrderedUnits, Queue, Waiter
 
@@ -199,7 +199,7 @@ class Group:
 
     __slots__ = (
         "_late", "done", "epoch", "floor", "foreign", "leased", "log", "name", "own", "position", "redo", "scope",
-        "units", "until", "waiters",
+        "since", "units", "until", "waiters",
     )  # fmt: skip
 
     def __init__(self, log: "Log", name: bytes) -> None:
@@ -208,7 +208,8 @@ class Group:
         self.epoch: int = 0  #: counts how often the group was forgotten
         self.scope: bytes = scope_of(name, 0)
         self.floor: Floor = {}  #: where it began; empty = at the first event
-        self.until: int = 0  #: when floor and epoch need not be known any more, for what they are about is over
+        self.since: int = 0  #: when it began, as far as floor and epoch say
+        self.until: int = 0  #: when other nodes need not know of that any more, as they said
         self.waiters: dict[GroupWaiter, None] = {}  #: first come first
         self._begin()
 
@@ -415,7 +416,8 @@ class Group:
 
     def move_to(self, other: "Group") -> None:
         """Hand over to a group of another log all but its events."""
-        other.epoch, other.scope, other.floor, other.until = self.epoch, self.scope, dict(self.floor), self.until
+        other.epoch, other.scope, other.floor = self.epoch, self.scope, dict(self.floor)
+        other.since, other.until = self.since, self.until
         other.waiters, self.waiters = self.waiters, {}
         for waiter in other.waiters:
             waiter.move(self, other)
@@ -433,6 +435,10 @@ class Group:
         self.done += len(over)
         return [unit for event in over if (unit := self._drop(event)) is not None]
 
+    def forget(self) -> list[GroupUnit]:
+        """Forget where it began: that was long ago; returns the units that end."""
+        return self._begin_anew(0, {})
+
     def _begin_anew(self, epoch: int, floor: Floor) -> list[GroupUnit]:
         ended = list(self.units.values())
         self.log.memory.used -= UNIT_COST * len(ended)
@@ -448,7 +454,8 @@ class Log:
     """The events of one queue on this node, and its groups."""
 
     __slots__ = (
-        "_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "origin", "queue", "seen", "until",
+        "_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "origin", "queue", "seen", "since",
+        "until",
     )  # fmt: skip
 
     def __init__(self, queue: bytes, memory: Memory, origin: bytes) -> None:
@@ -460,7 +467,8 @@ class Log:
         self.delayed: dict[Event, None] = {}  #: events whose delay is not over
         self.groups: dict[bytes, Group] = {}  #: by name
         self.horizon: Floor = {}  #: what is up to here was flushed
-        self.until: int = 0  #: when the horizon need not be known any more
+        self.since: int = 0  #: when the horizon was heard of
+        self.until: int = 0  #: when other nodes need not know of it any more, as they said
         self.seen: Floor = {}  #: the last stamp of each node's events that this one has seen
         self.longest_ms: int = 0  #: the longest life that an event was given
         self._sets: dict[frozenset[bytes], frozenset[bytes]] = {}
@@ -500,7 +508,8 @@ class Log:
     def successor(self) -> "Log":
         """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
         log = Log(self.queue, self.memory, self.origin)
-        log.horizon, log.until, log.seen, log.longest_ms = self.horizon, self.until, self.seen, self.longest_ms
+        log.horizon, log.since, log.until = self.horizon, self.since, self.until
+        log.seen, log.longest_ms = self.seen, self.longest_ms
         for group in self.groups.values():
             if group.waiters or group.epoch or group.floor:
                 group.move_to(log.group(group.name))
@@ -518,13 +527,11 @@ class Log:
 
     def expect(self, event: Event) -> None:
         """Note an event whose delay is not over."""
-        self.see(event)
         self.delayed[event] = None
 
     def add(self, event: Event) -> None:
         """Put an event in its place."""
         self.delayed.pop(event, None)
-        self.see(event)
         event.log = self
         self.memory.used += DONE_COST * len(event.done)
         self.events.push(event)
@@ -550,19 +557,22 @@ class Log:
         groups = sum(GROUP_COST + len(name) + UNIT_COST * len(group.units) for name, group in self.groups.items())
         return LOG_COST + groups + DONE_COST * sum(len(event.done) for event in self)
 
-    def forget_over(self, now: int) -> None:
-        """Forget floors, epochs and the horizon when what they are about is over."""
-        if self.until <= now:
-            self.horizon = {}
-        for group in list(self.groups.values()):
-            if group.until <= now and (group.floor or group.epoch):
-                self._let_be_new(group)
-            self.let_go(group)
+    def over_at(self, said: "Group | Log") -> int:
+        """When it need not be known any more where a group began, or up to where the log was flushed."""
+        return max(said.until, said.since + self.longest_ms)
 
-    def _let_be_new(self, group: Group) -> None:
-        """Forget where a group began; nothing of that time is left."""
-        if not group.done and not group.units:
-            group.epoch, group.floor, group.scope = 0, {}, scope_of(group.name, 0)
+    def forget_over(self, now: int) -> list[bytes]:
+        """Forget floors, epochs and the horizon when what they are about is over; returns the scopes, as new ones."""
+        scopes: list[bytes] = []
+        if self.horizon and self.over_at(self) <= now:
+            self.horizon = {}
+            scopes.append(WORK_SCOPE)
+        for group in list(self.groups.values()):
+            if (group.floor or group.epoch) and self.over_at(group) <= now and not group.done and not group.units:
+                group.forget()
+                scopes.append(group.scope)
+            self.let_go(group)
+        return scopes
 
     def note_done(self, event: Event, scope: bytes) -> bool:
         """Enter the fact that a group is done with an event; say whether it is news."""

@@ -126,6 +126,7 @@ class Logs:
         state = self._state
         queue = state.queue(job.queue)
         log = state.log(job.queue)
+        log.see(job)
         if log.is_flushed(job):
             state.forget(job, GONE_DELETED)
             return
@@ -181,6 +182,7 @@ class Logs:
         """Note an event whose delay is not over: a flush ends it, too."""
         assert isinstance(job, Event)
         log = self._state.log(job.queue)
+        log.see(job)
         if log.is_flushed(job):
             self._state.forget(job, GONE_DELETED)
         else:
@@ -576,12 +578,13 @@ class Logs:
 
     def beginning_of(self, log: Log, group: Group, *, asks: bool = False) -> Message:
         """What other nodes are told of where a group began."""
-        left_ms = max(0, group.until - self._state.now)
+        left_ms = max(0, log.over_at(group) - self._state.now)
         return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
 
     def horizon_of(self, log: Log, *, asks: bool = False) -> Message:
         """What other nodes are told of up to where a log was flushed."""
-        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), max(0, log.until - self._state.now), asks)
+        left_ms = max(0, log.over_at(log) - self._state.now)
+        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
 
     def tell_all(self, message: Message) -> None:
         """Send a message to all nodes that can be reached."""
@@ -621,7 +624,7 @@ class Logs:
             return False
         for unit in ended:
             state.schedule.cancel(unit)
-        group.until = state.now + log.longest_ms
+        group.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
         queue = state.queue(log.queue)
@@ -652,11 +655,19 @@ class Logs:
         """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
         return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
 
+    def forget_group(self, log: Log, name: bytes) -> None:
+        """Hear that it means nothing any more where a group began."""
+        group = log.groups.get(name)
+        if group is not None:
+            for unit in group.forget():
+                self._state.schedule.cancel(unit)
+            log.let_go(group)
+
     def _note_horizon(self, log: Log, horizon: Floor) -> bool:
         state = self._state
         if not raise_floor(log.horizon, horizon):
             return False
-        log.until = state.now + log.longest_ms
+        log.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
         return True

@@ -12,7 +12,7 @@ Nobody hears of a job that is less durable than promised.  Plain tuples and list
 
 from typing import Any, Final, NamedTuple
 
-from disqued.core.job import Unit
+from disqued.core.job import WORK_SCOPE, Unit
 from disqued.core.messages import Message
 from disqued.core.queues import Client
 
@@ -25,10 +25,12 @@ QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any m
 #: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time, and 0 = nobody has it
 #: any more; worker empty = none.  Since now, or since the unix milliseconds that are a sixth element.
 UNIT_LEASED: Final = 5
-WITH_WHEN: Final = 6  #: elements of a UNIT_LEASED that says since when
 #: (GROUP, queue, scope, ((first 8 digits of the id of a node, stamp), ...)): a group began in this epoch, behind these
-#: events; with the empty scope all groups do, for the queue was flushed up to these.
+#: events; with the empty scope all groups do, for the queue was flushed up to these.  The later epoch counts, and of
+#: one epoch the higher stamp of each node.  Without stamps, in epoch 0 or for the whole queue: what was said of it
+#: before means nothing any more.  Now, or in the unix milliseconds that are a fifth element.
 GROUP: Final = 6
+WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says since when, by its kind
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"
@@ -37,6 +39,13 @@ GONE_EVICTED: Final = b"evicted"
 GONE_REFUSED: Final = b"refused"  #: its producer was told that it could not be made durable
 
 Record = tuple[Any, ...]
+
+
+def is_over(record: Record) -> bool:
+    """Tell whether a record of the kind GROUP says that what was said before means nothing any more."""
+    _, _, scope, floor, *_ = record
+    return not floor and (scope == WORK_SCOPE or scope.startswith(b"0:"))
+
 
 # What is told to those who listen to a queue: the last part of the channel ``wq:<queue>:<type>``.
 WORK: Final = b"work"  #: tasks came into the queue; how many

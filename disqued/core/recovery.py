@@ -58,6 +58,7 @@ from disqued.core.outbox import (
     UNIT_DONE,
     UNIT_LEASED,
     Record,
+    is_over,
 )
 from disqued.core.registry import TABLES
 from disqued.core.state import State
@@ -65,6 +66,9 @@ from disqued.core.state import State
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 PROBED_AFTER_MS = 5_000  #: after a start, when links are open: other holders are asked who has what waits here
 COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked, after a start
+#: A life that events are thought to have of which only other nodes know: what is said of where groups begin is kept as
+#: long, at least.
+UNHEARD_MS = 86_400_000
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
 
 
@@ -79,7 +83,7 @@ def snapshot(state: State) -> Iterator[Record]:
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
         if queue.log is not None:
-            yield from _beginnings(queue.log)
+            yield from _beginnings(state, queue.log)
     for queue in queues:
         for unit in queue.units:
             yield (JOB_ADDED, unit.job)
@@ -94,13 +98,14 @@ def snapshot(state: State) -> Iterator[Record]:
                 yield leased
 
 
-def _beginnings(log: Log) -> Iterator[Record]:
-    """Where the groups of a log began, and up to where it was flushed."""
+def _beginnings(state: State, log: Log) -> Iterator[Record]:
+    """Where the groups of a log began, up to where it was flushed, and since when that is so."""
+    offset = state.wall - state.now
     if log.horizon:
-        yield (GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items())))
+        yield (GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items())), log.since + offset)
     for group in log.groups.values():
         if group.epoch or group.floor:
-            yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())))
+            yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())), group.since + offset)
 
 
 def _facts(state: State, event: Event) -> Iterator[Record]:
@@ -128,7 +133,7 @@ def walk(state: State) -> Iterator[Record | None]:
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
         if queue.log is not None:
-            yield from _beginnings(queue.log)
+            yield from _beginnings(state, queue.log)
     for number in range(TABLES):
         # A flush puts another registry in the place of this one.
         for job in state.jobs.table(number):
@@ -199,7 +204,7 @@ class Recovery:
         #: What the last job wished: (ttl, retry, delay, replicate, kind), and the options that came of it.
         self._wishes: tuple[int, int, int, int, int] | None = None
         self._options: JobOptions
-        #: Ids of jobs left out because their time was over; the journal has yet to hear of it.
+        #: Ids of jobs left out because their time was over, or their queue was flushed; the journal has yet to hear.
         self.expired: list[bytes] = []
         #: What workers had: {job id: worker id}.
         self.held: dict[bytes, bytes] = {}
@@ -220,7 +225,10 @@ class Recovery:
             else:
                 self._lease_in_group(*record[1:])
         elif kind == GROUP:
-            self._begin_group(*record[1:4])
+            if is_over(record):
+                self._forget_group(record[1], record[2])
+            else:
+                self._begin_group(*record[1:])
         elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
             self._finish(record[1], record[2])
         elif kind in (JOB_GONE, UNIT_DONE):
@@ -369,6 +377,9 @@ class Recovery:
             self._delivery.reschedule(event)
         else:
             self._logs.publish(event)
+        if state.jobs.get(stored.id) is not event:
+            # It was flushed, and a crash came before the journal heard of each event.
+            self.expired.append(stored.id)
 
     def _finish(self, job_id: bytes, scope: bytes) -> None:
         """Note that a group is done with an event."""
@@ -387,15 +398,30 @@ class Recovery:
             return
         self._logs.resume(group, event, deliveries, int(worker), when)
 
-    def _begin_group(self, queue_name: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...]) -> None:
+    def _begin_group(self, queue: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...], when: int) -> None:
         """Let a group begin where it did, or a queue be flushed that was."""
-        log = self._state.log(queue_name)
+        state = self._state
+        log = state.log(queue)
         name = read_scope(scope)
-        if name is not None:
-            self._logs.merge_group(log, log.group(name[0]), name[1], dict(floor))
+        # A clock that went back says nothing of how long it was.
+        since = state.now - max(0, state.wall - when)
+        if name is None:
+            for _ in self._logs.merge_horizon(log, dict(floor)) or ():
+                pass
+            log.since = since
+        elif self._logs.merge_group(log, log.group(name[0]), name[1], dict(floor)):
+            log.group(name[0]).since = since
+        log.longest_ms = max(log.longest_ms, UNHEARD_MS)
+
+    def _forget_group(self, queue_name: bytes, scope: bytes) -> None:
+        """Forget where a group began, or up to where a queue was flushed."""
+        queue, name = self._state.queues.by_name.get(queue_name), read_scope(scope)
+        if queue is None or queue.log is None:
             return
-        for _ in self._logs.merge_horizon(log, dict(floor)) or ():
-            pass
+        if name is None:
+            queue.log.horizon = {}
+        else:
+            self._logs.forget_group(queue.log, name[0])
 
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""

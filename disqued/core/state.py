@@ -15,7 +15,7 @@ from disqued.core.ids import JobIds
 from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Event, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import SETACK, Message
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
@@ -342,7 +342,9 @@ class State:
     def collect_queue(self, queue: Queue) -> bool:
         """Forget a queue that has been idle for long enough; say whether it was."""
         if queue.log is not None:
-            queue.log.forget_over(self.now)
+            forgotten = queue.log.forget_over(self.now)
+            if self.journaling:
+                self.outbox.journal += [(GROUP, queue.name, scope, ()) for scope in forgotten]
         if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
             return False
         self.schedule.cancel(queue)

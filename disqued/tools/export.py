@@ -2,9 +2,10 @@
 
     store --peek--> records --row--> JSON lines, or Parquet (parquet.py) --> standard output, or a file
 
-One row is one event: a job added, leased, done or gone, a flush, a pause.  Every row has every column, in both
-formats, null where the event has nothing to say; `COLUMNS` is the schema.  The store may be in use: a record that is
-being written ends the export.  Unless the user names a store it is the one that holds the jobs, as `store.conf` says.
+One row is one event: a job added, leased, done or gone, a flush, a pause, the beginning of a group.  Every row has
+every column, in both formats, null where the event has nothing to say; `COLUMNS` is the schema.  The store may be in
+use: a record that is being written ends the export.  Unless the user names a store it is the one that holds the jobs,
+as `store.conf` says.
 
 Text is UTF-8.  Names and aliases may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
 never ambiguous, a backslash is written twice.  Bodies are bytes in Parquet and base64 in JSON, always.
@@ -75,6 +76,7 @@ COLUMNS: Final = (
     Column("alias", "text"),
     Column("worker", "text"),
     Column("deliveries", "integer"),
+    Column("floor", "text"),
 )
 
 
@@ -221,8 +223,9 @@ def row(record: Record) -> Row:
     if kind == FLUSHED:
         return _row(event="flushed", at=record[1])
     if kind == GROUP:
-        _, queue, scope, _, when = record
-        return _row(event="begun", at=when, queue=text(queue), scope=text(scope))
+        _, queue, scope, floor, when = record
+        stamps = json.dumps({text(origin): ctime for origin, ctime in floor}, separators=(",", ":"))
+        return _row(event="begun", at=when, queue=text(queue), scope=text(scope), floor=stamps)
     raise ToolError(f"the store holds a record of kind {kind}, which this version cannot export")
 
 

@@ -179,8 +179,8 @@ def encode_event(record: Record, wall: int) -> bytes:
         head = _LEASE.pack(FORMAT, kind, when, len(job_id), deliveries & _COUNTER_MASK, len(scope), len(worker))
         return b"".join((head, job_id, scope, worker))
     if kind == GROUP:
-        _, queue, scope, floor = record
-        head = _GROUP.pack(FORMAT, kind, wall, len(queue), len(scope), len(floor))
+        _, queue, scope, floor, *since = record
+        head = _GROUP.pack(FORMAT, kind, since[0] if since else wall, len(queue), len(scope), len(floor))
         return b"".join((head, queue, scope, encode_floor(floor)))
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))

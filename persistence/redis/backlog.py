@@ -8,8 +8,9 @@ A batch is applied whole or not at all, and its number with it.  So after a loss
 is next: nothing is lost and nothing is applied twice.
 
 A batch in the form of the script that applies it: A n (id job)*n | D id scope time | L id scope record | E id |
-G id reason time | F time | P queue pause | U queue.  Jobs that are added one after the other share one A.  L is the
-last word on a unit: who has it, or that a group is done with it; E ends all that is known of the units of a job.
+G id reason time | F time | P queue pause | U queue | B place record | O place.  Jobs that are added one after the other
+share one A.  L is the last word on a unit: who has it, or that a group is done with it; E ends all that is known of the
+units of a job.  B says where a group begins, and O that this means nothing any more.
 
 A server that is out of memory takes no batch, and as long as none is taken no job is removed from it: so the removals
 among what waits are sent ahead.  When it is the turn of their batch there is nothing left to remove.
@@ -22,7 +23,7 @@ from typing import Final
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE, Job
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record, is_over
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
@@ -58,8 +59,6 @@ class BatchBuilder:
         """What happened to a job, to all of them or to a queue."""
         self.seal()
         kind = record[0]
-        if kind == GROUP:
-            return  # there is no place for where groups begin
         if kind == FLUSHED:
             event = [b"F", b"%d" % wall]
         elif kind == UNIT_LEASED:
@@ -67,6 +66,9 @@ class BatchBuilder:
         elif kind == QUEUE_PAUSED:
             queue, pause = record[1:3]
             event = [b"P", queue, encode_event(record, wall)] if pause else [b"U", queue]
+        elif kind == GROUP:
+            place = place_of(record[1], record[2])
+            event = [b"O", place] if is_over(record) else [b"B", place, encode_event(record, wall)]
         else:
             event = [b"D" if kind == UNIT_DONE else b"G", record[1], record[2], b"%d" % wall]
             if kind == UNIT_DONE and record[2] != WORK_SCOPE:
@@ -210,6 +212,11 @@ class Backlog:
         return None
 
 
+def place_of(queue: bytes, scope: bytes) -> bytes:
+    """Where it stands where a group begins, whatever its epoch, or up to where a queue was flushed: no scope."""
+    return b"%d:%b%b" % (len(queue), queue, scope.lstrip(b"0123456789"))
+
+
 def removals(args: list[bytes]) -> list[bytes]:
     """The records of a batch that remove one job each."""
     found: list[bytes] = []
@@ -224,4 +231,4 @@ def removals(args: list[bytes]) -> list[bytes]:
 
 
 #: Arguments of a record, by its kind; A has as many as it says.
-_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2}
+_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2, b"B": 3, b"O": 2}

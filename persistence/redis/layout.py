@@ -2,11 +2,12 @@
 
     {prefix}:jobs        hash    id -> the job, as `wire.jobdump` writes it
     {prefix}:units       hash    id of a job that is there -> the last word on each of its units, see below
+    {prefix}:groups      hash    place of a group -> where it begins, see below
     {prefix}:pauses      hash    queue -> its pause, as `wire.jobdump` writes it
     {prefix}:done        stream  id, queue, added, time [, scope]: units that were acknowledged; the newest ones
     {prefix}:evictions   stream  id, queue, added, time, reason: jobs that ended otherwise; the newest ones
     {prefix}:order       list    ids in the order of a snapshot with queues
-    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, units, queues
+    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, units, groups, queues
     {prefix}:owner       string  the run that writes now; ends with its lease
     {prefix}:new:...             the same, while it is being written anew
 
@@ -18,11 +19,18 @@ The braces are part of the names: a cluster keeps such keys in one slot, so that
     sequence  number of the last batch of records that was applied
     jobs      how many there are: tells when something else has removed some
     units     of how many jobs there is a word about units, likewise
+    groups    of how many groups there is one, likewise
     queues    there while what the jobs say of their place in a queue is true
 
 The last word on a unit says who has it, or that a group is done with it: a record as `wire.jobdump` writes it.  Those
 of one job stand behind each other, each as length of scope 2 bytes, length of record 4 bytes, little-endian, scope,
 record.  They go with their job.
+
+The place of a group is ``4:mail:senders``: length of the name of its queue, that name, its own.  ``4:mail`` stands for
+all groups of the queue: the events up to there were flushed.  What stands there is a record as `wire.jobdump` writes
+it.  Of two the one of the later epoch counts, and of one epoch the higher stamp of each node.  It goes when the node
+says that it means nothing any more, and not before, whatever its age: events could come back that were flushed.  The
+node says so once the longest life of an event has passed since, so that none stays for ever.
 
 A script runs as one step that nothing else interrupts, and Redis journals and replicates what it did as one
 transaction.  Each begins by looking whether the data are still what this run left, and writes the lease first, so that
@@ -36,14 +44,14 @@ from typing import Final
 
 import attrs
 
-#: Of the keys as a whole; a greater number is refused.  1 knew nothing of units.
-FORMAT: Final = 2
+#: Of the keys as a whole; a greater number is refused.  1 knew nothing of units, 2 nothing of groups.
+FORMAT: Final = 3
 HISTORY: Final = 100_000  #: entries that each stream keeps, about
 
 KINDS: Final = {
-    "jobs": "hash", "units": "hash", "pauses": "hash", "done": "stream", "evictions": "stream", "order": "list",
-    "meta": "hash", "owner": "string", "new:jobs": "hash", "new:units": "hash", "new:pauses": "hash",
-    "new:order": "list", "new:meta": "hash",
+    "jobs": "hash", "units": "hash", "groups": "hash", "pauses": "hash", "done": "stream", "evictions": "stream",
+    "order": "list", "meta": "hash", "owner": "string", "new:jobs": "hash", "new:units": "hash", "new:groups": "hash",
+    "new:pauses": "hash", "new:order": "list", "new:meta": "hash",
 }  # fmt: skip
 
 
@@ -83,7 +91,7 @@ local function hold()
 end
 
 local function read_meta()
-    local names = {'format', 'birth', 'epoch', 'writer', 'sequence', 'jobs', 'units', 'queues'}
+    local names = {'format', 'birth', 'epoch', 'writer', 'sequence', 'jobs', 'units', 'groups', 'queues'}
     local values = redis.call('HMGET', K.meta, unpack(names))
     local meta = {}
     for i, name in ipairs(names) do meta[name] = values[i] end
@@ -95,7 +103,7 @@ local function newer(meta)
 end
 
 local function missing(meta)
-    for _, part in ipairs({'jobs', 'units'}) do
+    for _, part in ipairs({'jobs', 'units', 'groups'}) do
         local count = redis.call('HLEN', K[part])
         local wanted = meta[part] or '0'
         if tostring(count) ~= wanted then return {'missing', count, wanted, K.meta, part} end
@@ -104,7 +112,8 @@ end
 
 -- Write down how many there are now; ARGV of HSET may follow.
 local function count(...)
-    redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs), 'units', redis.call('HLEN', K.units), ...)
+    redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs), 'units', redis.call('HLEN', K.units),
+        'groups', redis.call('HLEN', K.groups), ...)
 end
 
 -- Whether the data are what this run left.
@@ -139,7 +148,7 @@ if owner and owner ~= WRITER then return {'held', owner, redis.call('PTTL', K.ow
 local meta = read_meta()
 if newer(meta) then return newer(meta) end
 if not meta.format then
-    for _, part in ipairs({'jobs', 'units', 'pauses', 'order', 'done', 'evictions'}) do
+    for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'order', 'done', 'evictions'}) do
         if redis.call('EXISTS', K[part]) == 1 then return {'foreign', K[part], K.meta} end
     end
     meta = {birth = BIRTH, epoch = '0', sequence = '0', jobs = '0'}
@@ -149,8 +158,8 @@ if gap then return gap end
 hold()
 local epoch = string.format('%.0f', tonumber(meta.epoch) + 1)
 redis.call('HSET', K.meta, 'format', FORMAT, 'birth', meta.birth, 'epoch', epoch, 'writer', WRITER,
-    'sequence', meta.sequence, 'jobs', meta.jobs, 'units', meta.units or '0')
-redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:pauses'], K['new:order'], K['new:meta'])
+    'sequence', meta.sequence, 'jobs', meta.jobs, 'units', meta.units or '0', 'groups', meta.groups or '0')
+redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:groups'], K['new:pauses'], K['new:order'], K['new:meta'])
 return {'ok', meta.birth, epoch, meta.sequence, meta.queues or '', meta.jobs, redis.call('HLEN', K.pauses)}
 """.replace("FORMAT", str(FORMAT))
 )
@@ -226,11 +235,64 @@ local function keep(jobs, units, id, scope, record)
 end
 """
 
+#: What scripts begin with that are told where groups begin.
+_GROUPS = """
+-- The epoch in a record, as digits, and where its stamps are.
+local function parts(record)
+    local queue, scope = struct.unpack('<I4I2', record, 11)
+    return string.match(string.sub(record, 19 + queue, 18 + queue + scope), '^%d*'), 19 + queue + scope
+end
+
+-- Whether a number of 8 bytes, little-endian, is greater than another one; a double could not tell.
+local function exceeds(one, other)
+    for i = 8, 1, -1 do
+        local a, b = string.byte(one, i), string.byte(other, i)
+        if a ~= b then return a > b end
+    end
+    return false
+end
+
+-- Of two records of one epoch: the higher stamp of each node, in the newer one.
+local function united(known, at, record, start)
+    local names, stamps = {}, {}
+    for _, from in ipairs({{known, at}, {record, start}}) do
+        for i = from[2], #from[1], 16 do
+            local name, stamp = string.sub(from[1], i, i + 7), string.sub(from[1], i + 8, i + 15)
+            if not stamps[name] then names[#names + 1] = name end
+            if not stamps[name] or exceeds(stamp, stamps[name]) then stamps[name] = stamp end
+        end
+    end
+    table.sort(names)
+    local all = {string.sub(record, 1, 16), struct.pack('<I2', #names), string.sub(record, 19, start - 1)}
+    for _, name in ipairs(names) do all[#all + 1] = name .. stamps[name] end
+    return table.concat(all)
+end
+
+-- Note where a group begins.
+local function begin(groups, place, record)
+    local known = redis.call('HGET', groups, place)
+    if known then
+        local before, at = parts(known)
+        local epoch, start = parts(record)
+        if #epoch < #before or (#epoch == #before and epoch < before) then return end
+        if epoch == before then
+            local union = united(known, at, record, start)
+            -- What says nothing new is not newer.
+            if string.sub(union, 19) == string.sub(known, 19) then return end
+            record = union
+        end
+    end
+    redis.call('HSET', groups, place, record)
+end
+"""
+
 #: Apply a batch.  ARGV 6 and 7: the sequence before and after; then the records:
-#: A n (id job)*n | D id scope time | L id scope record | E id | G id reason time | F time | P queue pause | U queue.
+#: A n (id job)*n | D id scope time | L id scope record | E id | G id reason time | F time | P queue pause | U queue |
+#: B place record | O place.
 APPLY: Final = _script(
     _HISTORY
     + _UNITS
+    + _GROUPS
     + """
 local wrong = misplaced()
 if wrong then return wrong end
@@ -267,13 +329,19 @@ while i <= last do
         i = i + 4
     elseif kind == 'F' then
         note(K.evictions, '', nil, ARGV[i + 1], 'reason', 'flushed')
-        redis.call('UNLINK', K.jobs, K.units, K.pauses)
+        redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses)
         i = i + 2
     elseif kind == 'P' then
         redis.call('HSET', K.pauses, ARGV[i + 1], ARGV[i + 2])
         i = i + 3
     elseif kind == 'U' then
         redis.call('HDEL', K.pauses, ARGV[i + 1])
+        i = i + 2
+    elseif kind == 'B' then
+        begin(K.groups, ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    elseif kind == 'O' then
+        redis.call('HDEL', K.groups, ARGV[i + 1])
         i = i + 2
     else
         return redis.error_reply('ERR a batch with a record of kind ' .. tostring(kind))
@@ -320,16 +388,17 @@ local meta = read_meta()
 wrong = changed(meta)
 if wrong then return wrong end
 hold()
-redis.call('UNLINK', K.jobs, K.units, K.pauses, K.order, K.done, K.evictions)
+redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K.done, K.evictions)
 count()
 redis.call('HDEL', K.meta, 'queues')
 return {'ok'}
 """)
 
-#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, L and E, and D,
-#: which is no news.
+#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, B, L and E,
+#: and D, which is no news.
 STAGE: Final = _script(
     _UNITS
+    + _GROUPS
     + """
 local wrong = misplaced()
 if wrong then return wrong end
@@ -337,7 +406,8 @@ if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', 
 hold()
 local number = tonumber(ARGV[5])
 if number == 0 then
-    redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:pauses'], K['new:order'], K['new:meta'])
+    redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:groups'], K['new:pauses'], K['new:order'],
+        K['new:meta'])
 end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= number then return {'parts'} end
 local i, last = 7, #ARGV
@@ -353,6 +423,9 @@ while i <= last do
         i = i + 2 + 2 * n
     elseif ARGV[i] == 'P' then
         redis.call('HSET', K['new:pauses'], ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    elseif ARGV[i] == 'B' then
+        begin(K['new:groups'], ARGV[i + 1], ARGV[i + 2])
         i = i + 3
     elseif ARGV[i] == 'L' then
         keep(K['new:jobs'], K['new:units'], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
@@ -382,8 +455,8 @@ if wrong and wrong[1] ~= 'lost' then return wrong end
 if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= tonumber(ARGV[5]) then return {'parts'} end
 hold()
-redis.call('UNLINK', K.jobs, K.units, K.pauses, K.order, K['new:meta'])
-for _, part in ipairs({'jobs', 'units', 'pauses', 'order'}) do
+redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K['new:meta'])
+for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'order'}) do
     if redis.call('EXISTS', K['new:' .. part]) == 1 then redis.call('RENAME', K['new:' .. part], K[part]) end
 end
 count('format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER, 'sequence', ARGV[7])

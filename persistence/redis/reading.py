@@ -1,12 +1,13 @@
 """Reading what the server holds, page by page.
 
-    after a crash         pauses, the jobs as HSCAN finds them, units        any order of the jobs will do
-    a controlled restart  pauses, the jobs in the order of the list, units   queues are restored
-    beside a node         history, pauses, jobs, units, and history since    nothing is missed between two of them
+    after a crash         pauses, groups, jobs as HSCAN finds them, units    any order of the jobs will do
+    a controlled restart  pauses, groups, jobs in the order of a list, units queues are restored
+    beside a node         history, all of that, and history since            nothing is missed between two of them
 
 The next page is asked for before the records of this one are given out, so that the server works while we do.
 
-Units are those that somebody has, and those that a group is done with: the last word on each.
+Where groups begin comes before the events that this is about, so that an event that was flushed is never put into a
+log.  Units are those that somebody has, and those that a group is done with: the last word on each.
 
 A cursor of HSCAN means nothing to a server that was started again.  So when the connection was lost the scan begins
 anew; a job that is met twice is the same job, and so is a unit.
@@ -36,7 +37,7 @@ _UNIT: Final = Struct("<HI")  #: before each word on a unit: length of its scope
 
 
 class JobReader:
-    """Reads the jobs, what is known of their units, and the pauses, once."""
+    """Reads the jobs, what is known of their units, where groups begin, and the pauses, once."""
 
     def __init__(self, keys: Keys, ask: Ask) -> None:
         self.bytes_loaded: int = 0
@@ -56,6 +57,7 @@ class JobReader:
         """Yield everything; `expected` is how many jobs there are.  Raises StoreError."""
         self.expected = expected
         yield from self._pauses()
+        yield from self._scan("groups", self._beginnings)
         yield from self._snapshot() if in_order else self._scan("jobs", self._jobs)
         if self._read < expected:
             raise StoreError(
@@ -104,6 +106,11 @@ class JobReader:
             self._read += 1
             self.bytes_loaded += len(data)
             yield self._decode("jobs", data)
+
+    def _beginnings(self, page: list[bytes]) -> Iterator[Record]:
+        for data in page:
+            self.bytes_loaded += len(data)
+            yield self._decode("groups", data)
 
     def _words(self, page: list[bytes]) -> Iterator[Record]:
         """The last word on each unit of some jobs."""

@@ -5,7 +5,8 @@
     the log                             is moved into the database and cut off
 
 What a group has done stays while its job lives, the last word on a queue while it is the last, and the last flush
-while there is a pause: they say what comes back.
+while there is a pause: they say what comes back.  Where groups begin is no history at all, however old it is:
+`transaction` says when it goes.
 """
 
 from collections.abc import Callable, Iterator

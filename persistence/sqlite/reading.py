@@ -1,7 +1,10 @@
 """Reading the database: at the start, all of it checked; beside a daemon, a moment of it.
 
-    load    jobs in the order of their numbers    on the reactor's thread, a slice at a time
+    load    pauses, groups, jobs, their units     on the reactor's thread, a slice at a time
     check   every page, and the index by id       on the writer's thread meanwhile
+
+Each table is read in the order of its numbers.  Where groups begin comes before the events that this is about, so that
+an event that was flushed is never put into a log.
 
 The checks of SQLite and the checksum of each row complement each other: the ones miss a changed letter, the other
 one a row that nothing leads to.
@@ -24,6 +27,7 @@ from disqued.persistence.sqlite.rows import (
     Row,
     fact_record,
     flush_record,
+    group_record,
     job_records,
     lease_record,
     pause_record,
@@ -63,6 +67,7 @@ _EVICTIONS = "SELECT seq, id, reason, queue, ctime, gone_at, crc FROM evictions 
 _FLUSHES = "SELECT seq, flushed_at, jobs, crc FROM flushes "
 _PAUSES = "SELECT seq, queue, pause, paused_at, crc FROM pauses "
 _LEASES = "SELECT seq, id, scope, deliveries, worker, leased_at, crc FROM leases ORDER BY seq"
+_GROUPS = "SELECT seq, queue, scope, floor, began_at, crc FROM groups ORDER BY seq"
 _OLDEST = ("SELECT min(done_at) FROM done", "SELECT min(gone_at) FROM evictions")
 
 
@@ -110,6 +115,8 @@ class DatabaseReader:
         try:
             for row in self._connection.execute(PAUSED_NOW):
                 yield self._checked(pause_record, row)
+            for row in self._connection.execute(_GROUPS):
+                yield self._checked(group_record, row)
             yield from self._read_jobs()
             for row in self._connection.execute(_DONE_IN_GROUPS):
                 yield self._checked(_done_record, row)
@@ -214,6 +221,8 @@ def _history(connection: sqlite3.Connection, path: Path, version: int) -> Iterat
     ]
     if version > 1:
         sources.append((_LEASES, lease_record))
+    if version > 2:
+        sources.append((_GROUPS, group_record))
     streams = [_numbered(connection, query, record_of) for query, record_of in sources]
     for _, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
         try:

@@ -15,12 +15,14 @@ add to the checksum of a job only where there is one, so that a row from before 
 Times are integer milliseconds of the wall clock, except `ctime`.
 """
 
+import json
 from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
+from disqued.core.groups import read_scope
 from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, NamedJob, StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
@@ -38,6 +40,7 @@ _pack_name = Struct("<BH").pack
 _pack_lease = Struct("<qIqBHH").pack
 _pack_ctime = Struct("<q").pack
 _pack_news = Struct("<qq").pack
+_pack_group = Struct("<qqHHI").pack
 _pack_pause = Struct("<qBq").pack
 _pack_flush = Struct("<qqQ").pack
 _COUNTER_MASK = 0xFFFF_FFFF
@@ -79,8 +82,8 @@ def noted(records: list[Record], first: int, wall: int, offset: int, *, with_sta
                 options.kind, job.alias if isinstance(job, NamedJob) else b"",
             ))  # fmt: skip
         else:
-            # A lease may say itself when it began.
-            when = () if record[0] == UNIT_LEASED and len(record) == WITH_WHEN else (wall,)
+            # A lease or a group may say itself when it began.
+            when = () if len(record) == WITH_WHEN.get(record[0]) else (wall,)
             notes.append((record[0], sequence, *record[1:], *when))
         sequence += 1
     return notes
@@ -247,6 +250,52 @@ def _lease_crc(values: Row) -> int:
     sequence, job_id, scope, deliveries, worker, when = values
     head = _pack_lease(sequence, deliveries, when, len(job_id), len(scope), len(worker))
     return crc32(head + job_id + scope + worker)
+
+
+def group_row(note: Note) -> Row:
+    """The row of where a group begins, or of up to where a queue was flushed."""
+    _, sequence, queue, scope, floor, when = note
+    text = json.dumps({origin.decode("ascii"): ctime for origin, ctime in floor})
+    check = _group_crc(sequence, queue, scope, text.encode("ascii"), when)
+    return (sequence, readable(queue), readable(scope), text, when, check)
+
+
+def group_record(row: Row) -> Record:
+    """(GROUP, queue, scope, floor, when) from its row, read with TEXT as bytes.  Raises BadRow."""
+    sequence, queue, scope, text, when, wanted = row
+    try:
+        check = _group_crc(sequence, queue, scope, text, when)
+        if check != wanted:
+            raise BadRow("the checksum is wrong", row)
+        floor = tuple(sorted((origin.encode("ascii"), ctime) for origin, ctime in json.loads(text).items()))
+    except _NONSENSE as problem:
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
+    return (GROUP, queue, scope, floor, when)
+
+
+def _group_crc(sequence: int, queue: bytes, scope: bytes, text: bytes, when: int) -> int:
+    return crc32(_pack_group(sequence, when, len(queue), len(scope), len(text)) + queue + scope + text)
+
+
+def name_in(scope: bytes) -> bytes:
+    """What a row of a group is found by, beside its queue: a colon and the name of the group; empty = all groups."""
+    return scope[scope.index(b":") :] if scope else b""
+
+
+def joined(note: Note, known: Record) -> Note | None:
+    """What holds of a new word on where a group begins and the known one; None when the new one says nothing new.
+
+    The later epoch counts, and within one the higher stamp of each node.
+    """
+    _, sequence, queue, scope, floor, when = note
+    epoch, before = ((read_scope(each) or (b"", 0))[1] for each in (scope, known[2]))
+    if epoch != before:
+        return note if epoch > before else None
+    union = dict(known[3])
+    for origin, ctime in floor:
+        union[origin] = max(ctime, union.get(origin, ctime))
+    merged = tuple(sorted(union.items()))
+    return None if merged == known[3] else (GROUP, sequence, queue, scope, merged, when)
 
 
 def pause_row(sequence: int, queue: bytes, pause: int, when: int) -> Row:

@@ -9,6 +9,8 @@
                  ..._readable views of the first three for people: names of states, times as ISO 8601
     version 2    jobs         has a kind, and an alias where there is one
                  leases       which consumer has a unit: the last word on each unit of a job that is there; and a view
+    version 3    groups       where groups of consumers begin, and up to where queues were flushed (the scope is empty):
+                              the last word on each, as JSON, {first 8 digits of the id of a node: stamp}; and a view
 
 A new file is made aside, synced and renamed, so that a file that exists is complete and carries our marks in its
 header (`application_id`, `user_version`): what does not carry them is somebody else's.
@@ -292,8 +294,10 @@ def set_has_queues(connection: sqlite3.Connection, *, value: bool) -> None:
 # What there is.
 
 #: Tables of records, each with its number.
-NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases")
+NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases", "groups")
 _TABLES: Final = (*NUMBERED, "meta")
+#: A group without its epoch, as `rows.name_in` makes it.
+GROUP_NAME: Final = "coalesce(substr(CAST(scope AS BLOB), instr(CAST(scope AS BLOB), x'3A')), x'')"
 #: Table and columns of each index.  What belongs to the jobs is made anew by those who replace them all.
 _INDEXES: Final = {
     "jobs_by_id": ("jobs", ["id"]),
@@ -308,8 +312,9 @@ _INDEXES: Final = {
     "pauses_by_queue": ("pauses", ["queue"]),
     "jobs_by_alias": ("jobs", ["queue", "alias"]),
     "leases_by_id": ("leases", ["id", "scope"]),
+    "groups_by_name": ("groups", ["queue", GROUP_NAME]),
 }
-_UNIQUE: Final = ("jobs_by_id", "leases_by_id")
+_UNIQUE: Final = ("jobs_by_id", "leases_by_id", "groups_by_name")
 #: Which rows an index knows, where it does not know all of them.
 _PARTIAL: Final = {
     # A work job is done once and for all; what a group has done is asked for while the job lives.
@@ -317,7 +322,10 @@ _PARTIAL: Final = {
     "jobs_by_alias": "alias IS NOT NULL",
 }
 #: The version that something came with; all else with the first.
-_SINCE: Final = dict.fromkeys(("jobs_by_alias", "leases", "leases_by_id", "leases_readable"), 2)
+_SINCE: Final = {
+    **dict.fromkeys(("jobs_by_alias", "leases", "leases_by_id", "leases_readable"), 2),
+    **dict.fromkeys(("groups", "groups_by_name", "groups_readable"), 3),
+}
 
 #: Where a job was; nothing while nobody can know.
 _STATE = (
@@ -330,8 +338,12 @@ def _shown(column: str) -> str:
     return f"CASE typeof({column}) WHEN 'blob' THEN 'x''' || hex({column}) || '''' ELSE {column} END AS {column}"
 
 
+#: Milliseconds as ISO 8601.
+_TIME: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', {} / 1000.0, 'unixepoch')"
+
+
 def _iso(milliseconds: str, name: str) -> str:
-    return f"strftime('%Y-%m-%dT%H:%M:%fZ', {milliseconds} / 1000.0, 'unixepoch') AS {name}"
+    return f"{_TIME.format(milliseconds)} AS {name}"
 
 
 _CREATED = _iso("(ctime / 1000000)", "created")
@@ -354,6 +366,10 @@ _JOBS_SHOWN: Final = (
     "holders",
 )
 _KIND: Final = "CASE kind WHEN 0 THEN 'work' WHEN 1 THEN 'log' END AS kind"
+#: Up to when the events of each node are meant.
+_FLOOR_SHOWN: Final = (
+    f"(SELECT json_group_object(key, {_TIME.format('value / 1000000')}) FROM json_each(floor)) AS floor"  # noqa: S608 - names of ours
+)
 #: Columns and table of each view.
 _VIEWS: Final = {
     "jobs_readable": ((*_JOBS_SHOWN, _KIND, _shown("alias")), "jobs"),
@@ -363,6 +379,13 @@ _VIEWS: Final = {
     ),
     "leases_readable": (
         ("seq", "id", _shown("scope"), "deliveries", _shown("worker"), _iso("leased_at", "leased")), "leases",
+    ),
+    "groups_readable": (
+        (
+            "seq", _shown("queue"), _shown("scope"), "CASE scope WHEN '' THEN 'flushed' ELSE 'begun' END AS event",
+            _FLOOR_SHOWN,
+            _iso("began_at", "began"),
+        ), "groups",
     ),
 }  # fmt: skip
 
@@ -449,5 +472,15 @@ def _make_version_2(database: "Database") -> None:
         _make_view(database, name, *_VIEWS[name])
 
 
+# Version 3.
+
+
+def _make_version_3(database: "Database") -> None:
+    number = int
+    _make_table(database, "groups", seq=number, queue="ANY", scope="ANY", floor=str, began_at=number, crc=number)
+    _make_index(database.conn, "groups_by_name")
+    _make_view(database, "groups_readable", *_VIEWS["groups_readable"])
+
+
 #: What leads from version n to version n + 1, at place n.
-STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2]
+STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2, _make_version_3]

@@ -2,6 +2,7 @@
 
     ADDED a, ADDED b, DONE a, DONE c    -->    c: into `done`, out of `jobs`     a: into `done`     b: into `jobs`
     LEASED b, LEASED b, LEASED a        -->    b: into `leases`, once
+    GROUP g, GROUP g                    -->    g: into `groups`, once, or out of it when it means nothing any more
 
 A job that comes and goes between two commits never gets into the table of jobs.  Who has a unit is known as long as
 its job is there and the unit is not done.  Whatever the database has to do
@@ -9,6 +10,12 @@ it is told for up to 64 rows at once: each statement lets go of the interpreter 
 busy reactor is slow to hand it over.
 
 A flush divides a transaction: what was before it is written first.
+
+Where a group began, and up to where a queue was flushed, is kept until the node says that it means nothing any more.
+The node alone can know: it has seen how long events live, and which of other nodes may come late.  Without that row
+events that were flushed could come back, and a group could get those again that it began behind; so no row goes because
+of its age, nor because its queue looks empty here.  The node says so once, some minutes after the longest life of an
+event of the queue has passed, also when it was down meanwhile: so no row stays for ever.
 """
 
 import sqlite3
@@ -18,21 +25,26 @@ from itertools import chain
 from typing import Any, Final
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record, is_over
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
+    BadRow,
     Note,
     Row,
     fact_row,
     flush_row,
+    group_record,
+    group_row,
     id_text,
     job_row,
+    joined,
     lease_row,
+    name_in,
     news_row,
     pause_row,
     readable,
 )
-from disqued.persistence.sqlite.schema import drop_indexes, make_indexes
+from disqued.persistence.sqlite.schema import GROUP_NAME, drop_indexes, make_indexes
 
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)  #: rows of a statement; few sizes, so that each is prepared once
 
@@ -55,6 +67,9 @@ _FROM_JOB = (
     "SELECT column1, column2, column3, queue, ctime, column4, coalesce(fact_crc, column5) + column6 & 4294967295"
     " FROM (VALUES "
 )
+_GROUP_KNOWN = f"SELECT seq, queue, scope, floor, began_at, crc FROM groups WHERE queue = ? AND {GROUP_NAME} = ?"  # noqa: S608 - a query of ours
+_DELETE_GROUP = f"DELETE FROM groups WHERE queue = ? AND {GROUP_NAME} = ?"  # noqa: S608 - a query of ours
+_INSERT_GROUP = "INSERT OR REPLACE INTO groups (seq, queue, scope, floor, began_at, crc) VALUES (?, ?, ?, ?, ?, ?)"
 #: Table, and its columns for the tail and the time, of what is over.
 _FACTS = {True: ("done", "scope", "done_at"), False: ("evictions", "reason", "gone_at")}
 
@@ -107,7 +122,7 @@ class Transaction:
             elif kind == UNIT_LEASED:
                 self._lease(note)
             elif kind == GROUP:
-                pass  # the schema has no place for where groups begin
+                self._begin_group(note)
             elif kind == UNIT_DONE and note[3] != WORK_SCOPE:
                 self._end_in_group(note)
             else:
@@ -222,12 +237,33 @@ class Transaction:
             pause_row(sequence, queue, pause, when),
         )
 
+    def _begin_group(self, note: Note) -> None:
+        """Note where a group begins, or up to where a queue was flushed; or forget it."""
+        queue, name = note[2], name_in(note[3])
+        if is_over((GROUP, *note[2:])):
+            self._execute(_DELETE_GROUP, (readable(queue), name))
+            return
+        known = self._known_group(queue, name)
+        new = note if known is None else joined(note, known)
+        if new is not None:
+            self._execute(_INSERT_GROUP, group_row(new))
+
+    def _known_group(self, queue: bytes, name: bytes) -> Record | None:
+        row = self._execute(_GROUP_KNOWN, (readable(queue), name)).fetchone()
+        if row is None:
+            return None
+        try:
+            return group_record(tuple(value.encode() if isinstance(value, str) else value for value in row))
+        except BadRow as error:
+            raise sqlite3.DatabaseError(f"record {error.number}: {error}") from None
+
     def _flush(self, note: Note) -> None:
         """Drop all jobs, and note that; a pause from before counts no more."""
         _, sequence, when = note
         (jobs,) = self._execute("SELECT count(*) FROM jobs").fetchone()
         self._execute("DELETE FROM jobs")
         self._execute("DELETE FROM leases")
+        self._execute("DELETE FROM groups")
         if not self._keeps_history:
             self._execute("DELETE FROM done WHERE scope <> ''")
         self._execute(
@@ -237,16 +273,18 @@ class Transaction:
     # Everything anew.
 
     def replace(self, slices: Iterable[list[Note]]) -> None:
-        """Let these jobs, leases and pauses be all that there is; what is over stays."""
+        """Let these jobs, leases, groups and pauses be all that there is; what is over stays."""
         drop_indexes(self._connection, "jobs")
-        self._execute("DELETE FROM jobs")
-        self._execute("DELETE FROM leases")
+        for table in ("jobs", "leases", "groups"):
+            self._execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
         paused = {queue: pause for _, queue, pause, _, _ in self._execute(PAUSED_NOW).fetchall()}
         for notes in slices:
             self._in_pieces(_INSERT_JOBS, _JOB, "", [job_row(note) for note in notes if note[0] == JOB_ADDED])
             for _, sequence, queue, pause, when in (note for note in notes if note[0] == QUEUE_PAUSED):
                 if paused.pop(readable(queue), 0) != pause:
                     self._pause(sequence, queue, pause, when)
+            for note in (note for note in notes if note[0] == GROUP):
+                self._begin_group(note)
             self._put_units(notes)
         for queue in paused:
             self._execute("DELETE FROM pauses WHERE queue = ?", (queue,))

@@ -11,16 +11,19 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
+from disqued.core.groups import read_scope
 from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, new_job
 from disqued.core.outbox import (
     FLUSHED,
     GONE_DELETED,
+    GROUP,
     JOB_ADDED,
     JOB_GONE,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
     Record,
+    is_over,
 )
 from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
@@ -552,3 +555,172 @@ async def test_what_a_group_has_done_of_a_job_comes_back_with_it(bench: Bench) -
         assert await known(bench) == (wanted if bench.running.records else {})
     await bench.put((UNIT_DONE, job_id(1), b""))
     assert await known(bench) == {}
+
+
+# Where groups begin.
+
+NODE_A, NODE_B, NODE_C = b"00000000", b"89abcdef", b"ffffffff"
+#: A stamp that no double holds, and one right behind it.
+STAMP = 1_700_000_000_123_456_789
+
+
+def group(queue: bytes, scope: bytes, **stamps: int) -> Record:
+    """Where a group begins: a, b and c are nodes."""
+    names = {"a": NODE_A, "b": NODE_B, "c": NODE_C}
+    return (GROUP, queue, scope, tuple(sorted((names[node], stamp) for node, stamp in stamps.items())))
+
+
+def beginnings(records: Iterable[Record]) -> dict[tuple[bytes, bytes | None], Record]:
+    """Where the groups begin after these records, by queue and name; of no name, up to where a queue was flushed."""
+    found: dict[tuple[bytes, bytes | None], Record] = {}
+    for record in records:
+        if record[0] == FLUSHED:
+            found.clear()
+        if record[0] != GROUP:
+            continue
+        name, epoch = read_scope(record[2]) or (None, 0)
+        before = found.get((record[1], name))
+        if is_over(record):
+            found.pop((record[1], name), None)
+            continue
+        known = -1 if before is None else (read_scope(before[2]) or (None, 0))[1]
+        if epoch > known:
+            found[record[1], name] = record
+        elif before is not None and epoch == known:
+            stamps = dict(before[3])
+            stamps.update({node: stamp for node, stamp in record[3] if stamp > stamps.get(node, -1)})
+            if stamps != dict(before[3]):
+                found[record[1], name] = (*record[:3], tuple(sorted(stamps.items())), *record[4:])
+    return found
+
+
+async def begun(bench: Bench, **options: bool) -> dict[tuple[bytes, bytes | None], Record]:
+    """Where the groups begin, after a start."""
+    records = await bench.start(**options)
+    if not bench.settings.appendfilename.with_name("disque.aof.manifest").exists():
+        words = [record for record in records if record[0] == GROUP]
+        assert len(words) == len(beginnings(records)), "a store that is no journal keeps the last word alone"
+        # A node need not put an event into a log that was flushed.
+        kinds = [record[0] for record in records if record[0] in (GROUP, JOB_ADDED)]
+        assert kinds == sorted(kinds, reverse=True)
+    return beginnings(records)
+
+
+QUEUES = [b"mail", b"4:mail", b"", b"\xff\0'", b"mail:senders", b"q" * 300]
+GROUP_NAMES = [b"", b"senders", b":", b"1:senders", b"\xff\xfe", b"\0", "größer".encode(), b"g" * 300]
+
+
+@async_test
+async def test_where_a_group_begins_comes_back_as_it_was_whatever_its_name_is_made_of(bench: Bench) -> None:
+    await bench.start()
+    told = [group(queue, b"7:" + name, a=STAMP, b=0, c=2**62) for queue in QUEUES for name in GROUP_NAMES]
+    told += [group(queue, b"1:forgotten") for queue in QUEUES]
+    told += [group(queue, b"", b=STAMP + 1) for queue in QUEUES]
+    await bench.put(*told)
+    when = bench.clock.wall()
+    bench.clock.advance(7_000)
+    wanted = {name: (*record, when) for name, record in beginnings(told).items()} if bench.running.records else {}
+    assert len(wanted) in (0, len(told))
+    for _ in range(2):
+        assert await begun(bench) == wanted
+
+
+@async_test
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_the_later_epoch_counts_and_of_one_epoch_the_higher_stamps(bench: Bench, at_once: bool) -> None:
+    await bench.start()
+    told = [
+        group(b"q", b"9:g", a=STAMP, b=STAMP), group(b"q", b"10:g", b=1), group(b"q", b"9:g", a=STAMP + 5),
+        group(b"q", b"10:g", a=STAMP, b=2), group(b"q", b"10:g", a=STAMP + 1, c=255), group(b"q", b"10:g", c=256),
+        group(b"q", b"10:g", a=STAMP, b=1, c=3), group(b"q", b"3:h", c=9), group(b"q", b"4:h"), group(b"q", b"3:h"),
+        group(b"q", b"", a=5), group(b"q", b"", b=7), group(b"q", b"", a=6, b=6), group(b"other", b"10:g", a=1),
+    ]  # fmt: skip
+    for some in [told] if at_once else [[record] for record in told]:
+        await bench.put(*some)
+    when = bench.clock.wall()
+    wanted = {
+        (b"q", b"g"): group(b"q", b"10:g", a=STAMP + 1, b=2, c=256),
+        (b"q", b"h"): group(b"q", b"4:h"),
+        (b"q", None): group(b"q", b"", a=6, b=7),
+        (b"other", b"g"): group(b"other", b"10:g", a=1),
+    }
+    if not bench.running.records:
+        wanted = {}
+    for _ in range(2):
+        assert await begun(bench) == {name: (*record, when) for name, record in wanted.items()}
+
+
+@async_test
+async def test_a_beginning_is_of_the_time_at_which_it_was_news(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(group(b"q", b"1:g", a=5), group(b"q", b"1:h", a=5))
+    first = bench.clock.wall()
+    bench.clock.advance(1_000)
+    await bench.put(group(b"q", b"1:g", a=5), group(b"q", b"1:h", a=6))
+    wanted = {(b"q", b"g"): first, (b"q", b"h"): first + 1_000} if bench.running.records else {}
+    assert {name: record[4] for name, record in (await begun(bench)).items()} == wanted
+
+
+@async_test
+async def test_a_beginning_that_means_nothing_any_more_is_forgotten_and_it_alone(bench: Bench) -> None:
+    await bench.start()
+    told = [group(queue, scope, a=5) for queue in (b"q", b"other") for scope in (b"", b"3:", b"3:g")]
+    await bench.put(*told)
+    await bench.put(group(b"q", b"0:g"), group(b"other", b""), group(b"other", b"0:nobody"), group(b"third", b""))
+    wanted = {(b"q", None), (b"q", b""), (b"other", b""), (b"other", b"g")} if bench.running.records else set()
+    assert set(await begun(bench)) == wanted
+    # What comes again begins in an epoch that was there before.
+    await bench.put(group(b"q", b"1:g", b=8))
+    when = bench.clock.wall()
+    again = (*group(b"q", b"1:g", b=8), when) if bench.running.records else None
+    for _ in range(2):
+        assert (await begun(bench)).get((b"q", b"g")) == again
+
+
+@async_test
+async def test_a_flush_of_everything_ends_what_was_said_of_groups(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(group(b"q", b"2:g", a=5), group(b"q", b"", a=4))
+    await bench.put(group(b"q", b"3:h", a=5), (FLUSHED,), group(b"q", b"1:g", a=1))
+    wanted = {(b"q", b"g"): b"1:g"} if bench.running.records else {}
+    assert {name: record[2] for name, record in (await begun(bench)).items()} == wanted
+
+
+@async_test
+async def test_a_controlled_restart_keeps_where_groups_begin_and_since_when(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(group(b"q", b"9:over", a=5), group(b"q", b"5:again", a=5), group(b"q", b"2:g", a=STAMP, b=3))
+    since = bench.clock.wall() - 5_000
+    told = [
+        (*group(b"q", b"", b=STAMP), since),
+        (*group(b"q", b"2:g", a=STAMP, b=3), since),
+        (*group(b"q", b"1:again", c=1), since),
+        (*group(b"\xff", b"1:\xfe"), since),
+    ]
+    await bench.rewrite_all([*told, (JOB_ADDED, make_job(1, kind=KIND_LOG))])
+    assert await begun(bench, enqueue_once=True) == beginnings(told)
+
+
+@async_test
+@pytest.mark.parametrize("bench", ["aof", "sqlite"], indirect=True)
+async def test_a_compaction_keeps_where_groups_begin(bench: Bench) -> None:
+    await bench.start()
+    records = [group(b"q", b"", a=STAMP), group(b"q", b"2:g", b=STAMP), (JOB_ADDED, make_job(1, kind=KIND_LOG))]
+    await bench.put(*records)
+    bench.clock.advance(400 * 86_400_000)
+    await bench.compact([(*record, bench.clock.wall()) if record[0] == GROUP else record for record in records])
+    for _ in range(2):
+        assert {name: record[3] for name, record in (await begun(bench)).items()} == {
+            (b"q", None): ((NODE_A, STAMP),), (b"q", b"g"): ((NODE_B, STAMP),),
+        }  # fmt: skip
+
+
+@async_test
+async def test_a_store_that_begins_anew_knows_nothing_of_groups(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(group(b"q", b"2:g", a=5), group(b"q", b"", a=4))
+    await bench.stop()
+    bench.store = bench.make()
+    bench.store.open()
+    await done(bench.store.renew())
+    assert await begun(bench) == {}

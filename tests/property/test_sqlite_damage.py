@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disqued.core.job import KIND_LOG
-from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.outbox import GONE_DELETED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.sqlite import schema as sqlite_schema
@@ -20,8 +20,17 @@ from tests.databases import NAME, added, bodies, change, job_id, loaded, make_jo
 
 PAGE = 4_096
 HEADER = 100
-#: A database of the first version, as the code of that version wrote it.
+#: Databases of older versions, as the code of each version wrote it.
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
+VERSION_2 = Path(__file__).with_name("sqlite_version_2.sql")
+VERSIONS = [VERSION_1, VERSION_2]
+NODE_A, NODE_B = b"0123abcd", b"89abcdef"
+#: Where groups begin in the small database, and up to where a queue was flushed.
+BEGINNINGS = [
+    (GROUP, b"queue", b"", ((NODE_A, 1_700_000_000_123_456_789),)),
+    (GROUP, b"queue", b"3:group", ((NODE_A, 7), (NODE_B, 1_700_000_000_123_456_790))),
+    (GROUP, b"mail \xff", b"12:\xfe", ()),
+]
 
 
 def small_database(directory: Path) -> bytes:
@@ -32,6 +41,7 @@ def small_database(directory: Path) -> bytes:
     store.put_all([added(number, b"again %d" % number, **facts_of(number)) for number in range(20)])
     store.put((UNIT_DONE, job_id(5), b""), (QUEUE_PAUSED, b"mail", PAUSE_IN))
     store.put(*((UNIT_LEASED, job_id(number), b"group", number, b"worker") for number in range(5, 9)))
+    store.put((GROUP, b"queue", b"2:group", ((NODE_B, 9),)), *BEGINNINGS)
     store.end()
     return (directory / NAME).read_bytes()
 
@@ -59,13 +69,18 @@ def use(directory: Path) -> None:
     assert [record[1:5] for record in records if record[0] == UNIT_LEASED] == [
         (job_id(number), b"group", number, b"worker") for number in range(6, 9)
     ]
+    assert [record[:4] for record in records if record[0] == GROUP] == BEGINNINGS
     try:
         store.put(*((UNIT_DONE, name, b"") for name in jobs))
+        store.put((GROUP, b"queue", b"3:group", ((NODE_A, 8),)), (GROUP, b"mail \xff", b"0:\xfe", ()))
         store.end()
     except StoreFailed:
         store.end()
         return
-    assert replayed(loaded(directory))[0] == {}
+    records = loaded(directory)
+    assert replayed(records)[0] == {}
+    horizon, begun = BEGINNINGS[0], (*BEGINNINGS[1][:3], ((NODE_A, 8), BEGINNINGS[1][3][1]))
+    assert [record[:4] for record in records if record[0] == GROUP] == [horizon, begun]
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -175,6 +190,13 @@ def test_a_page_of_zeros_anywhere_is_told_or_changes_nothing(tmp_path: Path) -> 
         ("UPDATE leases SET deliveries = 0", "the checksum is wrong"),
         ("UPDATE leases SET deliveries = -1", "the row makes no sense"),
         ("DROP TABLE leases", "they must not be changed"),
+        ("UPDATE groups SET floor = '{}' WHERE scope = ''", "the checksum is wrong"),
+        ("UPDATE groups SET floor = replace(floor, '7', '8')", "the checksum is wrong"),
+        ("UPDATE groups SET scope = '4:group' WHERE scope = '3:group'", "the checksum is wrong"),
+        ("UPDATE groups SET began_at = began_at + 1", "the checksum is wrong"),
+        ("UPDATE groups SET scope = 5 WHERE scope = ''", "the row makes no sense"),
+        ("DROP TABLE groups", "they must not be changed"),
+        ("DROP INDEX groups_by_name", "they must not be changed"),
         ("UPDATE meta SET value = 'yes' WHERE name = 'queues'", "the word `queues` in the table meta is wrong"),
         ("DELETE FROM meta WHERE name = 'queues'", "the word `queues` is missing"),
         ("DROP INDEX jobs_by_queue", "they must not be changed"),
@@ -208,7 +230,7 @@ def test_damage_in_what_is_over_is_told_by_those_who_read_it(tmp_path: Path) -> 
         with pytest.raises(StoreDamaged, match="the checksum is wrong"):
             list(peek_database(tmp_path / NAME))
         (tmp_path / NAME).write_bytes(data)
-    assert len(list(peek_database(tmp_path / NAME))) == 19 + 2 + 1 + 1 + 3
+    assert len(list(peek_database(tmp_path / NAME))) == 19 + 2 + 1 + 1 + 3 + len(BEGINNINGS)
 
 
 # Other files.
@@ -268,9 +290,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
     small_database(tmp_path)
-    change(tmp_path, "PRAGMA user_version = 3")
+    change(tmp_path, "PRAGMA user_version = 4")
     data = (tmp_path / NAME).read_bytes()
-    with pytest.raises(StoreError, match="version 3 of the schema is not known to this version of disqued, which know"):
+    with pytest.raises(StoreError, match="version 4 of the schema is not known to this version of disqued, which know"):
         loaded(tmp_path)
     assert (tmp_path / NAME).read_bytes() == data
 
@@ -301,7 +323,7 @@ def test_a_database_of_version_1_is_brought_up_to_date_with_all_that_it_holds(tm
         (job.flags, job.nacks, job.additional_deliveries, 0, b"") for job in jobs
     ]
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     store.put(added(6, alias=b"six"), added(7, kind=KIND_LOG), (UNIT_LEASED, job_id(3), b"", 4, b"worker"))
@@ -313,11 +335,46 @@ def test_a_database_of_version_1_is_brought_up_to_date_with_all_that_it_holds(tm
     assert kinds == [(b"", 0), (b"", 0), (b"", 0), (b"six", 0), (b"", KIND_LOG)]
 
 
-def test_a_database_that_was_brought_up_to_date_has_what_a_new_one_has(tmp_path: Path) -> None:
+def test_a_database_of_version_2_is_brought_up_to_date_with_all_that_it_holds(tmp_path: Path) -> None:
+    change(tmp_path, VERSION_2.read_text())
+    data = (tmp_path / NAME).read_bytes()
+    when = 1_700_000_000_007
+    rest = [
+        (UNIT_DONE, job_id(4), b"0:group", when),
+        (UNIT_DONE, job_id(4), b"2:\xfe", when),
+        (UNIT_LEASED, job_id(1), b"", 4, b"worker \xff", when),
+        (UNIT_LEASED, job_id(4), b"1:other", 1, b"1700000090000", when),
+    ]
+    history = list(peek_database(tmp_path / NAME))
+    assert [record for record in history if record[0] in (UNIT_DONE, UNIT_LEASED)] == [
+        (UNIT_DONE, job_id(5), b"", when), *rest,
+    ]  # fmt: skip
+    assert (tmp_path / NAME).read_bytes() == data
+    pause, *jobs, done, other, manual, leased = loaded(tmp_path)
+    assert (pause, [done, other, manual, leased]) == ((QUEUE_PAUSED, b"queue", 1, when), rest)
+    assert [(job.id, job.queue, job.body, job.alias, job.kind) for _, job in jobs] == [
+        (job_id(1), b"queue", b"one", b"", 0), (job_id(2), b"mail \xff", b"\xff\x00", b"two \xff", 0),
+        (job_id(3), b"queue", b"three", b"three", 0), (job_id(4), b"log", b"an event", b"", KIND_LOG),
+    ]  # fmt: skip
+    assert jobs[2][1].holders == frozenset([b"a" * 40, b"b" * 40])
+    assert list(peek_database(tmp_path / NAME)) == history
+    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
+    # It goes on as one that was new with this version.
+    store, _ = opened(tmp_path)
+    store.put(*BEGINNINGS, (UNIT_DONE, job_id(4), b"3:group"))
+    now = store.clock.wall()
+    store.end()
+    records = loaded(tmp_path)
+    assert records[1:4] == [(*record, now) for record in BEGINNINGS]
+    assert list(peek_database(tmp_path / NAME))[-4:-1] == records[1:4]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_that_was_brought_up_to_date_has_what_a_new_one_has(tmp_path: Path, version: Path) -> None:
     schema = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY name"
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
-    change(tmp_path / "old", VERSION_1.read_text())
+    change(tmp_path / "old", version.read_text())
     loaded(tmp_path / "old")
     loaded(tmp_path / "new")
     assert rows(tmp_path / "old", schema) == rows(tmp_path / "new", schema)
@@ -325,13 +382,14 @@ def test_a_database_that_was_brought_up_to_date_has_what_a_new_one_has(tmp_path:
     assert rows(tmp_path / "old", crc) == rows(tmp_path / "new", crc)
 
 
-def test_a_database_of_version_1_that_was_changed_is_not_brought_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_of_an_old_version_that_was_changed_is_not_brought_up_to_date(tmp_path: Path, version: Path) -> None:
     for statement, text in (
         ("DROP INDEX jobs_by_queue", "they must not be changed"),
         ("UPDATE jobs SET body = 'two' WHERE seq = 1", "record 1: the checksum is wrong"),
     ):
         begin_anew(tmp_path)
-        change(tmp_path, VERSION_1.read_text() + statement)
+        change(tmp_path, version.read_text() + statement)
         with pytest.raises(StoreDamaged, match=text):
             loaded(tmp_path)
 
@@ -345,11 +403,11 @@ def test_a_database_of_this_version_is_brought_up_to_the_next(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, add_notes])
     assert loaded(tmp_path) == before
-    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
     assert rows(tmp_path, "SELECT count(*) FROM notes") == [(0,)]
     assert loaded(tmp_path) == before
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="version 3 of the schema"):
+    with pytest.raises(StoreError, match="version 4 of the schema"):
         loaded(tmp_path)
 
 
@@ -374,7 +432,7 @@ def test_a_changed_database_is_not_brought_up_to_date(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, lambda database: None])
     with pytest.raises(StoreDamaged, match="they must not be changed"):
         loaded(tmp_path)
-    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
 
 
 def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

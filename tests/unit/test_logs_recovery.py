@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.outbox import GROUP, JOB_ADDED, JOB_GONE, Record
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.core_fixtures import Server, check
@@ -224,3 +224,65 @@ def test_new_ids_are_never_behind_those_that_came_back() -> None:
     machine.crash()
     machine.event("b")
     assert [machine.body(), machine.body()] == [b"a", b"b"]
+
+
+# For how long it is known where groups begin.
+
+
+def test_where_a_group_began_is_known_for_as_long_as_events_of_that_time_live(comes_back: str) -> None:
+    machine = Machine()
+    machine.event("a", "q", 7_200)
+    machine.take("old", "EX", 0)
+    machine("QGROUP", "FORGET", "q", "old")
+    machine("QGROUP", "START", "q", "new", "NOW")
+    back(machine, comes_back)
+    machine.advance(7_000_000)
+    assert counts(machine, "new") == (0, 0, 1, 0)
+    assert machine.body("old") == b"a"
+    back(machine, comes_back)
+    assert counts(machine, "old") == (1, 0, 0, 0)
+
+
+def test_what_is_over_is_forgotten_by_the_node_and_by_the_journal(comes_back: str) -> None:
+    machine = Machine()
+    machine.event("a", "q", 3_600)
+    machine.take("old", "EX", 0)
+    machine("QGROUP", "FORGET", "q", "old")
+    machine("QGROUP", "START", "q", "new", "NOW")
+    machine("QFLUSH", "q")
+    if comes_back == "restart":
+        machine.restart()
+    # The wait goes on where it was, although the node was down for the most of it.
+    back(machine, comes_back, down_ms=86_000_000)
+    assert {record[2] for record in machine.journal if record[0] == GROUP} == {b"", b"1:old", b"1:new"}
+    machine.advance(1_100_000)
+    assert set(machine.journal[-3:]) == {(GROUP, b"q", scope, ()) for scope in (b"", b"0:old", b"0:new")}
+    machine.advance(600_000)
+    assert not len(machine.state.queues)
+    machine.crash()
+    assert all(record[0] != GROUP for record in machine.journal)
+
+
+def test_a_group_that_comes_again_long_after_it_was_forgotten_begins_where_it_is_told_to(comes_back: str) -> None:
+    machine = Machine()
+    for _ in range(3):
+        machine("QGROUP", "START", "q", "g", "NOW")
+    machine.advance(86_400_000)
+    assert machine.journal[-1] == (GROUP, b"q", b"0:g", ())
+    machine.event("a", "q", 3_600)
+    machine("QGROUP", "START", "q", "g", "NOW")
+    machine.event("b", "q", 3_600)
+    back(machine, comes_back)
+    assert counts(machine) == (0, 0, 1, 1)
+    assert machine.body() == b"b"
+
+
+def test_events_that_were_flushed_just_before_a_crash_are_told_to_be_gone() -> None:
+    machine = Machine()
+    ids = [machine.event(number, "q", 60, "DELAY", number // 3 * 10) for number in range(5)]
+    machine("QFLUSH", "q")
+    # A store that is no journal says first where groups begin.
+    machine.disk = [*machine.disk[5:6], *machine.disk[:5]]
+    machine.start()
+    assert {record[1] for record in machine.journal if record[0] == JOB_GONE} == set(ids)
+    assert not len(machine.state.jobs)
