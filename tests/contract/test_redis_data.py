@@ -14,6 +14,7 @@ from disqued.core.outbox import (
     FLUSHED,
     GONE_EVICTED,
     GONE_EXPIRED,
+    GROUP,
     JOB_ADDED,
     JOB_GONE,
     QUEUE_PAUSED,
@@ -113,7 +114,7 @@ async def test_the_streams_keep_the_newest_entries(
 async def test_all_keys_lie_in_one_slot_of_a_cluster(server: RedisServer, run: Runs) -> None:
     node = run(server, redis_prefix="staging")
     await node.start()
-    await node.put(*added(1, 2), (QUEUE_PAUSED, b"q", PAUSE_IN), (UNIT_DONE, make_job(1).id, b""), lease(2))
+    await node.put(*added(1, 2), (QUEUE_PAUSED, b"q", PAUSE_IN), (UNIT_DONE, make_job(1).id, b""), lease(2), begun())
     await node.store.rewrite(iter([*added(3), lease(3)]))
     names = server.call("KEYS", "*")
     assert {name.partition(b":")[0] for name in names} == {b"{staging}"}
@@ -131,6 +132,43 @@ async def test_a_pause_that_ends_is_forgotten_and_a_flush_ends_all(server: Redis
 
 def lease(number: int, scope: bytes = b"", worker: bytes = b"worker") -> Record:
     return (UNIT_LEASED, make_job(number).id, scope, 1, worker)
+
+
+def begun(scope: bytes = b"1:group", stamp: int = 5, queue: bytes = b"mail") -> Record:
+    return (GROUP, queue, scope, ((b"0123abcd", stamp),))
+
+
+@async_test
+async def test_where_groups_begin_stands_under_queue_and_name_until_it_means_nothing(
+    server: RedisServer, run: Runs
+) -> None:
+    node = run(server)
+    await node.start()
+    await node.put(begun(), begun(b"2:group", 7), begun(b"", 9), begun(b"1:\xff"))
+    stood = server.call("HGETALL", node.key("groups"))
+    assert set(stood) == {b"4:mail:group", b"4:mail", b"4:mail:\xff"}
+    assert decode_record(stood[b"4:mail:group"]) == (*begun(b"2:group", 7), node.clock.wall())
+    assert server.call("HGET", node.key("meta"), "groups") == b"3"
+    await node.put((GROUP, b"mail", b"0:group", ()), (GROUP, b"mail", b"", ()))
+    assert server.call("HKEYS", node.key("groups")) == [b"4:mail:\xff"]
+    await node.put((FLUSHED,))
+    assert server.call("EXISTS", node.key("groups")) == 0
+    assert server.call("HGET", node.key("meta"), "groups") == b"0"
+
+
+@async_test
+async def test_many_groups_are_read_page_by_page(
+    server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.persistence.redis.reading.PAGE", 7)
+    before = run(server)
+    await before.start()
+    told = [begun(b"1:%d" % number, 2**62 + number) for number in range(700)]
+    await before.put(*told)
+    await before.close()
+    records = await run(server).start()
+    assert len(records) == len(told)
+    assert {record[:4] for record in records} == set(told)
 
 
 @async_test
@@ -239,10 +277,10 @@ async def test_jobs_without_the_key_that_describes_them_stop_the_start(server: R
 @async_test
 async def test_a_newer_format_is_refused(server: RedisServer, run: Runs) -> None:
     node = run(server)
-    server.call("HSET", node.key("meta"), "format", 3)
-    with pytest.raises(StoreError, match="the keys have format 3, this version knows those up to 2"):
+    server.call("HSET", node.key("meta"), "format", 4)
+    with pytest.raises(StoreError, match="the keys have format 4, this version knows those up to 3"):
         await node.start()
-    with pytest.raises(StoreError, match="the keys have format 3, this version knows those up to 2"):
+    with pytest.raises(StoreError, match="the keys have format 4, this version knows those up to 3"):
         await read(RedisStoreFactory().peek(node.settings))
 
 
@@ -275,20 +313,49 @@ async def test_units_that_somebody_removed_stop_the_start_until_that_is_accepted
 
 
 @async_test
-async def test_data_of_the_first_format_are_taken_over(server: RedisServer, run: Runs) -> None:
+async def test_groups_that_somebody_removed_stop_the_start_until_that_is_accepted(
+    server: RedisServer, run: Runs
+) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(begun(), begun(b""))
+    await before.close()
+    server.call("HDEL", before.key("groups"), "4:mail")
+    with pytest.raises(StoreError, match=r"there are 1 groups where 2 were written.* HSET \{disqued\}:meta groups 1"):
+        await run(server).start()
+    server.call("HSET", before.key("meta"), "groups", 1)
+    assert [record[:4] for record in await run(server).start()] == [begun()]
+
+
+@async_test
+@pytest.mark.parametrize("version", [1, 2])
+async def test_data_of_an_older_format_are_taken_over(server: RedisServer, run: Runs, version: int) -> None:
     before = run(server)
     await before.start()
     await before.put(*added(1, 2))
     await before.close()
-    server.call("HSET", before.key("meta"), "format", 1)
-    server.call("HDEL", before.key("meta"), "units")
+    server.call("HSET", before.key("meta"), "format", version)
+    server.call("HDEL", before.key("meta"), "groups", *["units"][: 2 - version])
     assert bodies(await read(before.factory.peek(before.settings))) == {b"body 1", b"body 2"}
     after = run(server)
     assert bodies(await after.start()) == {b"body 1", b"body 2"}
-    assert server.call("HMGET", before.key("meta"), "format", "units") == [b"2", b"0"]
-    await after.put(lease(1))
+    assert server.call("HMGET", before.key("meta"), "format", "units", "groups") == [b"3", b"0", b"0"]
+    await after.put(lease(1), begun())
     await after.close()
-    assert [record[1] for record in await run(server).start() if record[0] == UNIT_LEASED] == [make_job(1).id]
+    records = await run(server).start()
+    assert [record[1] for record in records if record[0] == UNIT_LEASED] == [make_job(1).id]
+    assert [record[:4] for record in records if record[0] == GROUP] == [begun()]
+
+
+@async_test
+async def test_a_beginning_that_is_no_record_stops_the_start(server: RedisServer, run: Runs) -> None:
+    before = run(server)
+    await before.start()
+    await before.put(begun())
+    await before.close()
+    server.call("HSET", before.key("groups"), "4:mail:group", "nonsense")
+    with pytest.raises(StoreError, match=r"\{disqued\}:groups holds what is no record"):
+        await run(server).start()
 
 
 @async_test
@@ -480,12 +547,13 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     await node.put(*added(*range(10)))
     await node.drained()
     lose(own_server, node)
-    node.store.append([*added(20), (UNIT_DONE, make_job(0).id, b"")])
+    node.store.append([*added(20), (UNIT_DONE, make_job(0).id, b""), begun(b"1:group", 6), begun(b"1:early", 6)])
     await until(lambda: node.store.wants_compaction, "the loss is noticed")
     with pytest.raises(StoreFailed, match="it has lost its data") as caught:
         await node.commit()
     assert caught.value.final
-    walk = iter([*added(*range(1, 10)), lease(8), lease(9), *added(20)])
+    # What the node knows is newer than some of what waits, and is not lowered by that.
+    walk = iter([begun(b"", 8), begun(b"1:group", 7), *added(*range(1, 10)), lease(8), lease(9), *added(20)])
     node.store.compact(walk)
     assert node.store.status()["aof_rewrite_in_progress"] == 1
     assert not node.store.wants_compaction
@@ -503,6 +571,8 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     records = await run(own_server).start()
     assert bodies(records) == {b"body %d" % number for number in (*range(1, 9), 20, 21)}
     assert [record[1] for record in records if record[0] == UNIT_LEASED] == [make_job(8).id]
+    groups = {record[:4] for record in records if record[0] == GROUP}
+    assert groups == {begun(b"", 8), begun(b"1:group", 7), begun(b"1:early", 6)}
 
 
 @async_test
@@ -690,19 +760,20 @@ async def test_everything_can_be_read_beside_a_running_node_which_does_not_notic
 ) -> None:
     node = run(server)
     await node.start()
-    await node.put(*added(1, 2, 3, 4), (QUEUE_PAUSED, b"q", PAUSE_IN))
+    await node.put(*added(1, 2, 3, 4), (QUEUE_PAUSED, b"q", PAUSE_IN), begun(b"\x31:\xff"))
     wall = node.clock.wall()
     await node.put((UNIT_DONE, make_job(1).id, b""), (JOB_GONE, make_job(2).id, GONE_EXPIRED))
     await node.put((UNIT_DONE, make_job(3).id, b""))
     before = {name: server.call("DUMP", name) for name in server.call("KEYS", "*") if b"owner" not in name}
     records = await read(node.factory.peek(node.settings))
-    assert records[:4] == [
+    assert records[:5] == [
         (UNIT_DONE, make_job(1).id, b"", wall),
         (JOB_GONE, make_job(2).id, GONE_EXPIRED, wall),
         (UNIT_DONE, make_job(3).id, b"", wall),
         (QUEUE_PAUSED, b"q", PAUSE_IN, wall),
+        (*begun(b"1:\xff"), wall),
     ]
-    assert bodies(records[4:]) == {b"body 4"}
+    assert bodies(records[5:]) == {b"body 4"}
     assert before == {name: server.call("DUMP", name) for name in server.call("KEYS", "*") if b"owner" not in name}
     await node.put(*added(5))
 

@@ -1,6 +1,8 @@
 """Every store under a real daemon: crashes, controlled restarts, and one store changed for another."""
 
+import json
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -188,6 +190,66 @@ def test_a_changed_configuration_moves_the_jobs_at_the_next_start(start: Start, 
         )
         daemon.call("ACKJOB", jobs.pop())
         assert set(daemon.call("JSCAN", "BUSYLOOP")[1]) == jobs
+
+
+def test_where_groups_begin_and_what_was_flushed_outlives_kill_9_a_restart_and_a_change_of_the_store(
+    start: Start, tmp_path: Path, journal: Sequence[str], redis_server: RedisServer
+) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(f"redis-url {redis_server.url}\n")
+    options = ("--config", str(file))
+    daemon = start(*options, *journal)
+    for body in "abc":
+        daemon.call("QADD", "mail", 3_600, body)
+    for group in ("forgotten", "goes on", "in redo"):
+        daemon.call("QGET", "mail", group, "EX", 0)
+    daemon.call("QGET", "mail", "goes on", "EX", 1_000)
+    taken = daemon.call("QGET", "mail", "in redo", "EX", 1_000)
+    assert daemon.call("QGROUP", "RETURN", "mail", "in redo", taken[0]) == 1
+    assert daemon.call("QGROUP", "FORGET", "mail", "forgotten") == 1
+    daemon.call("QGROUP", "START", "mail", "from now", "NOW")
+    daemon.call("QGROUP", "START", "mail", b"first \xff", "FIRST")
+    daemon.call("QADD", "mail", 3_600, "d")
+    for number in range(1_500):
+        daemon.call("QADD", "flushed", 3_600, number)
+    daemon.call("QFLUSH", "flushed")
+    daemon.call("QADD", "flushed", 3_600, "after")
+
+    def figures(running: Daemon) -> object:
+        with running.redis(decode_responses=False) as client:
+            return client.execute_command("QINFO"), client.execute_command("QGROUP", "LIST", "mail")
+
+    before = figures(daemon)
+    daemon.kill()
+    daemon = start(*options, *journal, directory=daemon.directory)
+    assert figures(daemon) == before
+    shut_down_for_restart(daemon)
+    daemon = start(*options, *journal, directory=daemon.directory)
+    assert figures(daemon) == before
+    scopes = [row["scope"] for row in exported(daemon, file) if row["event"] == "begun"]
+    assert sorted(scopes) == ["", "1:first \\xff", "1:forgotten", "1:from now"]
+    for name in {"aof", "sqlite", "redis"} - {journal[1]}:
+        daemon.call("CONFIG", "SET", "persistence", name)
+        wait_until(
+            lambda daemon=daemon, name=name: daemon.call("INFO", "persistence")["persistence"] == name,
+            f"the store is {name}",
+        )
+        daemon.kill()
+        daemon = start(*options, "--persistence", name, "--appendfsync", "always", directory=daemon.directory)
+        assert figures(daemon) == before
+    bodies = {
+        group: daemon.call("QGET", "mail", group, "EX", 1_000)[1] for group in ("forgotten", "from now", "goes on")
+    }
+    assert bodies == {"forgotten": "a", "from now": "d", "goes on": "c"}
+    assert daemon.call("QGET", "flushed", "any", "EX", 0)[1] == "after"
+    assert daemon.call("QGET", "flushed", "any", "EX", 0) is None
+
+
+def exported(daemon: Daemon, file: Path) -> list[dict[str, Any]]:
+    """What `disqued export` writes beside a daemon."""
+    command = [sys.executable, "-m", "disqued.cli", "export", "--config", str(file), "--dir", str(daemon.directory)]
+    done = subprocess.run(command, capture_output=True, check=True, env=environment(), timeout=LIMIT)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_change_that_is_not_possible_is_told_and_changes_nothing(start: Start) -> None:

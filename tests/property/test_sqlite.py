@@ -19,12 +19,14 @@ from disqued.core.outbox import (
     FLUSHED,
     GONE_DELETED,
     GONE_REFUSED,
+    GROUP,
     JOB_ADDED,
     JOB_GONE,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
     Record,
+    is_over,
 )
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
 from disqued.persistence.interface import StoreError, StoreFailed
@@ -33,6 +35,7 @@ from disqued.persistence.sqlite import writer as sqlite_writer
 from disqued.persistence.sqlite.factory import SqliteFactory
 from disqued.persistence.sqlite.reading import peek_database
 from disqued.persistence.sqlite.schema import connect_writer
+from disqued.persistence.sqlite.transaction import _DELETE_GROUP, _GROUP_KNOWN
 from tests.databases import (
     NAME,
     POLICIES,
@@ -41,6 +44,7 @@ from tests.databases import (
     WatchedDisk,
     added,
     bodies,
+    change,
     job_id,
     loaded,
     make_job,
@@ -115,6 +119,12 @@ steps = st.lists(
         st.tuples(st.sampled_from(["done", "gone", "done in a group"]), st.integers(0, 9)),
         st.tuples(st.just("lease"), st.integers(0, 9), st.sampled_from([b"", b"group"]), st.binary(max_size=3)),
         st.tuples(st.just("pause"), st.integers(0, 2), st.integers(0, 3)),
+        st.tuples(
+            st.just("begin"),
+            st.integers(0, 1),
+            st.sampled_from([b"", b"0:g", b"1:g", b"12:g", b"3:\xff"]),
+            st.dictionaries(st.sampled_from([b"0123abcd", b"89abcdef"]), st.integers(0, 9)),
+        ),
         st.tuples(st.sampled_from(["flush", "commit", "restart", "crash", "last word", "compact", "renew"])),
     ),
     max_size=40,
@@ -151,6 +161,8 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             tell((JOB_GONE, job_id(rest[0]), GONE_DELETED))
         elif word == "pause":
             tell((QUEUE_PAUSED, b"queue %d" % rest[0], rest[1]))
+        elif word == "begin":
+            tell((GROUP, b"queue %d" % rest[0], rest[1], tuple(sorted(rest[2].items()))))
         elif word == "flush":
             tell((FLUSHED,))
         elif word == "commit":
@@ -166,6 +178,7 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             store, records = opened(tmp_path, history_s=history_s, clock=store.clock)
             assert replayed(records) == (jobs, pauses)
             assert said(records) == said(told)
+            assert beginnings(records) == beginnings(told)
             assert [record[1].id for record in records if record[0] == JOB_ADDED] == list(jobs)
         elif word == "compact":
             store.put()
@@ -174,6 +187,7 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             told = [
                 *(added(int(name[2:46]), body) for name, body in jobs.items()),
                 *units(told).values(),
+                *((GROUP, *name, floor) for name, floor in beginnings(told).items()),
             ]
             told = [*((QUEUE_PAUSED, queue, pause) for queue, pause in pauses.items()), *told]
             store.put_all(told)
@@ -185,15 +199,88 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             told = []
     store.end()
     records = loaded(tmp_path)
-    assert (replayed(records), said(records)) == (replayed(told), said(told))
+    wanted = (replayed(told), said(told), beginnings(told))
+    assert (replayed(records), said(records), beginnings(records)) == wanted
     if history_s:
         records = list(peek_database(tmp_path / NAME))
-        assert (replayed(records), said(records)) == (replayed(told), said(told))
+        assert (replayed(records), said(records), beginnings(records)) == wanted
 
 
 def said(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
     """What is known of units, without the time."""
     return {name: word[:5] if word[0] == UNIT_LEASED else word[:3] for name, word in units(records).items()}
+
+
+def beginnings(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
+    """Where groups begin after these records, by queue and scope."""
+    floors: dict[tuple[bytes, bytes], tuple[int, dict[bytes, int]]] = {}
+    for record in records:
+        if record[0] == FLUSHED:
+            floors.clear()
+        elif record[0] == GROUP:
+            epoch, _, name = record[2].rpartition(b":")
+            key, stamps = (record[1], name), dict(record[3])
+            before, known = floors.get(key, (-1, {}))
+            number = int(epoch or b"0")
+            if is_over(record):
+                floors.pop(key, None)
+            elif number > before:
+                floors[key] = number, stamps
+            elif number == before:
+                floors[key] = number, {node: max(stamps.get(node, 0), known.get(node, 0)) for node in stamps | known}
+    return {
+        (queue, b"%d:%b" % (epoch, name) if name else b""): tuple(sorted(stamps.items()))
+        for (queue, name), (epoch, stamps) in floors.items()
+    }
+
+
+def test_where_groups_begin_can_be_read_and_only_the_last_word_counts(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path, history_s=60)
+    stamp = 1_700_000_000_123_456_789
+    floor = ((b"0123abcd", stamp), (b"89abcdef", 0))
+    store.put((GROUP, b"mail", b"1:senders", floor[:1]), (GROUP, b"mail", b"", floor), (GROUP, b"\xfe", b"3:\xff", ()))
+    store.clock.advance(1_500)
+    store.put((GROUP, b"mail", b"1:senders", floor[1:]))
+    assert rows(tmp_path, "SELECT queue, scope, floor, began_at FROM groups ORDER BY seq") == [
+        ("mail", "", f'{{"0123abcd": {stamp}, "89abcdef": 0}}', store.clock.wall() - 1_500),
+        (b"\xfe", b"3:\xff", "{}", store.clock.wall() - 1_500),
+        ("mail", "1:senders", f'{{"0123abcd": {stamp}, "89abcdef": 0}}', store.clock.wall()),
+    ]
+    shown = '{"0123abcd":"2023-11-14T22:13:20.123Z","89abcdef":"1970-01-01T00:00:00.000Z"}'
+    assert rows(tmp_path, "SELECT queue, scope, event, floor, began FROM groups_readable ORDER BY seq") == [
+        ("mail", "", "flushed", shown, "2023-11-14T22:13:20.000Z"),
+        ("x'FE'", "x'333AFF'", "begun", "{}", "2023-11-14T22:13:20.000Z"),
+        ("mail", "1:senders", "begun", shown, "2023-11-14T22:13:21.500Z"),
+    ]
+    # It is no history: age alone removes nothing of it, and what the node has forgotten goes at once.
+    store.clock.advance(400 * 86_400_000)
+    assert not store.wants_compaction
+    store.compact_now()
+    assert len(rows(tmp_path, "SELECT * FROM groups")) == 3
+    store.put((GROUP, b"mail", b"", ()), (GROUP, b"\xfe", b"0:\xff", ()))
+    assert rows(tmp_path, "SELECT scope FROM groups") == [("1:senders",)]
+    store.end()
+
+
+def test_a_group_is_found_by_its_name_without_a_look_at_the_others(tmp_path: Path) -> None:
+    loaded(tmp_path)
+    for statement in (_GROUP_KNOWN, _DELETE_GROUP):
+        plan = rows(tmp_path, f"EXPLAIN QUERY PLAN {statement.replace('?', 'NULL')}")
+        assert ["USING INDEX groups_by_name (queue=? AND <expr>=?)" in step for *_, step in plan] == [True]
+
+
+def test_a_word_on_a_group_that_was_damaged_meanwhile_is_told_by_the_next(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    word = (GROUP, b"mail", b"1:senders", ((b"0123abcd", 5),))
+    store.put(word)
+    change(tmp_path, "UPDATE groups SET floor = '{}'")
+    with pytest.raises(StoreFailed, match="record 1: the checksum is wrong") as caught:
+        store.put((GROUP, b"mail", b"1:senders", ((b"0123abcd", 6),)))
+    assert caught.value.final
+    # All is written anew, and that word with it.
+    store.compact_now([(*word[:3], ((b"0123abcd", 6),), 7)])
+    store.end()
+    assert loaded(tmp_path) == [(*word[:3], ((b"0123abcd", 6),), 7)]
 
 
 def test_who_has_a_unit_can_be_read_and_only_the_last_one_counts(tmp_path: Path) -> None:

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from disqued.core.job import ACTIVE, KIND_LOG, StoredJob
-from disqued.core.outbox import FLUSHED, GONE_EXPIRED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GONE_EXPIRED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    Record,
+)
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
 from disqued.tools.export import COLUMNS, JsonLines, Row, row, text
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
@@ -69,6 +79,14 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
         {"event": "paused", "at": 12, "queue": "", "pause": "all"},
     ),
     ((QUEUE_PAUSED, b"q", 0, 13), {"event": "paused", "at": 13, "queue": "q", "pause": "none"}),
+    (
+        (GROUP, b"a\\\xff", b"1:g\xfe", ((b"0123abcd", 1_700_000_000_123_456_789), (b"89abcdef", 0)), 14),
+        {
+            "event": "begun", "at": 14, "queue": r"a\\\xff", "scope": r"1:g\xfe",
+            "floor": '{"0123abcd":1700000000123456789,"89abcdef":0}',
+        },
+    ),
+    ((GROUP, b"q", b"", (), 15), {"event": "begun", "at": 15, "queue": "q", "scope": "", "floor": "{}"}),
 ]  # fmt: skip
 
 
