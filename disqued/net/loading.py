@@ -134,7 +134,10 @@ class Loader:
             "Ready: {jobs} jobs, loaded in {seconds} s", jobs=len(self._node.state.jobs), seconds=f"{seconds:.1f}"
         )
         if recovery.expired:
-            self.log.info("{count} jobs were left out: their time was over, or their queue was flushed", count=len(recovery.expired))
+            self.log.info(
+                "{count} jobs were left out: their time was over, or their queue was flushed",
+                count=len(recovery.expired),
+            )
         self._done(recovery)
 
 
