@@ -153,7 +153,7 @@ class _Asking:
         access = site.access
         self._visitor = access.guest(request) if entry.role is Role.NOBODY else access.visitor(request)
         access.admit(self._visitor, entry, request)
-        self._body = read_body(entry, request)
+        self._body = await read_body(entry, request, site.in_thread)
         query = read_query(entry, request)
         if entry.media == STREAM and request.method == b"HEAD":
             return Reply(b"", STREAM)

@@ -17,7 +17,7 @@ from disqued.commands.table import Arg, Command, Field, Flag, every_command
 from disqued.commands.values import JOB_ID, YES_NO
 from disqued.web.problems import Problem
 from disqued.web.routes import Schema
-from disqued.web.values import BYTES, as_bytes
+from disqued.web.values import BYTES, Large, as_bytes
 
 assert catalogue.MODULES  # the table is complete
 
@@ -241,5 +241,6 @@ def _kind(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    words = {int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    words = {int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "an object",
+             Large: "a long string"}  # fmt: skip
     return words[type(value)]

@@ -3,15 +3,16 @@
 A parameter that the route does not know is refused, so that a misspelt one never does something else than was meant.
 """
 
-import json
-from math import isinf
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from disqued.web.jsontext import read, read_large
 from disqued.web.origins import FORM
 from disqued.web.problems import Problem
 from disqued.web.routes import Param, Route
+from disqued.web.turns import InThread
 
+AT_ONCE_MAX: Final = 256 << 10  #: bytes of a body that is read in the turn in which it is there, in some milliseconds
 FIELDS_MAX: Final = 20  #: of a form
 DIGITS_MAX: Final = 20  #: of a whole number of 64 bits, and one more
 
@@ -62,28 +63,20 @@ def _is_whole(text: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
 
 
-def read_body(entry: Route, request: Any) -> Any:
-    """Read the JSON body, or the form where the route takes one; None where it takes none.  Raises Problem 400."""
+async def read_body(entry: Route, request: Any, in_thread: InThread) -> Any:
+    """Read the JSON body, or the form where the route takes one; None where it takes none.  Raises Problem 400.
+
+    A large one is read in a thread.
+    """
     if entry.body is None:
         return None
-    raw = request.content.read()
+    raw: bytes = request.content.getvalue()
     if entry.takes_form and _media(request) == FORM:
         return _read_form(raw)
     try:
-        return json.loads(raw, parse_constant=_refuse_constant, parse_float=_read_float)
+        return await in_thread.run(read_large, raw) if len(raw) > AT_ONCE_MAX else read(raw)
     except (ValueError, RecursionError):
         raise Problem(400, "the body is no JSON text in UTF-8") from None
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _read_float(text: str) -> float:
-    value = float(text)
-    if isinf(value):
-        raise ValueError(f"{text[:100]} is larger than any number that is kept")
-    return value
 
 
 def _media(request: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from disqued.config_table import SETTINGS
 from disqued.web.routes import Schema
-from disqued.web.values import as_bytes
+from disqued.web.values import Large, as_bytes
 
 MASK: Final = "***"
 TEXT_MAX: Final = 256  #: characters that are shown of a string
@@ -125,6 +125,8 @@ def _described(value: Any) -> str | None:
         return None
     if isinstance(value, str):
         return f"string of {_counted(len(value), 'character')}"
+    if isinstance(value, Large):
+        return f"string of {_counted(len(value.data), 'byte')}"
     if isinstance(value, list):
         return f"list of {_counted(len(value), 'element')}"
     if isinstance(value, Mapping):

@@ -10,6 +10,7 @@ from disqued.web.gateway import Gateway
 from disqued.web.history import History
 from disqued.web.live import Live
 from disqued.web.metrics import Metrics
+from disqued.web.turns import InThread
 from disqued.web.values import as_bytes
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class Site:
     )
     metrics: Metrics = attrs.field(
         init=False, default=attrs.Factory(lambda self: Metrics(self.gateway, self.history.pulse), takes_self=True)
+    )
+
+    in_thread: InThread = attrs.field(
+        init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
     )
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:

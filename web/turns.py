@@ -1,10 +1,12 @@
-"""Long work in slices: after each, everybody else has their turn of the loop."""
+"""Long work in slices: after each, everybody else has their turn of the loop.  What has none is done in a thread."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 
 from disqued.web.routes import Reply
 from disqued.web.values import dump, key_text
@@ -16,6 +18,35 @@ FEW: Final = 16  #: elements of a list that is written at once
 def next_turn(reactor: Any) -> "Deferred[None]":
     """Fires in the next turn of the loop."""
     return deferLater(reactor, 0, lambda: None)
+
+
+class InThread:
+    """Does long work in a thread, one piece of it after the other.
+
+    A piece that nobody waits for any more is not begun; one that has begun is done to its end, and only then the next
+    one begins.  So no more is in memory than those who wait have brought, and one piece.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._lock = DeferredLock()
+
+    async def run(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Do it; returns or raises what it does."""
+        await self._lock.acquire()
+        outcome: Deferred[Any] = Deferred()
+        done = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work, *given)
+        done.addBoth(self._over, outcome)
+        return await outcome
+
+    def _over(self, result: Any, outcome: "Deferred[Any]") -> None:
+        self._lock.release()
+        if outcome.called:
+            return  # given up
+        if isinstance(result, Failure):
+            outcome.errback(result)
+        else:
+            outcome.callback(result)
 
 
 async def json_reply(reactor: Any, value: Any) -> Reply:

@@ -7,12 +7,14 @@ Bytes that are UTF-8 are a string; all others are an object that says so, in bot
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_NO_BASE64: Final = "base64 is not valid"
 #: Schema of bytes.
 BYTES: Final[dict[str, Any]] = {
     "oneOf": [
@@ -26,6 +28,13 @@ BYTES: Final[dict[str, Any]] = {
     ],
     "description": 'A string where the bytes are UTF-8, else {"base64": ...}.',
 }
+
+
+@attrs.frozen
+class Large:
+    """A long string of a request's JSON, or a base64 object with one, as the bytes that it stands for."""
+
+    data: bytes = attrs.field(repr=False)
 
 
 def as_json(value: Any) -> Any:
@@ -50,7 +59,7 @@ def key_text(key: Any) -> str:
 
 
 def as_bytes(value: Any) -> bytes:
-    """Bytes of a JSON value: a string, a base64 object, a whole number or a truth value.
+    """Bytes of a JSON value: a string, a base64 object, either of them as `Large`, a whole number or a truth value.
 
     Raises ValueError, which says what is allowed.
     """
@@ -60,11 +69,15 @@ def as_bytes(value: Any) -> bytes:
         return b"yes" if value else b"no"
     if isinstance(value, int):
         return b"%d" % value
-    if isinstance(value, Mapping) and set(value) == {"base64"} and isinstance(value["base64"], str):
+    if isinstance(value, Large):
+        return value.data
+    if isinstance(value, Mapping) and set(value) == {"base64"} and isinstance(value["base64"], str | Large):
+        if isinstance(value["base64"], Large):
+            raise ValueError(_NO_BASE64)  # it was looked at when it came
         try:
             return base64.b64decode(value["base64"], validate=True)
-        except binascii.Error:
-            raise ValueError("base64 is not valid") from None
+        except ValueError:
+            raise ValueError(_NO_BASE64) from None
     raise ValueError('allowed are a string, a whole number, true, false, or {"base64": ...}')
 
 

@@ -1,0 +1,287 @@
+"""Large bodies are read in a thread, in pieces that are short, and as any other body is."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+import pytest_twisted
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from disqued.web import inputs, jsontext
+from disqued.web.fields import COMMANDS, words
+from disqued.web.inputs import AT_ONCE_MAX
+from disqued.web.jsontext import PIECE, REST_MAX, STRING_MAX, read, read_large
+from disqued.web.problems import Problem
+from disqued.web.values import Large, as_bytes
+from tests.adapters.http import AdminClient, Exchange, read_answer
+from tests.adapters.inprocess import wait_until
+
+Admin = Callable[..., AdminClient]
+async_test = pytest_twisted.ensureDeferred
+
+JSON = {"Content-Type": "application/json"}
+BODY = bytes(range(256)) * 4_096  #: a mebibyte that is no text
+
+
+def encoded(body: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(body).decode()}
+
+
+def job(body: bytes = BODY, queue: str = "mail") -> bytes:
+    """What POST /api/add is sent."""
+    return json.dumps({"queue": queue, "body": encoded(body), "timeout": 0}).encode()
+
+
+# Reading.
+
+
+def read_tiny(raw: bytes) -> Any:
+    """Read a text as if everything was long: strings of a few characters, and what is left without them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("STRING_MAX", 3), ("PIECE", 16), ("REST_MAX", 0)):
+            patch.setattr(jsontext, name, value)
+        return read_large(raw)
+
+
+def plain(value: Any) -> Any:
+    """A value with all that stands for bytes as bytes, however it is kept."""
+    if isinstance(value, list):
+        return [plain(element) for element in value]
+    if isinstance(value, str | Large):
+        return as_bytes(value)
+    if not isinstance(value, dict):
+        return (type(value), value)
+    try:
+        return as_bytes(value)
+    except ValueError:
+        return {as_bytes(name): plain(element) for name, element in value.items()}
+
+
+TEXTS = st.text(st.characters(exclude_categories=())) | st.text('\\"/u0123dD89aAbB{}[], \n', max_size=60)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(TEXTS, inner) | st.builds(encoded, st.binary(max_size=100))
+        | st.builds(lambda text: {"base64": text}, st.text("AB=/", max_size=40))
+    ),
+)  # fmt: skip
+
+
+@given(value=VALUES, escapes=st.booleans(), slashes=st.booleans())
+def test_a_large_text_is_read_as_any_other(value: Any, escapes: bool, slashes: bool) -> None:
+    text = json.dumps(value, ensure_ascii=escapes)
+    raw = (text.replace("/", "\\/") if slashes else text).encode("utf-8", "surrogatepass")
+    assert plain(read_tiny(raw)) == plain(read(raw))
+
+
+@given(
+    inside=st.lists(
+        st.sampled_from([
+            "\\ud83d", "\\ude00", "\\uD83D\\uDE00", "\\u00e9", "é", "\U0001f600", "\\\\", '\\"', "\\n", "\\u", "\\x",
+            "a", "\\", "\x00", "ud83d", "0000",
+        ]),
+        max_size=40,
+    ),
+)  # fmt: skip
+def test_escapes_are_read_as_elsewhere_wherever_a_piece_ends(inside: list[str]) -> None:
+    raw = f'"{"".join(inside)}"'.encode()
+    try:
+        expected = plain(read(raw))
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            read_tiny(raw)
+    else:
+        assert plain(read_tiny(raw)) == expected
+
+
+@given(value=VALUES, at=st.integers(0, 200), put=st.binary(max_size=3), take=st.integers(0, 3))
+def test_what_is_no_json_is_refused_as_elsewhere(value: Any, at: int, put: bytes, take: int) -> None:
+    whole = json.dumps(value).encode()
+    at %= len(whole) + 1
+    raw = whole[:at] + put + whole[at + take :]
+    assume(json.detect_encoding(raw) == "utf-8")
+    try:
+        expected = plain(read(raw))
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            read_tiny(raw)
+    else:
+        assert plain(read_tiny(raw)) == expected
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", '{"a": [Infinity]}', "", "[1", '"', '{"a": "b}'])
+def test_what_python_takes_for_json_and_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_tiny(text.encode())
+
+
+@pytest.mark.parametrize("raw", [
+    job(b"x" * 5_000_000), json.dumps({"body": "é\n\U0001f600" * 1_000_000}).encode(),
+    json.dumps({"elements": ["x" * 1_000] * 3_000}, ensure_ascii=False).encode(),
+])  # fmt: skip
+def test_no_call_of_the_parser_takes_much_at_once(monkeypatch: pytest.MonkeyPatch, raw: bytes) -> None:
+    taken: list[int] = []
+
+    def noting(parse: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(text: Any, *more: Any, **options: Any) -> Any:
+            taken.append(len(text))
+            return parse(text, *more, **options)
+
+        return noted
+
+    monkeypatch.setattr(jsontext, "a2b_base64", noting(jsontext.a2b_base64))
+    monkeypatch.setattr(json, "loads", noting(json.loads))
+    decoders: list[tuple[int, Any]] = []
+    choose = jsontext._decoder
+
+    def noted_choice(length: int) -> Any:
+        decoders.append((length, choose(length)))
+        return decoders[-1][1]
+
+    monkeypatch.setattr(jsontext, "_decoder", noted_choice)
+    read_large(raw)
+    assert max(taken, default=0) <= PIECE + 2
+    [(left, decoder)] = decoders
+    quick = json.JSONDecoder().scan_once
+    assert isinstance(decoder.scan_once, type(quick)) is (left <= REST_MAX)
+    assert type(quick) is not type(lambda: None), "this Python has a parser in C"
+
+
+def test_a_long_string_is_bytes_wherever_a_command_wants_them_and_refused_elsewhere() -> None:
+    long = Large(b"x" * STRING_MAX)
+    entry = COMMANDS["ADDJOB"]
+    assert words(entry, {"queue": "q", "body": long, "timeout": 0})[2] == long.data
+    for field, says in (("timeout", "timeout is a long string; allowed are whole numbers"), ("asynchronous", "long")):
+        with pytest.raises(Problem, match=says):
+            words(entry, {"queue": "q", "body": "x", "timeout": 0, field: long})
+    with pytest.raises(ValueError, match="base64 is not valid"):
+        as_bytes({"base64": long})
+
+
+# Serving.
+
+
+@attrs.define
+class Readers:
+    """Who reads bodies: the thread of each, and how long the body was."""
+
+    noted: list[tuple[int, int]] = attrs.field(factory=list)
+    may_go_on: threading.Event = attrs.field(factory=threading.Event)
+    at_work: int = 0
+    most_at_work: int = 0
+
+    def note(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+        def noted(raw: bytes) -> Any:
+            self.noted.append((threading.get_ident(), len(raw)))
+            return parse(raw)
+
+        return noted
+
+    def wait(self, raw: bytes) -> Any:
+        """Read when the test says so."""
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        self.may_go_on.wait(60)
+        self.at_work -= 1
+        return read_large(raw)
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
+    found = Readers()
+    found.may_go_on.set()
+    monkeypatch.setattr(inputs, "read", found.note(read))
+    monkeypatch.setattr(inputs, "read_large", found.note(found.wait))
+    yield found
+    found.may_go_on.set()
+
+
+async def length(client: AdminClient, queue: str = "mail") -> int:
+    return int((await client.get(f"/api/qstat/{queue}")).body["len"])
+
+
+@async_test
+async def test_a_large_body_is_read_in_another_thread_and_a_small_one_here(admin: Admin, readers: Readers) -> None:
+    client = admin()
+    for body in (b"x", BODY):
+        assert (await client.request("POST", "/api/add", body=job(body), headers=JSON)).status == 200
+    (small, few), (large, many) = readers.noted
+    assert small == threading.get_ident() != large
+    assert few <= AT_ONCE_MAX < many
+    [_, job_shown] = (await client.get("/api/qpeek/mail")).body["jobs"]
+    assert job_shown["body"] == encoded(BODY)
+    assert [entry["asked"]["body"] for entry in client.site.audit.recent] == [{"length": 1}, {"length": len(BODY)}]
+
+
+@async_test
+async def test_a_large_body_that_is_wrong_is_refused_as_a_small_one_is(admin: Admin) -> None:
+    client = admin()
+    for text, says in (
+        (job()[:-1], "the body is no JSON text in UTF-8"), (job().replace(b"AAEC", b"A=EC", 1), "base64 is not valid"),
+        (b"[" * (AT_ONCE_MAX + 1), "no JSON"), (job().replace(b'"timeout": 0', b'"timeout": "0"'), "whole numbers"),
+        (b'["' + b"x" * AT_ONCE_MAX + b'"]', "the body is a list"),
+        (b'"' + b"x" * AT_ONCE_MAX + b'"', "the body is a long string"),
+    ):  # fmt: skip
+        answer = await client.request("POST", "/api/add", body=text, headers=JSON)
+        assert answer.status == 400
+        assert says in answer.body["detail"]
+
+
+@async_test
+async def test_answers_on_a_connection_come_in_the_order_of_its_requests(admin: Admin, readers: Readers) -> None:
+    client = admin()
+    readers.may_go_on.clear()
+    exchange = client.begin("POST", "/api/add", body=job(), headers={**JSON, "Connection": "keep-alive"})
+    exchange.send(b"GET /api/qstat/mail HTTP/1.1\r\nHost: 127.0.0.1:7780\r\nConnection: close\r\n\r\n")
+    await wait_until(lambda: readers.at_work == 1)
+    # The loop goes on meanwhile, for others.
+    assert (await client.get("/api/hello")).status == 200
+    assert not exchange.received
+    readers.may_go_on.set()
+    await wait_until(lambda: exchange.ended)
+    first, _, second = exchange.received.partition(b"HTTP/1.1 200 OK\r\n")[2].partition(b"HTTP/1.1 ")
+    assert b'"id":"DI' in first
+    assert read_answer(b"HTTP/1.1 " + second).body["len"] == 1
+
+
+@async_test
+async def test_one_large_body_is_read_after_the_other_and_counted_until_its_answer(
+    admin: Admin, readers: Readers
+) -> None:
+    client = admin()
+    readers.may_go_on.clear()
+    exchanges = [client.begin("POST", "/api/add", body=job(), headers=JSON) for _ in range(3)]
+    await wait_until(lambda: readers.at_work == 1)
+    assert client.server.factory.bodies == 3 * len(job())
+    readers.may_go_on.set()
+    assert [(await exchange.answer()).status for exchange in exchanges] == [200] * 3
+    assert readers.most_at_work == 1
+    assert client.server.factory.bodies == 0
+    assert await length(client) == 3
+
+
+@async_test
+async def test_who_hangs_up_adds_nothing_and_holds_nobody_up(admin: Admin, readers: Readers) -> None:
+    client = admin()
+    readers.may_go_on.clear()
+
+    def begin() -> Exchange:
+        return client.begin("POST", "/api/add", body=job(), headers=JSON)
+
+    gone, waiting, staying = begin(), begin(), begin()
+    await wait_until(lambda: readers.at_work == 1)
+    gone.hang_up()
+    waiting.hang_up()
+    assert client.server.factory.bodies == len(job())
+    assert readers.most_at_work == 1
+    readers.may_go_on.set()
+    assert (await staying.answer()).status == 200
+    assert len(readers.noted) == 2, "what nobody waits for is not begun"
+    assert readers.most_at_work == 1
+    assert await length(client) == 1
+    assert {entry["status"] for entry in client.site.audit.recent} == {200, 499}
