@@ -249,7 +249,6 @@ def makeService(options: Options) -> MultiService:
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
     observer = logs.observer(config, log_file)
-    logs.follow_hangups(config, log_file, reactor)
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
@@ -257,7 +256,9 @@ def makeService(options: Options) -> MultiService:
         config, node, identity, store, reactor, store_name=name, secret=secret,
         open_store=lambda name: _open_store(name, config, reactor, clock),
     )  # fmt: skip
-    Listener(daemon, config, reactor, _admin_of(config, daemon)).setServiceParent(root)
+    admin = _admin_of(config, daemon)
+    logs.follow_hangups(config, log_file, reactor, *(() if admin is None else (admin.renew,)))
+    Listener(daemon, config, reactor, admin).setServiceParent(root)
     return root
 
 

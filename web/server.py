@@ -18,6 +18,7 @@ from disqued.config import Config
 from disqued.web import openapi, render
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
+from disqued.web.certificate import SCHEME, RenewableTLS
 from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
 from disqued.web.site import Site
@@ -50,6 +51,7 @@ class AdminServer:
         self.site = Site(gateway, access, AuditLog(config.http_audit_file))
         self.factory = AdminFactory(self.site, gateway.reactor)
         self._ports: list[Any] = []
+        self._tls: RenewableTLS | None = None
         self._stopped = False
 
     def listen(self, failed: Callable[[str], None] = lambda reason: None) -> None:
@@ -93,7 +95,7 @@ class AdminServer:
     def _open_endpoint(self, text: str, failed: Callable[[str], None]) -> None:
         """Listen at an endpoint string.  Raises AdminError when it fails at once."""
         try:
-            opening = serverFromString(self._reactor, text).listen(self.factory)
+            opening = self._endpoint(text).listen(self.factory)
         except Exception as error:  # whatever the parser of this kind of endpoint raises
             raise AdminError(_fault(text, error)) from None
         at_once: list[Failure] = []
@@ -102,6 +104,26 @@ class AdminServer:
             raise AdminError(_fault(text, at_once[0].value))
         if not opening.called:
             opening.addCallback(lambda _: failed(_fault(text, at_once[0].value)) if at_once else None)
+
+    def _endpoint(self, text: str) -> Any:
+        if not text.startswith(SCHEME):
+            return serverFromString(self._reactor, text)
+        self._tls = RenewableTLS(self._reactor, text)
+        return self._tls
+
+    def renew(self) -> None:
+        """Take up a certificate that has been renewed, if there is one at all; the log says what came of it."""
+        if self._tls is None:
+            return
+        try:
+            self._tls.renew()
+        except Exception as error:  # whatever reading, the parser, or OpenSSL raises
+            log.error(
+                "SIGHUP: the admin page keeps its certificate: {reason}",
+                reason=_fault(self._config.http_endpoint, error),
+            )
+        else:
+            log.info("SIGHUP: the certificate of the admin page was read anew, for connections from now on")
 
     def _opened(self, port: Any) -> Any:
         if self._stopped:

@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import FrameType
 from typing import IO, Any
@@ -90,11 +91,15 @@ def observer(config: Config, out: IO[str]) -> ILogObserver:
     return FilteringLogObserver(textFileLogObserver(out) if human else JsonLines(out), [levels])
 
 
-def follow_hangups(config: Config, out: IO[str], reactor: Any) -> None:
-    """Open the log file anew at each SIGHUP, which would end the process otherwise."""
+def follow_hangups(config: Config, out: IO[str], reactor: Any, also: Callable[[], None] = lambda: None) -> None:
+    """Open the log file anew at each SIGHUP, which would end the process otherwise, then do what is `also` to be done.
+
+    Both happen in the loop, not in the handler of the signal.
+    """
 
     def hang_up(number: int, frame: FrameType | None) -> None:
         reactor.callFromThread(reopen, config, out)
+        reactor.callFromThread(also)
 
     signal.signal(signal.SIGHUP, hang_up)
 
@@ -103,7 +108,7 @@ def reopen(config: Config, out: IO[str]) -> None:
     """Go on in a new file where the old one was moved away; `out` stays the object that it is."""
     path = config.logfile
     if path is None:
-        log.info("SIGHUP is ignored: the log goes to standard output, there is no file to open anew")
+        log.info("SIGHUP: the log goes to standard output, there is no file to open anew")
         return
     out.flush()
     try:

@@ -138,7 +138,7 @@ def test_sighup_opens_the_log_anew_on_the_thread_of_the_loop(tmp_path: Path) -> 
         signal.signal(signal.SIGHUP, before)
 
 
-def test_sighup_is_ignored_when_there_is_no_file(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_sighup_opens_nothing_when_there_is_no_file(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = Config.from_text(f"dir {tmp_path}")
     out = open_log(config)
     observe = observer(config, out)
@@ -147,4 +147,4 @@ def test_sighup_is_ignored_when_there_is_no_file(capfd: pytest.CaptureFixture[st
         reopen(config, out)
     finally:
         globalLogPublisher.removeObserver(observe)
-    assert "SIGHUP is ignored: the log goes to standard output" in capfd.readouterr().out
+    assert "SIGHUP: the log goes to standard output" in capfd.readouterr().out

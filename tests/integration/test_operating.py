@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import redis
 
-from tests.integration.daemon import TWISTD, Daemon, wait_until
+from tests.certificates import make_certificate
+from tests.integration.daemon import HOST, LIMIT, TWISTD, Daemon, free_port, wait_until
 from tests.integration.test_daemon import CONSOLE_SCRIPT, refusal
 
 Start = Callable[..., Daemon]
@@ -35,7 +37,27 @@ def test_logrotate_moves_the_log_away_and_the_daemon_goes_on_in_a_new_one(start:
 def test_sighup_without_a_log_file_ends_nothing(start: Start) -> None:
     daemon = start()
     daemon.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP is ignored" in daemon.log(), "a line of the log about it")
+    wait_until(lambda: "SIGHUP: the log goes to standard output" in daemon.log(), "a line of the log about it")
+    assert daemon.call("PING") is True
+
+
+def test_sighup_takes_up_a_certificate_that_has_been_renewed(start: Start, tmp_path: Path) -> None:
+    key, certificate, tokens = (tmp_path / name for name in ("node.key", "node.pem", "tokens"))
+    make_certificate(key, certificate)
+    tokens.write_text("ann viewer 0123456789abcdef")
+    tokens.chmod(0o600)
+    port = free_port()
+    endpoint = f"ssl:{port}:interface={HOST}:privateKey={key}:certKey={certificate}"
+    daemon = start("--http-endpoint", endpoint, "--http-token-file", str(tokens))
+
+    def shown() -> str:
+        return ssl.get_server_certificate((HOST, port), timeout=LIMIT)
+
+    assert shown() == certificate.read_text()
+    make_certificate(key, certificate)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "certificate of the admin page was read anew" in daemon.log(), "a line of the log about it")
+    assert shown() == certificate.read_text()
     assert daemon.call("PING") is True
 
 
