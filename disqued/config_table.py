@@ -556,8 +556,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Text(),
                 "",
                 "An endpoint string of Twisted to serve them at instead of http-port and http-bind, for TLS or a Unix "
-                "socket. TLS is ssl:7780:privateKey=node.key:certKey=node.pem; SIGHUP takes up a renewed certificate. An "
-                "http-token-file is needed. Empty for none.",
+                "socket. TLS is ssl:7780:privateKey=node.key:certKey=node.pem; SIGHUP takes up a renewed certificate. "
+                "An http-token-file is needed. Empty for none.",
             ),
             Setting(
                 "http-token-file",

@@ -415,6 +415,35 @@ def test_an_error_is_told_in_place(page: Browser, daemon: Daemon) -> None:
     assert any("409" in text for text in page.complaints()), "the browser notes the status by itself"
 
 
+def test_a_log_is_emptied_after_a_question_that_counts(page: Browser, daemon: Daemon) -> None:
+    for number in range(3):
+        daemon.call("QADD", "spilled", 600, str(number))
+    daemon.call("QGET", "spilled", "mailers", "EX", 600)
+    page.open("/queues/spilled")
+    page.click("#do-flush")
+    page.wait_text(".sure", "Here now: 3.")
+    assert length(daemon, "spilled") == 3
+    page.click(".sure .yes")
+    page.wait_text("#told", "The log is empty")
+    wait_until(lambda: length(daemon, "spilled") == 0, "the log to be empty")
+    page.wait_text("#groups", "No group of consumers")
+
+
+def test_another_host_is_a_page_that_looks_like_the_others(page: Browser, daemon: Daemon) -> None:
+    page.open("/")
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    base, page.base = page.base, page.base.replace(HOST, "strange.localhost")
+    try:
+        page.open("/queues")
+        page.wait_text("h1", "Another host")
+        page.wait_text(".lead", "is not a host of this node")
+        assert page.run("return getComputedStyle(document.body).backgroundColor") == ground
+        assert page.violations() == []
+    finally:
+        page.base = base
+        assert any("421" in text for text in page.complaints()), "the browser notes the status by itself"
+
+
 def test_hostile_names_and_bodies_do_nothing(page: Browser, daemon: Daemon) -> None:
     with daemon.redis(decode_responses=False) as client:
         job_id = client.execute_command("ADDJOB", HOSTILE, b"<img src=x onerror=x()>\xe2\x80\xae", 0).decode()
