@@ -246,7 +246,10 @@ def check(server: Server) -> None:
         assert all(waiter in line for line in waits)
     assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.bound.items())
     for worker in server.node.workers.by_id.values():
-        assert all(state.bound.get(unit) is worker for unit in worker.leases)
+        for unit in worker.leases:
+            is_event = isinstance(unit, GroupUnit)
+            assert (unit.worker if is_event else state.bound.get(unit)) is worker
+            assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.event) is unit)
         assert list(worker.leases.values()) == sorted(worker.leases.values())
         assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
     assert in_journal(server.journal) == {job.id for job in jobs if job not in state.evictable}

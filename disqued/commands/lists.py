@@ -39,11 +39,14 @@ from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.replication import Batch
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
+from disqued.core.workers import WorkerForm
 from disqued.errors import (
     CommandError,
     EmptyKey,
     NodeLeaving,
     NotReplicated,
+    NoWorker,
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
@@ -110,7 +113,10 @@ class ElementForm(Form):
 
     __slots__ = ()
 
-    nothing: Any = ()
+    @property
+    def nothing(self) -> Any:
+        """No elements."""
+        return ()
 
     def row(self, unit: Unit) -> Handed:
         """An element as RQ.POP answers it."""
@@ -219,7 +225,7 @@ class RqPushX:
     flags=Flag.WRITE | Flag.FAST,
     reply=POPPED,
     cost="O(1) per element",
-    errors=(NodeLeaving, OutOfMemory),
+    errors=(NodeLeaving, OutOfMemory, NoWorker),
     shows_bodies=True,
 )
 @attrs.define
@@ -230,43 +236,50 @@ class RqPop:
     up to COUNT; who waits longest is served first, whatever family of commands it waits with.  Options stand before
     the lists; a list that is called like one stands behind KEYS.
 
+    With WORKER the elements belong to a worker (WORKER START): when it dies they are back at once, in front and in
+    their order, and do not wait for an RQ.RECOVER.
+
     Without BLOCK, and with BLOCK 0, nothing is an empty array; after a time-out it is null.
     """
 
     count: int = option("COUNT", "Elements to take at most; one call may take fewer large ones.", _COUNT, 1)
     block: int = option("BLOCK", "How long to wait for an element when there is none.", _BLOCK, 0)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
     keys: list[bytes] = rest("Lists to take from.", QUEUE, word="KEYS", bare=True)
 
     def run(self, node: Node, client: Client) -> Any:
         """Take them; returns rows, or BLOCKED."""
         state, delivery = node.state, node.delivery
+        worker = None if self.worker is None else node.workers.named(self.worker)
         queues = existing(node, self.keys)
         units = delivery.drain(queues, self.count)
         if units or not self.count:
             if state.peers.linked:
                 note_emptied(node, queues)
+            if worker is not None:
+                node.workers.bind(worker, units)
             return [ONE.row(unit) for unit in units]
         if self.block:
-            return self._wait(node, client)
+            return self._wait(node, client, self._form(node, worker))
         if state.peers.linked:
             node.federation.need(with_new(node, self.keys))
         if state.behind and delivery.is_behind(queues):
-            delivery.wait(client, queues, 0, self._form, nohang=True)
+            delivery.wait(client, queues, 0, self._form(node, worker), nohang=True)
             return BLOCKED
         return []
 
-    @property
-    def _form(self) -> ElementForm:
-        return ONE if self.count == 1 else ElementForm(self.count)
+    def _form(self, node: Node, worker: Worker | None) -> Form:
+        form = ONE if self.count == 1 else ElementForm(self.count)
+        return form if worker is None else WorkerForm(node.workers, worker, form)
 
-    def _wait(self, node: Node, client: Client) -> Any:
+    def _wait(self, node: Node, client: Client, form: Form) -> Any:
         """Wait for the first element.  Raises NodeLeaving (LEAVING), OutOfMemory (OOM)."""
         if node.state.leaving:
             raise NodeLeaving
         queues = with_new(node, self.keys)
         if len(queues) < len(self.keys):
             raise OutOfMemory
-        node.delivery.wait(client, queues, max(0, self.block), self._form)
+        node.delivery.wait(client, queues, max(0, self.block), form)
         if node.state.peers.linked:
             node.federation.need(queues)
         return BLOCKED
@@ -309,7 +322,7 @@ class RqAck:
     reply=RECOVERED,
     cost="O(1) per element, as a rule",
     arity=-4,
-    errors=(_RECOVER,),
+    errors=(_RECOVER, NoWorker),
     shows_bodies=True,
 )
 @attrs.define
@@ -319,10 +332,13 @@ class RqRecover:
     This is a delivery: it counts, its time is now, and the element goes to the end of those that are delivered.  Who
     had it before may still acknowledge it; the first one counts.  What consumers of other nodes have is asked for
     there, for 2 seconds at most, as far as this node has copies; it is taken over when its node cannot be reached.
+
+    What a worker had is that one's no more.  With WORKER it belongs to the worker that is named, as with RQ.POP.
     """
 
     key: bytes = positional("List to take from.", QUEUE)
     pending: bool = flag("PENDING", "Accepted, and changes nothing.")
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
     count: int | None = optional("Elements at most; 0 or less takes none.", _RECOVERED)
     elapsed: int | None = optional("Milliseconds since the last delivery, at least.", _RECOVERED)
 
@@ -330,13 +346,14 @@ class RqRecover:
         """Take them; returns [id, body] of each, None without such a list, or BLOCKED."""
         if self.count is None or self.elapsed is None:
             raise CommandError(_RECOVER)
+        worker = None if self.worker is None else node.workers.named(self.worker)
         queue = node.state.queues.by_name.get(self.key)
         if queue is None:
             return None
         count = min(max(0, self.count), JOBS_AT_ONCE)
         if not count:
             return []
-        rows = node.lists.recover(client, queue, count, max(0, self.elapsed), _recovered)
+        rows = node.lists.recover(client, queue, count, max(0, self.elapsed), _recovered, worker)
         return BLOCKED if rows is None else rows
 
 

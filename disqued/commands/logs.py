@@ -32,6 +32,7 @@ from disqued.errors import (
     JournalFailed,
     NodeLeaving,
     NotReplicated,
+    NoWorker,
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
@@ -167,7 +168,9 @@ def _handed_events(value: Any) -> list[bytes]:
     flags=Flag.WRITE | Flag.FAST,
     reply=attrs.evolve(null_or(either(_EVENT, array(_EVENT, "with COUNT, of [id, contents]"))), handed=_handed_events),
     cost="O(log N) per event",
-    errors=(_TWO_DEADLINES, _STRICT, WrongType, NodeLeaving, JournalFailed, OutOfMemory),
+    errors=(
+        _TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, WrongType, NodeLeaving, JournalFailed, OutOfMemory, NoWorker,
+    ),
     shows_bodies=True,
 )
 @attrs.define
@@ -182,6 +185,9 @@ class QGet:
     for an event if there is none, those of a group first come first served; the deadline counts from the delivery.
     BLOCK 0 does not wait but for the answers of other nodes.  With COUNT up to so many events are answered, each as
     [id, contents], and no more once they are a mebibyte together.
+
+    With WORKER the events belong to a worker of this node (WORKER START): if it dies within the EX seconds they are
+    available to the group again at once, before all others.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)
@@ -191,10 +197,11 @@ class QGet:
     strict: bool = flag("STRICT", "With EX 0: only events whose own node can be reached, which nobody else gives away.")
     block: Span = option("BLOCK", "Seconds to wait when there is none.", BLOCK, Span(0))
     count: int | None = option("COUNT", "Events to take at most; the reply is an array of events then.", COUNT)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies the group can have them again.", BYTES)
 
     def run(self, node: Node, client: Client) -> Any:
         """Take events; returns one or several, None, or BLOCKED."""
-        form = self._form(node.state.wall)
+        form = self._form(node)
         queue = node.state.queues.by_name.get(self.queue)
         if queue is not None:
             queue.check_kind(KIND_LOG)
@@ -208,7 +215,8 @@ class QGet:
                     return form.answer(units)
         return _wait(node, client, [self.queue], self.group, form, timeout_ms=self.block.left_ms(node.state.wall))
 
-    def _form(self, wall: int) -> EventForm:
+    def _form(self, node: Node) -> EventForm:
+        wall = node.state.wall
         if self.ex is not None and self.deadline is not None:
             raise CommandError(_TWO_DEADLINES)
         chosen = self.ex if self.ex is not None else self.deadline
@@ -218,9 +226,10 @@ class QGet:
             lease_ms = max(1, lease_ms)
         if self.strict and lease_ms:
             raise CommandError(_STRICT)
+        worker = None if self.worker is None else okq.taker(node, self.worker, lease_ms)
         if self.count is None:
-            return OneEvent(lease_ms, strict=self.strict)
-        return SomeEvents(lease_ms, self.count, strict=self.strict)
+            return OneEvent(lease_ms, strict=self.strict, worker=worker)
+        return SomeEvents(lease_ms, self.count, strict=self.strict, worker=worker)
 
     def _go_on(self, node: Node, name: bytes, form: EventForm) -> Parts:
         """Look further, a part at a time, for an event behind very many that are not for the group."""
@@ -253,9 +262,13 @@ def _wait(node: Node, client: Client, names: list[bytes], group: bytes, form: Fo
 
 def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list[Any]:
     assert queue.log is not None
+    if form.worker is not None and not form.worker.is_alive:
+        raise NoWorker
     group = queue.log.group(group_name)
     try:
-        return node.logs.fetch(queue, group, form.lease_ms, form.count, strict=form.strict)
+        return node.logs.fetch(
+            queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker
+        )
     finally:
         queue.log.let_go(group)
 

@@ -28,7 +28,17 @@ from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
 from disqued.core.replication import Batch
 from disqued.core.unfinished import Parts
-from disqued.errors import CommandError, NodeLeaving, NotAnInteger, NotReplicated, OutOfMemory, QueuePaused, WrongType
+from disqued.core.worker import Worker
+from disqued.errors import (
+    CommandError,
+    NodeLeaving,
+    NotAnInteger,
+    NotReplicated,
+    NoWorker,
+    OutOfMemory,
+    QueuePaused,
+    WrongType,
+)
 from disqued.wire.replies import AddedStatus, Handed, Status
 
 HELD_S = 30  #: how long a consumer has an event when it does not say
@@ -38,6 +48,7 @@ GROUPLESS = b"-"  #: the one group of a work queue
 
 _BUSY = "too busy to process NOBLOCK event"
 _DUPLICATE = "duplicate event <id>"
+DONE_AT_ONCE = "WORKER does not go with EX 0: what is done at once does not come back from anybody"
 _LONG_ID = f"an event id has {ALIAS_MAX - 1} bytes at most"
 TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
 
@@ -212,6 +223,7 @@ class QRPeek(_Peek):
     flags=Flag.WRITE | Flag.FAST,
     reply=handing_out_one(EVENT_ROW),
     cost="O(1)",
+    errors=(DONE_AT_ONCE, NoWorker),
     shows_bodies=True,
 )
 @attrs.define
@@ -219,14 +231,19 @@ class QRPop:
     """Take the next event of a queue, for EX seconds: without QACK it is then the next one again.
 
     A job that is delivered at most once is not given again.  Nothing is waited for: that is what QNOTIFY is for.
+
+    With WORKER the event belongs to a worker (WORKER START): if it dies within the EX seconds the event is the next one
+    again at once.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)
     held: int = option("EX", "Seconds until it is given to somebody else; 0 = it is done at once.", HELD, HELD_S)
+    worker: bytes | None = option("WORKER", "Who takes it: if it dies the event is queued again, in front.", BYTES)
 
     def run(self, node: Node, client: Client) -> Handed | None:
         """Take it; returns (event id, contents), or None."""
         state = node.state
+        worker = None if self.worker is None else taker(node, self.worker, self.held)
         queues = existing(node, [self.queue])
         units = node.delivery.drain(queues, 1, self.held * 1_000)
         if not units:
@@ -234,12 +251,21 @@ class QRPop:
                 node.federation.need(with_new(node, [self.queue]))
             return None
         job = units[0].job
+        if worker is not None:
+            node.workers.bind(worker, units)
         row = Handed((name_of(job, EVENT), job.body), job.id)
         if state.peers.linked:
             note_emptied(node, queues)
         if not self.held:
             node.acks.acknowledge(job.id)
         return row
+
+
+def taker(node: Node, worker_id: bytes, held: int) -> Worker:
+    """The worker that takes something for so long.  Raises NoWorker (NOWORKER), CommandError when it keeps nothing."""
+    if not held:
+        raise CommandError(DONE_AT_ONCE)
+    return node.workers.named(worker_id)
 
 
 def acknowledge(node: Node, queue: bytes, event_id: bytes) -> int:

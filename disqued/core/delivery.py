@@ -241,8 +241,8 @@ class Delivery:
         if job.state == QUEUED:
             state.schedule.add(job, job.expires_at)
             return
-        if state.bound and job in state.bound and job.requeue_at - ANNOUNCED_MS <= now:
-            # As long as its worker lives it keeps what it has.
+        if state.bound and job in state.bound and job not in state.spans and job.requeue_at - ANNOUNCED_MS <= now:
+            # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
             self.on_dropped(job)
@@ -553,16 +553,19 @@ class Delivery:
             self.dequeue(job)
             if options.retry_ms:
                 state.counters.working += 1
-                since = state.queue(job.queue).leased.get(job, state.now)
-                worker, span_ms = state.bound.get(job), state.spans.get(job, 0)
-                self.put_off(job, state.now + (span_ms or options.retry_ms))
-                if worker is not None:
-                    worker.leases[job] = since
-                    state.bound[job] = worker
-                self.leases.begin(job, since, span_ms)
+                span_ms = state.spans.get(job, 0)
+                requeue_at = state.now + (span_ms or options.retry_ms)
+                is_bound = job in state.bound
+                if is_bound:
+                    job.requeue_at = requeue_at
+                    job.flags &= ~FLAG_ANNOUNCED
+                else:
+                    since = state.queue(job.queue).leased.get(job, state.now)
+                    self.put_off(job, requeue_at)
+                    self.leases.begin(job, since, span_ms)
                 self.reschedule(job)
-                if options.retry_ms != RETRY_NEVER_MS:
-                    state.tell(job, self.leases.hint(job))
+                if is_bound or options.retry_ms != RETRY_NEVER_MS:
+                    self.leases.tell(job)
         return options.retry_ms // 1_000
 
     def lease(self, job: Job, since: int) -> None:

@@ -43,6 +43,7 @@ from typing import Any, Final
 from disqued.core.job import ACTIVE, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
 from disqued.core.memory import Memory
 from disqued.core.queues import Client, Form, OrderedUnits, Queue, Waiter
+from disqued.core.worker import Worker
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
 SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' work
@@ -91,7 +92,7 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
 class GroupUnit(Unit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("body", "deliveries", "event", "granter", "group", "id", "lease_ms", "options", "queue")
+    __slots__ = ("body", "deliveries", "event", "granter", "group", "id", "lease_ms", "options", "queue", "worker")
 
     def __init__(self, event: Event, group: "Group") -> None:
         self.awake_at = 0
@@ -110,6 +111,7 @@ class GroupUnit(Unit):
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
         self.granter: bytes = b""  #: node that handed it out last; empty = this one
+        self.worker: Worker | None = None  #: of this node, with whom it comes back; None = there is none
 
     @property
     def job(self) -> Job:
@@ -125,6 +127,17 @@ class GroupUnit(Unit):
     def progress(self) -> tuple[int, bool, int]:
         """How far it has come, as nodes merge it, by maximum: times that a consumer got it, given back, until when."""
         return (self.deliveries, not self.requeue_at, self.requeue_at)
+
+    def bind(self, worker: Worker, now: int) -> None:
+        """Let it come back when a worker dies."""
+        self.worker = worker
+        worker.leases[self] = now
+
+    def unbind(self) -> None:
+        """Note that no worker has it any more."""
+        if self.worker is not None:
+            self.worker.leases.pop(self, None)
+            self.worker = None
 
 
 class GivenUnit(Unit):
@@ -156,8 +169,10 @@ class EventForm(Form):
 
     __slots__ = ("lease_ms", "strict")
 
-    def __init__(self, lease_ms: int, count: int = 1, *, strict: bool = False) -> None:
-        super().__init__(count)
+    def __init__(
+        self, lease_ms: int, count: int = 1, *, strict: bool = False, worker: Worker | None = None
+    ) -> None:
+        super().__init__(count, worker)
         self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
         self.strict: bool = strict  #: only such as the node made that hands them out
 
@@ -305,6 +320,7 @@ class Group:
         return unit
 
     def _uncount(self, unit: GroupUnit) -> None:
+        unit.unbind()
         if unit.state == ACTIVE:
             self.leased -= 1
         else:
@@ -388,6 +404,7 @@ class Group:
 
     def give_back(self, unit: GroupUnit, order_key: int | None = None) -> None:
         """Let a unit wait again that a consumer had; at its age, or elsewhere."""
+        unit.unbind()
         self.leased -= 1
         unit.state = QUEUED
         if order_key is not None:
@@ -441,6 +458,8 @@ class Group:
 
     def _begin_anew(self, epoch: int, floor: Floor) -> list[GroupUnit]:
         ended = list(self.units.values())
+        for unit in ended:
+            unit.unbind()
         self.log.memory.used -= UNIT_COST * len(ended)
         self.epoch = epoch
         self.scope = scope_of(self.name, epoch)

@@ -30,7 +30,7 @@ from disqued.core import messages
 from disqued.core.delivery import ANNOUNCED_MS, Delivery
 from disqued.core.events import Events
 from disqued.core.ids import comes_first
-from disqued.core.job import ACTIVE, FLAG_HELD_ELSEWHERE, WORK_SCOPE, Job, Unit
+from disqued.core.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job
 from disqued.core.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
 from disqued.core.outbox import CANCEL
 from disqued.core.peers import FAIL
@@ -93,14 +93,14 @@ class Homes:
         for at in range(0, len(lives), WORKERS_PER_MESSAGE):
             self._state.send(node_id, (messages.LIVES, tuple(lives[at : at + WORKERS_PER_MESSAGE])))
 
-    def _tell_leases(self, worker: Worker, units: Iterable[Unit]) -> None:
+    def _tell_leases(self, worker: Worker, jobs: Iterable[Job]) -> None:
         """Let the other holders of what a worker has leave it alone."""
         state = self._state
         told: dict[bytes, list[Held]] = {}
-        for unit in units:
-            holders = unit.job.holders
+        for job in jobs:
+            holders = job.holders
             if holders:
-                held = self._held(worker, unit)
+                held = self._held(worker, job)
                 for node_id in state.others(holders):
                     if node_id in state.peers.linked:
                         told.setdefault(node_id, []).append(held)
@@ -109,8 +109,8 @@ class Homes:
                 some = tuple(held_units[at : at + JOBS_PER_MESSAGE])
                 state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, some))
 
-    def _held(self, worker: Worker, unit: Unit) -> Held:
-        return Held(unit.id, unit.scope, attempt_of(unit), self._state.now - worker.leases[unit])
+    def _held(self, worker: Worker, job: Job) -> Held:
+        return Held(job.id, job.scope, attempt_of(job), self._state.now - worker.leases[job])
 
     # Hearing of those of others.
 
@@ -177,8 +177,13 @@ class Homes:
         """Forget a worker that has ended; what it had is another node's to say, or a matter of retry periods."""
         self.known.pop(home.worker_id, None)
         self._stand_down(home)
+        state = self._state
         for job in list(home.jobs):
-            self._state.end_lease(job)
+            if job.options.retry_ms == RETRY_NEVER_MS:
+                # Nothing else would ever ask after it.
+                self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(ANNOUNCED_MS))
+            else:
+                state.end_lease(job)
 
     def on_leased(self, sender: bytes, message: Message) -> None:
         """Leave jobs alone that a worker of another node has."""
@@ -204,7 +209,7 @@ class Homes:
                 return
             self._events.tell(job.queue, CANCEL, process_of(job))
         self._delivery.dequeue(job)
-        self._put_in_hands_of(home, job)
+        self._put_in_hands_of(home, job, held.age_ms)
         job.additional_deliveries += max(0, held.attempt - attempt_of(job))
 
     def _insist(self, node_id: bytes, job: Job) -> None:
@@ -217,14 +222,28 @@ class Homes:
             held = self._held(worker, job)
             state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,)))
 
-    def _put_in_hands_of(self, home: Home, job: Job) -> None:
-        """Let the timer of a job end after that of the worker's home, and note whose it is."""
+    def _put_in_hands_of(self, home: Home, job: Job, age_ms: int) -> None:
+        """Let the timer of a job end after that of the worker's home, and note whose it is.
+
+        One that nothing takes from its consumer is delivered as well, as whoever recovers sees it.
+        """
         state = self._state
-        if job.state == ACTIVE:
+        if job.state != ACTIVE:
+            return
+        is_manual = job.options.retry_ms == RETRY_NEVER_MS
+        if not is_manual or not self._was_delivered_by(home.node_id, job):
             self._delivery.put_off(job, state.now + job.options.retry_ms + state.spread(ANNOUNCED_MS))
-            job.flags |= FLAG_HELD_ELSEWHERE
-            state.elsewhere[job] = home
-            home.jobs[job] = None
+            if is_manual:
+                self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
+        elif job in state.elsewhere:
+            del state.elsewhere[job].jobs[job]
+        job.flags |= FLAG_HELD_ELSEWHERE
+        state.elsewhere[job] = home
+        home.jobs[job] = None
+
+    def _was_delivered_by(self, node_id: bytes, job: Job) -> bool:
+        """Tell whether it is known that a consumer of a node has a job: the word of its lease came before."""
+        return self._state.queue(job.queue).elsewhere.get(job, (0, b""))[1] == node_id
 
     # Moving.
 
@@ -257,11 +276,11 @@ class Homes:
             state.end_lease(job)
             self._delivery.put_off(job, state.now + job.options.retry_ms)
             self._delivery.lease(job, state.now)
-            self._workers.keep(worker, job, state.now - age_ms)
+            self._workers.hold(worker, job, state.now - age_ms)
 
     def arrived(self, worker: Worker) -> None:
         """A worker that came has begun here: other holders of what it has hear so."""
-        self._tell_leases(worker, list(worker.leases))
+        self._tell_leases(worker, [unit for unit in worker.leases if isinstance(unit, Job)])
 
     def await_rest(self, worker: Worker, client: Client, node_id: bytes) -> bool:
         """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
@@ -290,22 +309,35 @@ class Homes:
             del self._moves[move.worker.id]
             self._state.schedule.cancel(move)
 
-    def _hand_over(self, worker: Worker, home: Home, units: list[Unit]) -> Parts:
+    def _hand_over(self, worker: Worker, home: Home, jobs: list[Job]) -> Parts:
         """Give the new home of a worker what it has: the jobs, and their leases."""
         state = self._state
         queues = tuple(worker.queues)
-        for at in range(0, max(1, len(units)), JOBS_PER_MESSAGE):
+        for at in range(0, max(1, len(jobs)), JOBS_PER_MESSAGE):
             if at:
                 yield
-            mine = [unit for unit in units[at : at + JOBS_PER_MESSAGE] if state.bound.get(unit) is worker]
-            last = at + JOBS_PER_MESSAGE >= len(units)
-            held = tuple(self._held(worker, unit) for unit in mine)
-            jobs = [unit.job for unit in mine]
-            self._send_jobs(jobs, home.node_id)
+            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if state.bound.get(job) is worker]
+            last = at + JOBS_PER_MESSAGE >= len(jobs)
+            held = tuple(self._held(worker, job) for job in mine)
+            self._send_jobs(mine, home.node_id)
             message = (messages.HANDOVER, worker.id, home.epoch, worker.name, queues, held, last)
             state.send(home.node_id, message)
-            for job in jobs:
-                self._put_in_hands_of(home, job)
+            for job, its in zip(mine, held, strict=True):
+                self._put_in_hands_of(home, job, its.age_ms)
+
+    def hand_over(self, worker_id: bytes, node_id: bytes, jobs: list[Job]) -> None:
+        """Give jobs that were just recovered here to a worker of another node (`is_home`), with their leases."""
+        home = self.known[worker_id]
+        held = tuple(Held(job.id, job.scope, attempt_of(job), 0) for job in jobs)
+        self._send_jobs(jobs, node_id)
+        self._state.send(node_id, (messages.HANDOVER, worker_id, home.epoch, b"", (), held, False))
+        for job in jobs:
+            self._put_in_hands_of(home, job, 0)
+
+    def is_home(self, worker_id: bytes, node_id: bytes) -> bool:
+        """Tell whether a worker lives on another node, as far as this one was told."""
+        home = self.known.get(worker_id)
+        return home is not None and home.node_id == node_id
 
     def _tell_of_held(self, home: Home) -> None:
         """Give the new home of a worker what is known here of what it has."""
@@ -343,6 +375,7 @@ class Homes:
         worker.name = worker.name or name
         worker.queues.update(dict.fromkeys(queues))
         for job, held in jobs:
+            job.additional_deliveries += max(0, held.attempt - attempt_of(job))
             self._take(worker, job, held.age_ms)
         self._workers.wake(worker)
         self._tell_leases(worker, [job for job, _ in jobs if self._state.bound.get(job) is worker])

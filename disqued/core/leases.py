@@ -12,13 +12,16 @@ nodes say that a consumer of theirs has a job, the later delivery counts: the hi
 higher node id.
 
 A fetch may set a time of its own (`span_ms`) for what it takes.  When that is over the unit goes to the front of its
-queue; a restart after a crash does not know of it and queues the unit at once.
+queue, be it with a worker or not; a restart after a crash does not know of it and queues the unit at once.
+
+What a worker has is told with its worker (LEASED) behind that, so that it comes back from the other holders, too, when
+the node of the worker fails; the word of the lease alone takes it from its worker.
 
 Times are integer milliseconds of the monotonic clock.
 """
 
 from disqued.core.job import FLAG_ELSEWHERE, FLAG_LEASED, FLAG_QUEUED_BEFORE, RETRY_NEVER_MS, WORK_SCOPE, Job
-from disqued.core.messages import DELIVERED, WORKING, Message
+from disqued.core.messages import DELIVERED, LEASED, WORKING, Held, Message
 from disqued.core.outbox import UNIT_LEASED, Record
 from disqued.core.state import State
 
@@ -63,7 +66,7 @@ class Leases:
             if record is not None:
                 state.outbox.journal.append(record)
         if job.holders and job.options.retry_ms == RETRY_NEVER_MS:
-            state.tell(job, self.hint(job))
+            self.tell(job)
 
     def end(self, job: Job) -> None:
         """Note that no consumer has a job any more that is not done."""
@@ -82,6 +85,19 @@ class Leases:
         elapsed_ms = max(0, state.now - self.since(job))
         return (DELIVERED, job.id, WORK_SCOPE, min(left_ms, RETRY_NEVER_MS), elapsed_ms, job.deliveries)
 
+    def tell(self, job: Job) -> None:
+        """Let all other holders of a job hear that a consumer of this node has it."""
+        for message in self.hints(job):
+            self._state.tell(job, message)
+
+    def hints(self, job: Job) -> list[Message]:
+        """What another holder is told of a job that a consumer has, and of its worker if that is one."""
+        worker = self._state.bound.get(job)
+        if worker is None:
+            return [self.hint(job)]
+        held = Held(job.id, WORK_SCOPE, job.deliveries, self._state.now - worker.leases[job])
+        return [self.hint(job), (LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,))]
+
     def since(self, job: Job) -> int:
         """When a job that a consumer has was handed out."""
         queue = self._state.queues.by_name[job.queue]
@@ -90,20 +106,23 @@ class Leases:
         return queue.elsewhere[job][0]
 
     def recover(self, job: Job) -> None:
-        """Hand a job that a consumer has to another one: that is one delivery more, and begins now."""
+        """Hand a job that a consumer has to another one: that is one delivery more, and begins now.
+
+        If it was with a worker it is that one's no more.
+        """
         state = self._state
-        since_elsewhere = job.flags & FLAG_ELSEWHERE
         job.additional_deliveries += 1
         state.counters.redelivered += 1
-        state.spans.pop(job, None)
-        if since_elsewhere:
-            state.end_lease(job)
+        worker = state.bound.get(job)
+        if worker is not None:
+            worker.returned += 1
+        state.end_lease(job)
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
         queue = state.queue(job.queue)
         queue.accessed_at = state.now
         if job.holders and job.options.retry_ms != RETRY_NEVER_MS:
-            state.tell(job, self.hint(job))
+            self.tell(job)
 
     def note_elsewhere(self, job: Job, sender: bytes, elapsed_ms: int, deliveries: int) -> None:
         """Note that a consumer of another node has a job, for the so-manieth time."""

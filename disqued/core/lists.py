@@ -5,7 +5,8 @@
 
     RECOVER --> own ones that were handed out long enough ago, oldest first
                 too few? the nodes that the others are with are asked, one after the other:
-                    --CLAIM(queue, number, count, elapsed)-->  theirs, which are then with our client
+                    --CLAIM(queue, number, count, elapsed, worker)-->  theirs, which are then with our client
+                    <--HANDOVER(worker, jobs)--                        and at home here, if that is a worker
                     <--CLAIMED(number, jobs)--
                 one that cannot be reached: we hand out our copy ourselves, and say so (DELIVERED)
 
@@ -40,9 +41,13 @@ from disqued.core.job import (
 )
 from disqued.core.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
 from disqued.core.queues import Client, Queue
+from disqued.core.homes import Homes
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
+from disqued.core.workers import Workers
+from disqued.errors import NoWorker
 
 CLAIM_MS = 500  #: how long one node is given to answer
 CLAIMS_MS = 2_000  #: how long all of them are
@@ -67,15 +72,21 @@ def _found(job: Job | StoredJob) -> Found:
 class Claim(Timed):
     """A client that waits for what other nodes' consumers have had for too long."""
 
-    __slots__ = ("asked", "client", "deadline_at", "elapsed_ms", "found", "missing", "name", "nodes", "number", "row")
+    __slots__ = (
+        "asked", "client", "deadline_at", "elapsed_ms", "found", "missing", "name", "nodes", "number", "row", "worker",
+    )  # fmt: skip
 
-    def __init__(self, number: int, client: Client, name: bytes, elapsed_ms: int, row: Callable[[Found], Any]) -> None:
+    def __init__(
+        self, number: int, client: Client, name: bytes, elapsed_ms: int, row: Callable[[Found], Any],
+        worker: Worker | None,
+    ) -> None:  # fmt: skip
         self.awake_at = 0
         self.number: int = number
         self.client: Client = client
         self.name: bytes = name  #: of the queue
         self.elapsed_ms: int = elapsed_ms
         self.row: Callable[[Found], Any] = row  #: what the client is answered for one
+        self.worker: Worker | None = worker  #: who is to have them; None = nobody in particular
         self.found: dict[bytes, Found] = {}  #: by job id, in order
         self.missing: int = 0  #: so many more are wanted
         self.nodes: list[bytes] = []  #: who is still to be asked, the last one first
@@ -86,12 +97,17 @@ class Claim(Timed):
 class Lists:
     """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
 
-    __slots__ = ("_acks", "_claims", "_delivery", "_numbers", "_state", "background", "pool_size", "replicate", "ttl_s")
+    __slots__ = (
+        "_acks", "_claims", "_delivery", "_homes", "_numbers", "_state", "_workers", "background", "pool_size",
+        "replicate", "ttl_s",
+    )  # fmt: skip
 
-    def __init__(self, state: State, delivery: Delivery, acks: Acks) -> None:
+    def __init__(self, state: State, delivery: Delivery, acks: Acks, workers: Workers, homes: Homes) -> None:
         self._state = state
         self._delivery = delivery
         self._acks = acks
+        self._workers = workers
+        self._homes = homes
         self._claims: dict[int, Claim] = {}
         self._numbers = 0
         self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
@@ -107,20 +123,25 @@ class Lists:
     # Recovery.
 
     def recover(
-        self, client: Client, queue: Queue, count: int, elapsed_ms: int, row: Callable[[Found], Any]
-    ) -> list[Any] | None:
+        self, client: Client, queue: Queue, count: int, elapsed_ms: int, row: Callable[[Found], Any],
+        worker: Worker | None = None,
+    ) -> list[Any] | None:  # fmt: skip
         """Hand out again what consumers have had for so long, `count` at most, oldest first; fewer of large ones.
 
-        Returns rows; None when the client is blocked, until other nodes have answered.
+        Returns rows; None when the client is blocked, until other nodes have answered.  A worker keeps what it gets as
+        long as it lives.
         """
         found = self._recover_own(queue, count, elapsed_ms)
         size = sum(len(job.body) for job in found)
+        nodes: list[bytes] = []
         if len(found) < count and queue.elsewhere and size < FETCHED_BYTES:
             nodes = self._nodes_with_more(queue, elapsed_ms)
             found += self._recover_lost(queue, count - len(found), elapsed_ms)
-            if nodes and len(found) < count:
-                self._begin_claim(client, queue, (count, elapsed_ms), (found, nodes), row)
-                return None
+        if worker is not None:
+            self._workers.bind(worker, found)
+        if nodes and len(found) < count:
+            self._begin_claim(client, queue, (count, elapsed_ms), (found, nodes), row, worker)
+            return None
         return [row(_found(job)) for job in found]
 
     def _recover_own(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
@@ -171,12 +192,12 @@ class Lists:
 
     def _begin_claim(
         self, client: Client, queue: Queue, wanted: tuple[int, int], so_far: tuple[list[Job], list[bytes]],
-        row: Callable[[Found], Any],
+        row: Callable[[Found], Any], worker: Worker | None,
     ) -> None:  # fmt: skip
         count, elapsed_ms = wanted
         found, nodes = so_far
         self._numbers = (self._numbers + 1) % (1 << 32)
-        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, elapsed_ms, row)
+        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, elapsed_ms, row, worker)
         claim.found = {job.id: _found(job) for job in found}
         claim.missing = count - len(found)
         claim.nodes = nodes[::-1]
@@ -190,7 +211,8 @@ class Lists:
         while claim.nodes and claim.missing > 0 and state.now < claim.deadline_at:
             node_id = claim.nodes.pop()
             wanted = min(claim.missing, JOBS_PER_MESSAGE)
-            if state.send(node_id, (CLAIM, claim.name, claim.number, wanted, claim.elapsed_ms)):
+            worker_id = b"" if claim.worker is None else claim.worker.id
+            if state.send(node_id, (CLAIM, claim.name, claim.number, wanted, claim.elapsed_ms, worker_id)):
                 claim.asked = node_id
                 state.schedule.move(claim, min(state.now + CLAIM_MS, claim.deadline_at))
                 return
@@ -199,8 +221,11 @@ class Lists:
     def _answer(self, claim: Claim) -> None:
         del self._claims[claim.number]
         self._state.schedule.cancel(claim)
-        rows = [claim.row(found) for found in claim.found.values()]
-        self._state.outbox.replies.append((claim.client, rows, []))
+        reply: Any = [claim.row(found) for found in claim.found.values()]
+        if claim.worker is not None and not claim.worker.is_alive:
+            # What it got so far went back with it.
+            reply = NoWorker()
+        self._state.outbox.replies.append((claim.client, reply, []))
 
     def due(self, claim: Claim) -> None:
         """Go on without a node that does not answer."""
@@ -220,9 +245,14 @@ class Lists:
 
     def on_claim(self, sender: bytes, message: Message) -> None:
         """Give another node what consumers of this one have had for too long."""
-        _, name, number, count, elapsed_ms = message
+        _, name, number, count, elapsed_ms, worker_id = message
         queue = self._state.queues.by_name.get(name)
-        jobs = [] if queue is None else self._recover_own(queue, count, elapsed_ms)
+        jobs: list[Job] = []
+        # A worker that has ended meanwhile gets nothing.
+        if queue is not None and (not worker_id or self._homes.is_home(worker_id, sender)):
+            jobs = self._recover_own(queue, count, elapsed_ms)
+        if worker_id and jobs:
+            self._homes.hand_over(worker_id, sender, jobs)
         self._state.send(sender, (CLAIMED, number, tuple(jobs)))
 
     def on_claimed(self, sender: bytes, message: Message) -> None:

@@ -21,8 +21,8 @@ each beginning, and keep them for the day on which it is theirs to hand out (`fa
 hold it get it from there (`readers`), and say there that they are done with it (`settling`).
 
 The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
-(UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds) and of where groups
-begin and flushes end (GROUP).  After a crash leases whose end is ahead are as they were; others wait again.
+(UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds, and the id of the
+worker if it is with one) and of where groups begin and flushes end (GROUP).  After a crash leases whose end is ahead are as they were; others wait again.
 
 Times are integer milliseconds.
 """
@@ -53,9 +53,11 @@ from disqued.core.registry import Registry
 from disqued.core.replication import Replication
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
 from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
 
 ADD_TIMEOUT_MS = 5_000
+UNTIL_DIGITS = 20  #: of an end of a lease, at most
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
 
 
@@ -198,7 +200,10 @@ class Logs:
 
     # Events go to consumers.
 
-    def fetch(self, queue: Queue, group: Group, lease_ms: int, count: int = 1, *, strict: bool = False) -> list[Unit]:
+    def fetch(
+        self, queue: Queue, group: Group, lease_ms: int, count: int = 1, *, strict: bool = False,
+        worker: Worker | None = None,
+    ) -> list[Unit]:  # fmt: skip
         """Take up to `count` events for a consumer of a group that has them for so long; fewer of large ones.
 
         With `lease_ms` 0 the group is done with them at once; `strict`: only of those that this node made.
@@ -221,12 +226,12 @@ class Logs:
                 raise
             if event is None:
                 break
-            taken.append(self._deliver(queue, group, event, lease_ms))
+            taken.append(self._deliver(queue, group, event, lease_ms, worker))
             size += len(event.body)
         return taken
 
-    def _deliver(self, queue: Queue, group: Group, event: Event, lease_ms: int) -> Unit:
-        """Let a consumer have an event."""
+    def _deliver(self, queue: Queue, group: Group, event: Event, lease_ms: int, worker: Worker | None) -> Unit:
+        """Let a consumer have an event; of a worker it comes back with the death of that."""
         state = self._state
         queue.jobs_out += 1
         queue.accessed_at = state.now
@@ -237,6 +242,9 @@ class Logs:
         if unit.deliveries:
             state.counters.redelivered += 1
         unit.deliveries += 1
+        if worker is not None:
+            worker.started += 1
+            unit.bind(worker, state.now)
         if lease_ms:
             self.lease(unit, lease_ms)
         else:
@@ -331,7 +339,9 @@ class Logs:
             form = waiter.form
             assert isinstance(form, EventForm)
             try:
-                units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict)
+                units = self.fetch(
+                    queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker
+                )
             except JournalFailed as error:
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))
@@ -386,6 +396,18 @@ class Logs:
         self._return(unit, self._state.next_front() if front else None)
         self._note_lease(unit)
 
+    def returned(self, unit: GroupUnit) -> bool:
+        """The worker that has a unit is dead, or gives back what it has: its group can have it before all others.
+
+        Returns whether that is so: not when its log was flushed.
+        """
+        queue = self._state.queues.by_name.get(unit.queue)
+        if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
+            return False
+        self._return(unit, self._state.next_front())
+        self._note_lease(unit)
+        return True
+
     def _return(self, unit: GroupUnit, order_key: int | None = None) -> None:
         state = self._state
         state.schedule.cancel(unit)
@@ -438,6 +460,8 @@ class Logs:
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
             queue.acked += 1
+        if unit.worker is not None:
+            unit.worker.done += 1
         self.finish(unit.group, unit.event)
         return True
 
@@ -691,4 +715,11 @@ class Logs:
 
 def group_lease(unit: GroupUnit, until: int) -> Record:
     """What the journal is told of a unit that somebody has until then, unix milliseconds; 0 = that nobody has."""
-    return (UNIT_LEASED, unit.id, unit.scope, unit.deliveries, b"%d" % until)
+    holder = b"%d" % until if unit.worker is None else b"%d %b" % (until, unit.worker.id)
+    return (UNIT_LEASED, unit.id, unit.scope, unit.deliveries, holder)
+
+
+def read_holder(holder: bytes) -> tuple[int, bytes] | None:
+    """Until when somebody has a unit, as the journal says, and the id of the worker, empty = none; None = no such."""
+    until, _, worker_id = holder.partition(b" ")
+    return (int(until), worker_id) if until.isdigit() and len(until) <= UNTIL_DIGITS else None

@@ -18,8 +18,9 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   DELIVERED  (DELIVERED, job id, scope, left ms, elapsed ms, deliveries)    a consumer has it, which no
                                                                 timer takes it from: for so long, since so long, for
                                                                 the so-manieth time
-                  CLAIM      (CLAIM, queue, number, count, elapsed ms)    give me what your consumers have had for so
-                                                                long: so many jobs at most
+                  CLAIM      (CLAIM, queue, number, count, elapsed ms, worker)    give me what your consumers have had
+                                                                for so long: so many jobs at most, and to a worker of
+                                                                mine if it is not empty (HANDOVER)
                   CLAIMED    (CLAIMED, number, jobs)             the answer: these are with consumers of yours now
     acks          SETACK     (SETACK, job id, scope, last, node ids)    it is done; these may hold it, none = I do
                                                                 not know; last: all of them know, but for you

@@ -86,7 +86,6 @@ class Node:
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
-        self.lists = Lists(self.state, self.delivery, self.acks)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
         self.settling = Settling(self.state, self.logs, self.membership)
@@ -95,10 +94,12 @@ class Node:
         self.events = Events(self.state)
         self.workers = Workers(self.state, self.delivery, self.events)
         self.homes = Homes(self.state, self.delivery, self.sharing, self.workers, self.events)
+        self.lists = Lists(self.state, self.delivery, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
         self.membership.on_failure = self.homes.node_failed
         self.acks.on_stolen = self.tasks.stolen
         self.delivery.on_dropped = self.tasks.drop
+        self.workers.return_event = self.logs.returned
         self._of_client = self.workers.of_client
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
             messages.PING: self.membership.on_ping,

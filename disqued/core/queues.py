@@ -24,6 +24,7 @@ from disqued.errors import WrongType
 
 if TYPE_CHECKING:
     from disqued.core.groups import Log
+    from disqued.core.worker import Worker
 
 BLOCK = 512  #: units in a block at most
 
@@ -144,13 +145,17 @@ class OrderedUnits:
 class Form(ABC):
     """How a consumer takes units, and what it is answered; the commands that fetch say so, each family its own way."""
 
-    __slots__ = ("count",)
+    __slots__ = ("count", "worker")
 
-    #: What one is answered who does not wait, when it has turned out that there is nothing.
-    nothing: Any = None
-
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int = 1, worker: "Worker | None" = None) -> None:
         self.count: int = count  #: units that one who had to wait gets at most, all of one queue
+        #: Who takes them, and gives them back by its death; None = nobody in particular.
+        self.worker: Worker | None = worker
+
+    @property
+    def nothing(self) -> Any:
+        """What one is answered who does not wait, when it has turned out that there is nothing."""
+        return None
 
     @abstractmethod
     def row(self, unit: Unit) -> Any:

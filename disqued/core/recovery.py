@@ -45,9 +45,10 @@ from disqued.core.job import (
     JobOptions,
     NamedJob,
     StoredJob,
+    Unit,
 )
 from disqued.core.leases import lease_record
-from disqued.core.logs import Logs, group_lease
+from disqued.core.logs import Logs, group_lease, read_holder
 from disqued.core.memory import JOB_COST
 from disqued.core.outbox import (
     FLUSHED,
@@ -187,8 +188,8 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
-        "_delivery", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes", "expired",
-        "held",
+        "_delivery", "_held", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes",
+        "expired",
     )  # fmt: skip
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
@@ -206,8 +207,22 @@ class Recovery:
         self._options: JobOptions
         #: Ids of jobs left out because their time was over, or their queue was flushed; the journal has yet to hear.
         self.expired: list[bytes] = []
-        #: What workers had: {job id: worker id}.
-        self.held: dict[bytes, bytes] = {}
+        #: What workers had: {(job id, scope): worker id}.
+        self._held: dict[tuple[bytes, bytes], bytes] = {}
+
+    @property
+    def held(self) -> dict[Unit, bytes]:
+        """What workers had, as far as it is still there: {unit: worker id}."""
+        units = {self._unit(*name): worker_id for name, worker_id in self._held.items()}
+        return {unit: worker_id for unit, worker_id in units.items() if unit is not None}
+
+    def _unit(self, job_id: bytes, scope: bytes) -> Unit | None:
+        """The job of an id, or what the group of a scope has of it."""
+        job = self._state.jobs.get(job_id)
+        if scope == WORK_SCOPE or not isinstance(job, Event) or job.log is None:
+            return job
+        units = [group.units.get(job) for group in job.log.groups.values() if group.scope == scope]
+        return units[0] if units else None
 
     def apply(self, record: Record) -> None:
         """Apply the next record, in the form of `jobdump.decode_record`."""
@@ -216,7 +231,7 @@ class Recovery:
             self._add(record[1])
         elif kind == FLUSHED:
             self._state.flush()
-            self.held.clear()
+            self._held.clear()
         elif kind == QUEUE_PAUSED:
             self._delivery.set_pause(record[1], record[2])
         elif kind == UNIT_LEASED:
@@ -239,14 +254,19 @@ class Recovery:
         job = self._state.jobs.get(job_id)
         if job is None or scope != WORK_SCOPE or job.state == ACKED:
             return
-        self.held.pop(job_id, None)
-        if deliveries and worker:
-            self.held[job_id] = worker
+        self._note_worker(job_id, scope, worker if deliveries else b"")
         if job.options.retry_ms == RETRY_NEVER_MS:
             self._lease_manual(job, deliveries, when)
         elif deliveries and worker:
             job.additional_deliveries = max(0, deliveries - 1 - job.nacks)
             job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+
+    def _note_worker(self, job_id: bytes, scope: bytes, worker_id: bytes) -> None:
+        """Note which worker has a unit now; empty = none."""
+        if worker_id:
+            self._held[job_id, scope] = worker_id
+        else:
+            self._held.pop((job_id, scope), None)
 
     def _lease_manual(self, job: Job, deliveries: int, when: int) -> None:
         """The same, of a job that no timer takes from its consumer."""
@@ -288,7 +308,7 @@ class Recovery:
     def _forget(self, job_id: bytes) -> None:
         job = self._state.jobs.get(job_id)
         if job is not None:
-            self.held.pop(job_id, None)
+            self._held.pop((job_id, WORK_SCOPE), None)
             self._state.drop(job)
 
     def _add(self, stored: StoredJob) -> None:
@@ -389,14 +409,15 @@ class Recovery:
 
     def _lease_in_group(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Let a group have an event as it had it, or have had it."""
-        event, name = self._state.jobs.get(job_id), read_scope(scope)
-        if not isinstance(event, Event) or event.log is None or name is None or not worker.isdigit():
+        event, name, holder = self._state.jobs.get(job_id), read_scope(scope), read_holder(worker)
+        if not isinstance(event, Event) or event.log is None or name is None or holder is None:
             return
         group = event.log.group(name[0])
         if group.scope != scope or group.is_done(event):
             event.log.let_go(group)
             return
-        self._logs.resume(group, event, deliveries, int(worker), when)
+        self._logs.resume(group, event, deliveries, holder[0], when)
+        self._note_worker(job_id, scope, holder[1])
 
     def _begin_group(self, queue: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...], when: int) -> None:
         """Let a group begin where it did, or a queue be flushed that was."""

@@ -50,8 +50,8 @@ class Sharing:
         if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
         elif self._delivery.is_leased(job):
-            state.tell(job, self._delivery.leases.hint(job))
-        elif job.flags & FLAG_ELSEWHERE:
+            self._delivery.leases.tell(job)
+        elif job.flags & FLAG_ELSEWHERE and job not in state.elsewhere:
             _, node_id = state.queue(job.queue).elsewhere[job]
             lasts = job.requeue_at - state.now > ANNOUNCED_MS
             if lasts and node_id != sender and node_id not in state.peers.linked:
@@ -72,7 +72,7 @@ class Sharing:
         elif how in (AGAIN, ASKED):
             job.additional_deliveries += 1
         if how in (AS_BEFORE, AGAIN) and delivery.is_leased(job):
-            state.send(sender, delivery.leases.hint(job))
+            self._insist(sender, job)
             return
         if job.state == QUEUED:
             if comes_first(state.node_id, sender, job.id):
@@ -97,7 +97,7 @@ class Sharing:
             return
         state, delivery = self._state, self._delivery
         if delivery.is_leased(job) and (job.deliveries, state.node_id) > (deliveries, sender):
-            state.send(sender, delivery.leases.hint(job))
+            self._insist(sender, job)
             return
         state.unite_holders(job, frozenset((sender, state.node_id)))
         delivery.dequeue(job)
@@ -116,6 +116,11 @@ class Sharing:
             self._state.say_done(sender, job)
             return None
         return job
+
+    def _insist(self, node_id: bytes, job: Job) -> None:
+        """Tell a node that a consumer of this one has a job."""
+        for message in self._delivery.leases.hints(job):
+            self._state.send(node_id, message)
 
     def _put_off(self, job: Job, span_ms: int) -> None:
         """Let the timer end after that of the node that has the job."""

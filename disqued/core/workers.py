@@ -16,12 +16,15 @@ every third of the shortest retry period among them all its leases are renewed a
 jobs hear so in as few messages as possible.  So a task may take as long as it likes, and one whose whole node
 disappears comes again after a retry period at the latest.
 
-    by_id          {id: worker}                     those that are alive here
-    of_client      {client: {worker: epoch}}        whose command is a sign of life; the last one is who it works as
-    state.bound    {unit: worker}                   what comes back with whom
+    by_id             {id: worker}                  those that are alive here
+    of_client         {client: {worker: epoch}}     whose command is a sign of life; the last one is who it works as
+    worker.leases     {unit: since}                 what comes back with it
+    state.bound       {job: worker}                 the same the other way round; an event of a group knows it itself
 
 What comes back together keeps its order, and all of it is served before what waits: it is queued from the last to the
 first, each in front of all.  A worker that has very much is dealt with bit by bit.
+
+What was taken for a time of the fetch's own (QRPOP EX, QGET EX) comes back at the end of that, too, if it is the first.
 
 Units that nobody gets a second time (retry 0) are not bound to anybody.
 
@@ -31,10 +34,12 @@ Times are integer milliseconds.  Source: the Worqr README, "Theory of Operation"
 from collections.abc import Callable, Iterable
 from json import dumps
 from operator import attrgetter
+from typing import Any
 
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
-from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, Job, Unit
+from disqued.core.groups import GroupUnit
+from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit
 from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.queues import Client, Form
 from disqued.core.state import State
@@ -55,26 +60,31 @@ _place = attrgetter("order_key", "id")
 class WorkerForm(Form):
     """How a worker takes units: what it takes is bound to it."""
 
-    __slots__ = ("_rows", "_workers", "worker")
+    __slots__ = ("_rows", "_taker", "_workers")
 
     def __init__(self, workers: "Workers", worker: Worker, rows: Form) -> None:
         """`rows` says how many units it gets and what is answered for each."""
-        super().__init__(rows.count)
+        super().__init__(rows.count, worker)
         self._workers = workers
         self._rows = rows
-        self.worker = worker
+        self._taker = worker
+
+    @property
+    def nothing(self) -> Any:
+        """As the rows have it."""
+        return self._rows.nothing
 
     def row(self, unit: Unit) -> object:
         """Bind a unit to the worker, which has waited for it; returns what is answered for it."""
-        self._workers.named(self.worker.id)
-        self._workers.bind(self.worker, [unit])
+        self._workers.named(self._taker.id)
+        self._workers.bind(self._taker, [unit])
         return self._rows.row(unit)
 
 
 class Workers:
     """The machine behind WORKER."""
 
-    __slots__ = ("_delivery", "_events", "_state", "by_id", "of_client", "on_change", "on_renewal")
+    __slots__ = ("_delivery", "_events", "_state", "by_id", "of_client", "on_change", "on_renewal", "return_event")
 
     def __init__(self, state: State, delivery: Delivery, events: Events) -> None:
         self._state = state
@@ -84,8 +94,10 @@ class Workers:
         self.of_client: dict[Client, dict[Worker, int]] = {}
         #: Called when a worker has come to this node or has ended.
         self.on_change: Callable[[Worker], None] = lambda _: None
-        #: Called with units that a worker has taken, or goes on to have.
-        self.on_renewal: Callable[[Worker, Iterable[Unit]], None] = lambda worker, units: None
+        #: Called with jobs that a worker has taken, or goes on to have.
+        self.on_renewal: Callable[[Worker, Iterable[Job]], None] = lambda worker, jobs: None
+        #: Called with what a worker has of a log, which its group can have again; says whether that is so.
+        self.return_event: Callable[[GroupUnit], bool] = lambda unit: False
 
     # Life.
 
@@ -219,10 +231,16 @@ class Workers:
         """End a worker in order; the parts of what is to be done return how many units came back."""
         return self._end(worker)
 
-    def let_go(self, worker: Worker) -> list[Unit]:
-        """End a worker here that lives on another node from now on; returns what it has, which it keeps."""
+    def let_go(self, worker: Worker) -> list[Job]:
+        """End a worker here that lives on another node from now on; returns the jobs that it has, which it keeps.
+
+        Events of logs stay with whom they are until their deadline, and are bound to nobody.
+        """
         self._forget(worker, StaleWorker())
-        return list(worker.leases)
+        for unit in list(worker.leases):
+            if isinstance(unit, GroupUnit):
+                unit.unbind()
+        return _jobs(worker.leases)
 
     def _end(self, worker: Worker) -> Parts:
         self._forget(worker, NoWorker())
@@ -248,8 +266,7 @@ class Workers:
         """Answer those an error who wait for units for a worker, on queues that are meant."""
         state = self._state
         for client, waiter in list(state.blocked.items()):
-            form = waiter.form
-            if isinstance(form, WorkerForm) and form.worker is worker and meant(queue.name for queue in waiter.queues):
+            if waiter.form.worker is worker and meant(queue.name for queue in waiter.queues):
                 self._delivery.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
 
@@ -283,26 +300,31 @@ class Workers:
                 raise NotWorking(queue)
 
     def bind(self, worker: Worker, units: Iterable[Unit]) -> None:
-        """Let units come back when a worker dies that has just taken them."""
-        state = self._state
-        taken: list[Unit] = []
+        """Let jobs come back when a worker dies that has just taken them; events of logs are bound by `logs`."""
+        taken: list[Job] = []
         for unit in units:
             worker.started += 1
-            if unit.options.retry_ms:
-                self.keep(worker, unit, state.now)
+            if isinstance(unit, Job) and unit.options.retry_ms:
+                self.hold(worker, unit, self._state.now)
                 taken.append(unit)
-                if state.journaling:
-                    state.outbox.journal.append((UNIT_LEASED, unit.id, unit.scope, attempt_of(unit), worker.id))
         if taken:
             self.wake(worker)
             self.on_renewal(worker, taken)
 
-    def keep(self, worker: Worker, unit: Unit, since: int) -> None:
-        """Enter a unit that a worker has, and that is leased."""
-        self._state.bound[unit] = worker
-        worker.leases[unit] = since
-        retry_ms = unit.options.retry_ms
-        if retry_ms < RETRY_NEVER_MS:
+    def hold(self, worker: Worker, job: Job, since: int) -> None:
+        """Enter a job that a worker has, and that is leased, and write it down."""
+        state = self._state
+        self.keep(worker, job, since)
+        # What was taken for a time of the fetch's own is queued at once after a crash.
+        if state.journaling and job not in state.spans:
+            state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), worker.id))
+
+    def keep(self, worker: Worker, job: Job, since: int) -> None:
+        """Enter a job that a worker has, and that is leased."""
+        self._state.bound[job] = worker
+        worker.leases[job] = since
+        retry_ms = job.options.retry_ms
+        if retry_ms < RETRY_NEVER_MS and job not in self._state.spans:
             renew_ms = max(1, retry_ms // 3)
             if not worker.renew_at or renew_ms < worker.renew_ms:
                 worker.renew_ms = renew_ms
@@ -314,18 +336,18 @@ class Workers:
             worker.renew_at = worker.renew_ms = 0
             return
         worker.renew_at = self._state.now + worker.renew_ms
-        self.do(self._renew_parts(worker, list(worker.leases)))
+        self.do(self._renew_parts(worker, _jobs(worker.leases)))
 
-    def _renew_parts(self, worker: Worker, units: list[Unit]) -> Parts:
+    def _renew_parts(self, worker: Worker, jobs: list[Job]) -> Parts:
         state = self._state
-        for at in range(0, len(units), LEASES_AT_ONCE):
+        for at in range(0, len(jobs), LEASES_AT_ONCE):
             if at:
                 yield
-            kept = [unit for unit in units[at : at + LEASES_AT_ONCE] if state.bound.get(unit) is worker]
-            for unit in kept:
-                retry_ms = unit.options.retry_ms
-                if retry_ms < RETRY_NEVER_MS:
-                    unit.requeue_at = state.now + retry_ms
+            kept = [job for job in jobs[at : at + LEASES_AT_ONCE] if state.bound.get(job) is worker]
+            for job in kept:
+                retry_ms = job.options.retry_ms
+                if retry_ms < RETRY_NEVER_MS and job not in state.spans:
+                    job.requeue_at = state.now + retry_ms
             self.on_renewal(worker, kept)
 
     # The way back.
@@ -337,8 +359,7 @@ class Workers:
         for at in range(0, len(units), LEASES_AT_ONCE):
             if at:
                 yield
-            mine = [unit for unit in units[at : at + LEASES_AT_ONCE] if self._state.bound.get(unit) is worker]
-            returned += self.give_back(mine)
+            returned += self.give_back(unit for unit in units[at : at + LEASES_AT_ONCE] if unit in worker.leases)
         return returned
 
     def give_back(self, units: Iterable[Unit]) -> int:
@@ -346,7 +367,7 @@ class Workers:
         state = self._state
         counts: dict[bytes, int] = {}
         for unit in units:
-            worker = state.bound.get(unit)
+            worker = unit.worker if isinstance(unit, GroupUnit) else state.bound.get(unit)
             if self._put_in_front(unit):
                 counts[unit.queue] = counts.get(unit.queue, 0) + 1
                 if worker is not None:
@@ -358,29 +379,42 @@ class Workers:
         return returned
 
     def _put_in_front(self, unit: Unit) -> bool:
+        if isinstance(unit, GroupUnit):
+            return self.return_event(unit)
         return isinstance(unit, Job) and unit.state == ACTIVE and self._delivery.enqueue(unit, front=True)
 
     # The whole node.
 
-    def recover(self, held: dict[bytes, bytes]) -> None:
+    def recover(self, held: dict[Unit, bytes]) -> None:
         """Keep for workers what they had before this node was started again: they have a while to say so.
 
-        `held`: {job id: worker id}.  Each is a worker of this node until then, whom nobody has heard of so far.
+        `held`: {unit: worker id}.  Each is a worker of this node until then, whom nobody has heard of so far.
         """
+        for unit, worker_id in held.items():
+            if isinstance(unit, GroupUnit):
+                if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
+                    unit.bind(self._back(worker_id, unit.queue), self._state.now)
+            elif isinstance(unit, Job):
+                self._recover_job(unit, worker_id)
+
+    def _recover_job(self, job: Job, worker_id: bytes) -> None:
         state = self._state
-        for job_id, worker_id in held.items():
-            job = state.jobs.get(job_id)
-            if job is None or job.state != ACTIVE or not job.options.retry_ms:
-                continue
-            worker = self.by_id.get(worker_id)
-            if worker is None:
-                worker = Worker(worker_id, 1, BACK_AFTER_START_MS, state.now)
-                self.begin(worker)
-            worker.queues[job.queue] = None
-            since = self._delivery.leases.since(job) if job.flags & FLAG_LEASED else state.now
-            self._delivery.lease(job, since)
-            self.keep(worker, job, state.now)
-            self.wake(worker)
+        if state.jobs.get(job.id) is not job or job.state != ACTIVE or not job.options.retry_ms:
+            return
+        worker = self._back(worker_id, job.queue)
+        if not job.flags & FLAG_LEASED:
+            self._delivery.lease(job, state.now)
+        self.keep(worker, job, state.now)
+        self.wake(worker)
+
+    def _back(self, worker_id: bytes, queue: bytes) -> Worker:
+        """The worker that had something of a queue before the node was started again."""
+        worker = self.by_id.get(worker_id)
+        if worker is None:
+            worker = Worker(worker_id, 1, BACK_AFTER_START_MS, self._state.now)
+            self.begin(worker)
+        worker.queues[queue] = None
+        return worker
 
     def flushed(self) -> None:
         """Every job is gone, and the schedule with them; workers live on, with nothing in their hands."""
@@ -388,6 +422,11 @@ class Workers:
             worker.leases.clear()
             worker.renew_at = worker.awake_at = 0
             self.wake(worker)
+
+
+def _jobs(units: Iterable[Unit]) -> list[Job]:
+    """The jobs among units."""
+    return [unit for unit in units if isinstance(unit, Job)]
 
 
 def attempt_of(unit: Unit) -> int:

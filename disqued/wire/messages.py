@@ -17,7 +17,8 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
             WORKING                              job id, scope
     LEASE   DELIVERED                        length of job id 1, of scope 2, left 8, elapsed 8, deliveries 4; then
                                                  job id, scope
-    CLAIM   CLAIM                            number 4, count 2, elapsed 8; then the name of the queue
+    CLAIM   CLAIM                            number 4, count 2, elapsed 8, length of the worker's id 2; then the id,
+                                                 0 bytes = none, and the name of the queue
     ANSWER  CLAIMED                          number 4, jobs 2, then for each its length 4, and a copy
     QUEUE   NEEDJOBS, POLLJOBS, PAUSE,       number 2: count, bits; then the name of the queue
             FLUSH
@@ -127,7 +128,7 @@ _HELD = Struct("<BHIQ")
 _EVENT = Struct("<BBII")
 _ATTEMPT_MAX: Final = 2**32 - 1
 _LEASE = Struct("<BBHQQI")
-_CLAIM = Struct("<BIHQ")
+_CLAIM = Struct("<BIHQH")
 _CLAIMED = Struct("<BIH")
 
 _COUNT_MAX = (1 << 32) - 1
@@ -409,19 +410,20 @@ def _decode_lease(data: bytes) -> Message:
 
 
 def _encode_claim(message: Message, now: int) -> bytes:
-    kind, queue, number, count, elapsed_ms = message
-    head = _CLAIM.pack(kind, number, min(count, JOBS_PER_MESSAGE), min(elapsed_ms, SPAN_MAX_MS))
-    return head + queue  # type: ignore[no-any-return]
+    kind, queue, number, count, elapsed_ms, worker_id = message
+    head = _CLAIM.pack(kind, number, min(count, JOBS_PER_MESSAGE), min(elapsed_ms, SPAN_MAX_MS), len(worker_id))
+    return head + worker_id + queue  # type: ignore[no-any-return]
 
 
 def _decode_claim(data: bytes) -> Message:
     need(data, _CLAIM.size)
-    kind, number, count, elapsed_ms = _CLAIM.unpack_from(data)
+    kind, number, count, elapsed_ms, length = _CLAIM.unpack_from(data)
+    worker_id, at = cut(data, _CLAIM.size, length, WORKER_NAME_MAX)
     if count > JOBS_PER_MESSAGE or elapsed_ms > SPAN_MAX_MS:
         raise BadMessage(
             f"{NAMES[kind]}: {count} jobs of {elapsed_ms} ms; allowed are {JOBS_PER_MESSAGE} and {SPAN_MAX_MS}"
         )
-    return (kind, data[_CLAIM.size :], number, count, elapsed_ms)
+    return (kind, data[at:], number, count, elapsed_ms, worker_id)
 
 
 # QUEUE.

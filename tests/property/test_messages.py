@@ -116,7 +116,7 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.LISTEN), st.booleans()),
     st.tuples(st.just(m.EVENT), names, st.sampled_from(KINDS), names),
     st.tuples(st.just(m.DELIVERED), job_ids, names, spans, spans, st.integers(0, (1 << 32) - 1)),
-    st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans),
+    st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans, names),
     st.tuples(st.just(m.FLUSH), names, st.just(0)),
     st.tuples(st.just(m.FACTS), numbers, st.lists(facts, max_size=4).map(tuple), st.booleans()),
     st.tuples(st.just(m.MISSING), numbers, ids),
