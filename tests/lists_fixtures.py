@@ -57,6 +57,8 @@ class Lasting(Server):
         for record in records:
             recovery.apply(decode_record(record))
         again.written = list(records)
+        again.journal = [(JOB_ADDED, job) for job in again.state.jobs]
         again.state.journaling = True
+        again.node.workers.recover(recovery.held)
         again.tick()
         return again

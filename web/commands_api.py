@@ -77,7 +77,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "RQ.ACK": {"key": "letters", "ids": ["1601155608777-1"]},
     "RQ.INFO": {"key": "mail"},
     "RQ.INSPECT": {"key": "mail", "start": 0, "count": 10},
-    "RQ.POP": {"keys": ["mail"], "count": 2},
+    "RQ.POP": {"keys": ["mail"], "count": 2, "worker": "press-1"},
     "RQ.PUSH": {"key": "letters", "elements": ["to: ann", "to: bob"]},
     "RQ.PUSHX": {"key": "letters", "elements": ["to: ann"], "ttl": 60},
     "RQ.RECOVER": {"key": "mail", "count": 10, "elapsed": 0},

@@ -34,7 +34,7 @@ from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, 
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.job import FLAG_LEASED, RETRY_NEVER_MS, Job, JobOptions, Unit
-from disqued.core.lists import Found
+from disqued.core.lists import Found, Wish
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.replication import Batch
@@ -353,7 +353,7 @@ class RqRecover:
         count = min(max(0, self.count), JOBS_AT_ONCE)
         if not count:
             return []
-        rows = node.lists.recover(client, queue, count, max(0, self.elapsed), _recovered, worker)
+        rows = node.lists.recover(client, queue, Wish(count, max(0, self.elapsed), worker), _recovered)
         return BLOCKED if rows is None else rows
 
 

@@ -153,6 +153,7 @@ def _is_event(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, bytes) for part in value)
 
 
+_GET_ERRORS = (WrongType, NodeLeaving, JournalFailed, OutOfMemory, NoWorker)
 _EVENT = Shape("array: [id, contents]", _is_event)
 
 
@@ -168,9 +169,7 @@ def _handed_events(value: Any) -> list[bytes]:
     flags=Flag.WRITE | Flag.FAST,
     reply=attrs.evolve(null_or(either(_EVENT, array(_EVENT, "with COUNT, of [id, contents]"))), handed=_handed_events),
     cost="O(log N) per event",
-    errors=(
-        _TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, WrongType, NodeLeaving, JournalFailed, OutOfMemory, NoWorker,
-    ),
+    errors=(_TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, *_GET_ERRORS),
     shows_bodies=True,
 )
 @attrs.define

@@ -232,7 +232,8 @@ class Homes:
             return
         is_manual = job.options.retry_ms == RETRY_NEVER_MS
         if not is_manual or not self._was_delivered_by(home.node_id, job):
-            self._delivery.put_off(job, state.now + job.options.retry_ms + state.spread(ANNOUNCED_MS))
+            waits_ms = min(job.options.retry_ms + state.spread(ANNOUNCED_MS), RETRY_NEVER_MS)
+            self._delivery.put_off(job, state.now + waits_ms)
             if is_manual:
                 self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
         elif job in state.elsewhere:

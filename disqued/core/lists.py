@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from disqued.core.acks import Acks
 from disqued.core.delivery import ANNOUNCED_MS, FETCHED_BYTES, Delivery
+from disqued.core.homes import Homes
 from disqued.core.job import (
     ACKED,
     ACTIVE,
@@ -41,7 +42,6 @@ from disqued.core.job import (
 )
 from disqued.core.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
 from disqued.core.queues import Client, Queue
-from disqued.core.homes import Homes
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
@@ -69,24 +69,28 @@ def _found(job: Job | StoredJob) -> Found:
     return Found(job.id, alias, job.body)
 
 
+class Wish(NamedTuple):
+    """What somebody wants to recover."""
+
+    most: int  #: jobs
+    elapsed_ms: int  #: since their last delivery, at least
+    worker: Worker | None = None  #: who is to have them; None = nobody in particular
+
+
 class Claim(Timed):
     """A client that waits for what other nodes' consumers have had for too long."""
 
     __slots__ = (
-        "asked", "client", "deadline_at", "elapsed_ms", "found", "missing", "name", "nodes", "number", "row", "worker",
+        "asked", "client", "deadline_at", "found", "missing", "name", "nodes", "number", "row", "wish",
     )  # fmt: skip
 
-    def __init__(
-        self, number: int, client: Client, name: bytes, elapsed_ms: int, row: Callable[[Found], Any],
-        worker: Worker | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, number: int, client: Client, name: bytes, wish: Wish, row: Callable[[Found], Any]) -> None:
         self.awake_at = 0
         self.number: int = number
         self.client: Client = client
         self.name: bytes = name  #: of the queue
-        self.elapsed_ms: int = elapsed_ms
+        self.wish: Wish = wish
         self.row: Callable[[Found], Any] = row  #: what the client is answered for one
-        self.worker: Worker | None = worker  #: who is to have them; None = nobody in particular
         self.found: dict[bytes, Found] = {}  #: by job id, in order
         self.missing: int = 0  #: so many more are wanted
         self.nodes: list[bytes] = []  #: who is still to be asked, the last one first
@@ -122,25 +126,22 @@ class Lists:
 
     # Recovery.
 
-    def recover(
-        self, client: Client, queue: Queue, count: int, elapsed_ms: int, row: Callable[[Found], Any],
-        worker: Worker | None = None,
-    ) -> list[Any] | None:  # fmt: skip
-        """Hand out again what consumers have had for so long, `count` at most, oldest first; fewer of large ones.
+    def recover(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> list[Any] | None:
+        """Hand out again what consumers have had for so long, oldest first; fewer of large ones.
 
         Returns rows; None when the client is blocked, until other nodes have answered.  A worker keeps what it gets as
         long as it lives.
         """
-        found = self._recover_own(queue, count, elapsed_ms)
+        found = self._recover_own(queue, wish.most, wish.elapsed_ms)
         size = sum(len(job.body) for job in found)
         nodes: list[bytes] = []
-        if len(found) < count and queue.elsewhere and size < FETCHED_BYTES:
-            nodes = self._nodes_with_more(queue, elapsed_ms)
-            found += self._recover_lost(queue, count - len(found), elapsed_ms)
-        if worker is not None:
-            self._workers.bind(worker, found)
-        if nodes and len(found) < count:
-            self._begin_claim(client, queue, (count, elapsed_ms), (found, nodes), row, worker)
+        if len(found) < wish.most and queue.elsewhere and size < FETCHED_BYTES:
+            nodes = self._nodes_with_more(queue, wish.elapsed_ms)
+            found += self._recover_lost(queue, wish.most - len(found), wish.elapsed_ms)
+        if wish.worker is not None:
+            self._workers.bind(wish.worker, found)
+        if nodes and len(found) < wish.most:
+            self._begin_claim(self._claim(client, queue, wish, row), found, nodes)
             return None
         return [row(_found(job)) for job in found]
 
@@ -190,16 +191,14 @@ class Lists:
 
     # Asking other nodes.
 
-    def _begin_claim(
-        self, client: Client, queue: Queue, wanted: tuple[int, int], so_far: tuple[list[Job], list[bytes]],
-        row: Callable[[Found], Any], worker: Worker | None,
-    ) -> None:  # fmt: skip
-        count, elapsed_ms = wanted
-        found, nodes = so_far
+    def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> Claim:
         self._numbers = (self._numbers + 1) % (1 << 32)
-        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, elapsed_ms, row, worker)
+        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, wish, row)
+        return claim
+
+    def _begin_claim(self, claim: Claim, found: list[Job], nodes: list[bytes]) -> None:
         claim.found = {job.id: _found(job) for job in found}
-        claim.missing = count - len(found)
+        claim.missing = claim.wish.most - len(found)
         claim.nodes = nodes[::-1]
         claim.deadline_at = self._state.now + CLAIMS_MS
         self._ask_next(claim)
@@ -211,8 +210,9 @@ class Lists:
         while claim.nodes and claim.missing > 0 and state.now < claim.deadline_at:
             node_id = claim.nodes.pop()
             wanted = min(claim.missing, JOBS_PER_MESSAGE)
-            worker_id = b"" if claim.worker is None else claim.worker.id
-            if state.send(node_id, (CLAIM, claim.name, claim.number, wanted, claim.elapsed_ms, worker_id)):
+            worker = claim.wish.worker
+            worker_id = b"" if worker is None else worker.id
+            if state.send(node_id, (CLAIM, claim.name, claim.number, wanted, claim.wish.elapsed_ms, worker_id)):
                 claim.asked = node_id
                 state.schedule.move(claim, min(state.now + CLAIM_MS, claim.deadline_at))
                 return
@@ -222,7 +222,8 @@ class Lists:
         del self._claims[claim.number]
         self._state.schedule.cancel(claim)
         reply: Any = [claim.row(found) for found in claim.found.values()]
-        if claim.worker is not None and not claim.worker.is_alive:
+        worker = claim.wish.worker
+        if worker is not None and not worker.is_alive:
             # What it got so far went back with it.
             reply = NoWorker()
         self._state.outbox.replies.append((claim.client, reply, []))
@@ -278,7 +279,7 @@ class Lists:
         queue = state.queues.by_name.get(claim.name)
         if queue is None:
             return
-        latest = state.now - claim.elapsed_ms - CLAIMS_MS
+        latest = state.now - claim.wish.elapsed_ms - CLAIMS_MS
         for unit, (since, granter) in list(queue.elsewhere.items()):
             if granter == node_id and since <= latest and unit.id not in claim.found:
                 job = unit.job

@@ -22,7 +22,8 @@ hold it get it from there (`readers`), and say there that they are done with it 
 
 The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
 (UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds, and the id of the
-worker if it is with one) and of where groups begin and flushes end (GROUP).  After a crash leases whose end is ahead are as they were; others wait again.
+worker if it is with one) and of where groups begin and flushes end (GROUP).  After a crash leases whose end is ahead
+are as they were; others wait again.
 
 Times are integer milliseconds.
 """

@@ -24,7 +24,7 @@ README, "Job re-queueing state machine".
 from disqued.core import messages
 from disqued.core.delivery import ANNOUNCED_MS, Delivery
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, ACTIVE, FLAG_ELSEWHERE, QUEUED, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.job import ACKED, ACTIVE, FLAG_ELSEWHERE, QUEUED, RETRY_NEVER_MS, WAIT_REPL, WORK_SCOPE, Job
 from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.state import State
@@ -126,4 +126,4 @@ class Sharing:
         """Let the timer end after that of the node that has the job."""
         if job.state == ACTIVE and job.options.retry_ms:
             state = self._state
-            self._delivery.put_off(job, state.now + span_ms + state.spread(ANNOUNCED_MS))
+            self._delivery.put_off(job, state.now + min(span_ms + state.spread(ANNOUNCED_MS), RETRY_NEVER_MS))
