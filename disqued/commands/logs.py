@@ -265,9 +265,7 @@ def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list
         raise NoWorker
     group = queue.log.group(group_name)
     try:
-        return node.logs.fetch(
-            queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker
-        )
+        return node.logs.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
     finally:
         queue.log.let_go(group)
 

@@ -169,9 +169,7 @@ class EventForm(Form):
 
     __slots__ = ("lease_ms", "strict")
 
-    def __init__(
-        self, lease_ms: int, count: int = 1, *, strict: bool = False, worker: Worker | None = None
-    ) -> None:
+    def __init__(self, lease_ms: int, count: int = 1, *, strict: bool = False, worker: Worker | None = None) -> None:
         super().__init__(count, worker)
         self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
         self.strict: bool = strict  #: only such as the node made that hands them out

@@ -340,9 +340,7 @@ class Logs:
             form = waiter.form
             assert isinstance(form, EventForm)
             try:
-                units = self.fetch(
-                    queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker
-                )
+                units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))

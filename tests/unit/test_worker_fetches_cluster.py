@@ -234,7 +234,7 @@ def test_an_event_stays_with_a_worker_that_moves_until_its_deadline(cluster: Clu
     assert a("QGET", "log", "g", "EX", 10, "WORKER", "w", client="w")[1] == b"x"
     b("WORKER", "KEEPALIVE", "w", client="again")
     b("WORKER", "FAIL", "w")
-    assert a("QGET", "log", "g") is None
+    assert ask(a, "QGET", "log", "g") is None
     cluster.advance(10_001)
     assert a("QGET", "log", "g")[0] == event_id
 
