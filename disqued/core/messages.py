@@ -106,7 +106,7 @@ NAMES: Final = (
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
-PROMISES: Final = frozenset({GOTJOB, GOTACK})
+PROMISES: Final = frozenset({GOTJOB, GOTACK, GIVE, SETTLED})
 #: Kinds that tell who is there: they go ahead of everything else on a link.
 URGENT: Final = frozenset({PING, PONG, FAIL})
 

@@ -181,12 +181,11 @@ class Readers:
 
     def _ask(self, thirst: Thirst) -> None:
         """Let those who wait ask those that have some; who does not wait leaves when nobody has."""
-        state = self._state
         for waiter in self._waiters(thirst):
             form = waiter.form
-            if waiter.asked or not isinstance(form, EventForm):
+            if waiter.asked:
                 continue
-            if thirst.sources:
+            if thirst.sources and isinstance(form, EventForm):
                 node_id = next(iter(thirst.sources))
                 # The next one asks another node, if there is one.
                 del thirst.sources[node_id]
@@ -194,12 +193,6 @@ class Readers:
                 self._take(thirst, waiter, form, node_id)
             elif waiter.nohang and self._is_in_vain(waiter):
                 self._delivery.timed_out(waiter)
-        if not thirst.sources and not thirst.awaited:
-            for waiter in self._waiters(thirst):
-                if waiter.nohang and not waiter.asked and self._is_in_vain(waiter):
-                    self._delivery.timed_out(waiter)
-        if state.now >= thirst.again_at and self._waiters(thirst) and self.can_ask:
-            self._tell_all(thirst)
 
     def _is_in_vain(self, waiter: GroupWaiter) -> bool:
         """Tell whether no node has something, or may yet say that it has, for one who does not wait."""

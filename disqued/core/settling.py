@@ -264,7 +264,11 @@ class Settling:
         if verb == UNSEEN:
             self._take_back(group, ids)
             return
-        outcomes = tuple((job_id, self._decide(verb, queue, group, job_id)) for job_id in ids)
+        if self._state.read_only:
+            # What is decided now would be forgotten in a crash.
+            outcomes = tuple((job_id, OUTCOME_LATER) for job_id in ids)
+        else:
+            outcomes = tuple((job_id, self._decide(verb, queue, group, job_id)) for job_id in ids)
         self._state.send(sender, (SETTLED, number, outcomes))
 
     def unseen(self, job_id: bytes, scope: bytes) -> None:

@@ -8,7 +8,8 @@ from disqued.commands.table import BLOCKED
 from disqued.core.arbiters import HEARD_MS
 from disqued.core.job import Event
 from disqued.core.messages import FACTS, GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
-from disqued.core.readers import LINGER_MS, LOOK_MS
+from disqued.core.outbox import UNIT_DONE
+from disqued.core.readers import LINGER_MS, LOOK_MS, WANTS_OF_NODE
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check_log
 
@@ -158,15 +159,13 @@ def test_an_event_with_ex_zero_is_done_where_it_is_handed_out_before_it_leaves()
     cluster = Cluster(2)
     a, b = cluster
     event_id = add(a, copies=2)
-    cluster.hold(a, b)
+    cluster.lose = lambda flight: flight.kind == GIVE
     assert b("QGET", "q", "g", "EX", 0, client="reader") is BLOCKED
-    assert a.state.queues.by_name[b"q"].log is not None
-    cluster.release(a, b)
-    cluster.hold(a, b)
-    assert not [flight for flight in cluster.held(a, b) if flight.kind == GIVE]
-    cluster.release(a, b)
-    assert b.answers.pop("reader") == [[event_id, b"x"]]
     assert figures(a)[b"done"] == figures(b)[b"done"] == 1
+    (given,) = cluster.lost
+    assert a.journal.index((UNIT_DONE, event_id, b"0:g")) >= 0
+    cluster.repeat(given)
+    assert b.answers.pop("reader") == [[event_id, b"x"]]
 
 
 def test_what_a_consumer_never_saw_goes_back_as_if_nobody_had_had_it() -> None:
@@ -234,6 +233,52 @@ def test_a_consumer_that_waits_gets_what_comes_on_a_node_that_was_away() -> None
     event_id = add(a)
     healed(cluster, a)
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
+
+
+def test_a_long_log_is_searched_in_parts_for_a_consumer_of_another_node() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    for _ in range(12_000):
+        a.node.begin()
+        a.run("QADD", "q", 600, "x", "REPLICATE", 1)
+    answer(a, "QGROUP", "START", "q", "g", "NOW")
+    last = add(a, body="last")
+    assert b("QGET", "q", "g", client="reader") is BLOCKED
+    cluster.advance(50)
+    assert b.answers.pop("reader") == [[last, b"last"]]
+
+
+def test_what_a_node_wants_is_bounded_and_who_is_forgotten_is_told_of_nothing() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    for number in range(WANTS_OF_NODE + 5):
+        b.say(a, (WANT, b"queue %d" % number, b"g", True))
+    assert len(a.state.interested) == WANTS_OF_NODE
+    assert b"queue 4" not in a.state.interested
+    cluster.cut(a, b)
+    assert not a.state.interested
+
+
+def test_who_is_told_of_something_that_nobody_wants_any_more_says_so() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a.say(b, (HAVE, b"q", b"g", True))
+    assert [flight.message for flight in cluster.sent(WANT)] == [(WANT, b"q", b"g", False)]
+
+
+def test_a_flush_of_the_node_answers_those_who_wait_for_other_nodes() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a)
+    get(b)
+    wait(b)
+    cluster.hold(b, a)
+    assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
+    b("DEBUG", "FLUSHALL")
+    assert b.answers.pop("waiting") == [None]
+    assert b.answers.pop("settler") == [0]
+    cluster.release(b, a)
+    assert figures(a)[b"done"] == 1
 
 
 def test_a_paused_log_gives_nothing_to_other_nodes() -> None:
@@ -337,6 +382,45 @@ def test_an_acknowledgement_that_nobody_can_decide_is_a_fact_by_itself() -> None
     assert figures(a)[b"inprogress"] == 1
     healed(cluster, a)
     assert figures(a)[b"done"] == 1
+
+
+def test_a_node_that_cannot_write_its_journal_decides_nothing_for_others() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a)
+    get(b, "EX", 300)
+    a.state.read_only = True
+    assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
+    cluster.advance(1_000)
+    a.state.read_only = False
+    cluster.advance(1_000)
+    assert b.answers.pop("settler") == [1]
+
+
+def test_what_cannot_be_given_back_now_is_left_to_its_deadline() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    event_id = add(a)
+    get(b, "EX", 30)
+    isolated(cluster, a)
+    assert b("QGROUP", "RETURN", "q", "g", event_id, client="settler") is BLOCKED
+    cluster.advance(b.node.settling.patience_ms)
+    assert b.answers.pop("settler") == [0]
+    healed(cluster, a)
+    cluster.advance(30_000)
+    assert get(c) == [event_id, b"x"]
+
+
+def test_an_acknowledgement_of_a_copy_whose_node_is_silent_is_decided_by_the_next_holder() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    event_id = add(a, copies=3)
+    get(b, "EX", 300)
+    cluster.isolate(a)
+    assert c("QACK", "q", "g", event_id, client="settler") is BLOCKED
+    cluster.advance(NODE_TIMEOUT_MS)
+    assert c.answers.pop("settler") == [1]
+    assert ack(b, event_id) == 0
 
 
 def test_a_client_that_is_gone_is_not_answered() -> None:
