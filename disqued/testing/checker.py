@@ -95,22 +95,17 @@ class Rules:
     collected_ms: int | None = None
 
 
-class Checker:
-    """Takes facts, and says what is wrong with them."""
+class Ledger:
+    """What was asked for, what became of it, and who lost its memory: the facts that all checkers take."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules()
+    def __init__(self) -> None:
         #: Every request, by number.
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
-        self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._next = 0
         self._healed_at: int | None = None
-        self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
-
-    # Facts.
 
     def next_number(self) -> int:
         """A number that no job has had."""
@@ -131,21 +126,81 @@ class Checker:
     def refused(self, number: int) -> None:
         """It was refused; the job may be delivered all the same, for a part of the cluster may have it by then."""
 
-    def delivered(self, job_id: bytes, queue: bytes, body: bytes, at: int, node: NodeName) -> Request | None:
-        """A consumer has heard of a job, from this node; returns whose it is."""
-        request = self._find(body)
+    def lost_memory(self, node: NodeName, at: int) -> None:
+        """A node has lost what it had acknowledged."""
+        self._losses[node] = at
+
+    def healed(self, at: int) -> None:
+        """Faults have ended, and consumers take what is left: from now on every job has its chance."""
+        self._healed_at = at
+
+    # What follows from them.
+
+    def blame(self, what: str) -> None:
+        """Note that something is wrong."""
+        self.violations.append(what)
+
+    def _find(self, job_id: bytes, queue: bytes, body: bytes) -> Request | None:
+        """Whose the job is that came, held against what was added; None: nobody's, which is wrong."""
+        number = body.partition(b":")[0]
+        request = self.requests.get(int(number)) if number.isdigit() else None
         if request is None or request.body != body or request.queue != queue:
-            self._blame(f"{job_id!r} from queue {queue!r} has a body that nobody added there: {body[:40]!r}")
+            self.blame(f"{job_id!r} from queue {queue!r} has a body that nobody added there: {body[:40]!r}")
             return None
         self._identify(request, job_id)
+        return request
+
+    def _identify(self, request: Request, job_id: bytes) -> None:
+        """Hold the id of a job against what was known of it."""
+        if request.job_id is None:
+            request.job_id = job_id
+            other = self._by_id.setdefault(job_id, request)
+            if other is not request:
+                self.blame(f"one id for two jobs: {shown(request)} and {shown(other)}")
+        elif request.job_id != job_id:
+            self.blame(f"two ids for one job: {shown(request)} and {job_id!r}")
+
+    def _may_be_lost(self, request: Request) -> bool:
+        """Tell whether a job has an excuse for not being there: its end, or the memory of those who held it."""
+        if self._healed_at is not None and request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
+            return True
+        if not request.waits_for_copies and request.holders is None:
+            # Its node keeps no copy itself, or nobody could look.
+            return True
+        copies = max(1, request.replicate) if request.waits_for_copies else 1
+        return self._lost_holders(request) >= copies
+
+    def _lost_holders(self, request: Request) -> int:
+        return sum(
+            at >= request.asked_at and (request.holders is None or node in request.holders)
+            for node, at in self._losses.items()
+        )
+
+
+class Checker(Ledger):
+    """Takes facts about jobs of work, and says what is wrong with them."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__()
+        self.rules = rules or Rules()
+        self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
+        self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
+
+    # Facts.
+
+    def delivered(self, job_id: bytes, queue: bytes, body: bytes, at: int, node: NodeName) -> Request | None:
+        """A consumer has heard of a job, from this node; returns whose it is."""
+        request = self._find(job_id, queue, body)
+        if request is None:
+            return None
         request.deliveries += 1
         if not request.retry_ms and request.deliveries > 1:
-            self._blame(f"at most once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
+            self.blame(f"at most once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if self.rules.exactly_once:
             self._check_once(request, at)
         self._check_return(request, at)
         if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
-            self._blame(f"on time: {_shown(request)} is delivered at {at}")
+            self.blame(f"on time: {shown(request)} is delivered at {at}")
         if request.first_delivery_at is None:
             request.first_delivery_at = at
             if self.rules.in_order:
@@ -158,7 +213,7 @@ class Checker:
         """A live worker has a job from now on."""
         other = self._held.get(job_id, worker)
         if self.rules.workers_keep and other != worker:
-            self._blame(f"one worker: {job_id!r} is given to {worker} at {at}, and {other} is alive and has it")
+            self.blame(f"one worker: {job_id!r} is given to {worker} at {at}, and {other} is alive and has it")
         self._held[job_id] = worker
 
     def left(self, job_ids: Iterable[bytes]) -> None:
@@ -182,14 +237,6 @@ class Checker:
             if known and request.firm_at is None:
                 request.firm_at = at
 
-    def lost_memory(self, node: NodeName, at: int) -> None:
-        """A node has lost what it had acknowledged."""
-        self._losses[node] = at
-
-    def healed(self, at: int) -> None:
-        """Faults have ended, and consumers take what is left: from now on every job has its chance."""
-        self._healed_at = at
-
     # Verdict.
 
     def missing(self) -> list[Request]:
@@ -199,7 +246,7 @@ class Checker:
     def verdict(self) -> list[str]:
         """Say what is wrong, at the end of a run in which every job has had its chance; empty = nothing."""
         missing = [
-            f"at least once: {_shown(request)} was delivered {request.deliveries} times and never acknowledged"
+            f"at least once: {shown(request)} was delivered {request.deliveries} times and never acknowledged"
             for request in self.missing()
         ]
         return self.violations + missing
@@ -209,44 +256,15 @@ class Checker:
             return False
         if not request.retry_ms and (request.deliveries or not self.rules.once_arrives):
             return False
-        if self._healed_at is not None and request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
-            return False
-        if not request.waits_for_copies and request.holders is None:
-            # Its node keeps no copy itself, or nobody could look.
-            return False
-        copies = max(1, request.replicate) if request.waits_for_copies else 1
-        return self._lost_holders(request) < copies
-
-    def _lost_holders(self, request: Request) -> int:
-        return sum(
-            at >= request.asked_at and (request.holders is None or node in request.holders)
-            for node, at in self._losses.items()
-        )
+        return not self._may_be_lost(request)
 
     # Parts.
 
-    def _blame(self, what: str) -> None:
-        self.violations.append(what)
-
-    def _find(self, body: bytes) -> Request | None:
-        number = body.partition(b":")[0]
-        return self.requests.get(int(number)) if number.isdigit() else None
-
-    def _identify(self, request: Request, job_id: bytes) -> None:
-        """Hold the id of a job against what was known of it."""
-        if request.job_id is None:
-            request.job_id = job_id
-            other = self._by_id.setdefault(job_id, request)
-            if other is not request:
-                self._blame(f"one id for two jobs: {_shown(request)} and {_shown(other)}")
-        elif request.job_id != job_id:
-            self._blame(f"two ids for one job: {_shown(request)} and {job_id!r}")
-
     def _check_once(self, request: Request, at: int) -> None:
         if request.deliveries > 1:
-            self._blame(f"exactly once: {_shown(request)} is delivered the {request.deliveries}. time, at {at}")
+            self.blame(f"exactly once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if request.acked_at is not None:
-            self._blame(f"{_shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
+            self.blame(f"{shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
 
     def _check_return(self, request: Request, at: int) -> None:
         """Blame a delivery after the heal of a job that was acknowledged before."""
@@ -254,7 +272,7 @@ class Checker:
         acked_at = request.acked_at if rules.all_acks_last else request.firm_at if rules.acks_last else None
         if acked_at is None or healed_at is None or request.fast_acked or not acked_at < healed_at < at - GRACE_MS:
             return
-        self._blame(f"acks last: {_shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
+        self.blame(f"acks last: {shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
 
     def done_by(self, at: int) -> "list[Request]":
         """Jobs whose acknowledgement was heard by that time."""
@@ -270,17 +288,18 @@ class Checker:
         key = (request.producer, request.queue, node)
         before = self._last_number.get(key, 0)
         if request.number < before:
-            self._blame(f"in order: {_shown(request)} is delivered after number {before} of the same producer")
+            self.blame(f"in order: {shown(request)} is delivered after number {before} of the same producer")
         else:
             self._last_number[key] = request.number
 
     def _check_soon(self, request: Request, at: int, soon_ms: int) -> None:
         ready_at = (request.answered_at or at) + request.delay_ms
         if at - ready_at > soon_ms:
-            self._blame(f"soon: {_shown(request)} could be had from {ready_at} on, and was delivered at {at}")
+            self.blame(f"soon: {shown(request)} could be had from {ready_at} on, and was delivered at {at}")
 
 
-def _shown(request: Request) -> str:
+def shown(request: Request) -> str:
+    """A job in the words of a failure."""
     name = "not known" if request.job_id is None else request.job_id.decode()
     return (
         f"job {request.number} ({name}, queue {request.queue.decode()}, node {request.node}, asked at"

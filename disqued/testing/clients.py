@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 
 from disqued.errors import CommandError
-from disqued.testing.checker import Checker, Request, body_of
+from disqued.testing.checker import Checker, Ledger, Request, body_of
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -90,11 +90,11 @@ class Connection:
 class Actor(ABC):
     """What a producer and a consumer have in common: a connection, and one thing to do at a time."""
 
-    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+    def __init__(self, servers: "list[SimServer]", checker: Ledger, load: Load, name: str, rng: Random) -> None:
         self.servers = servers
         self.events = servers[0].events
-        self.checker = checker
-        self.load = load
+        self.checker: Ledger = checker
+        self.load: Load = load
         self.name = name
         self.rng = rng
         self.home: SimServer | None = None  #: the node that it connects to; None = any
@@ -143,6 +143,8 @@ class Actor(ABC):
 
 class Producer(Actor):
     """Adds some jobs, one after the other."""
+
+    checker: Checker
 
     def __init__(
         self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random, *, count: int
@@ -225,7 +227,7 @@ def holders_of(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
 class Taker(Actor, Generic[T]):
     """Takes something and says what became of it, until it is told to end."""
 
-    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+    def __init__(self, servers: "list[SimServer]", checker: Ledger, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._held: list[T] = []  #: what it works on
         self._acking: list[T] = []  #: what it has said the end of, and has no answer yet
@@ -258,6 +260,8 @@ class Taker(Actor, Generic[T]):
 
 class Consumer(Taker[bytes]):
     """Takes jobs and acknowledges them, until it is told to end."""
+
+    checker: Checker
 
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)

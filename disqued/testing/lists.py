@@ -93,6 +93,8 @@ class ListProducer(Actor):
 class ListConsumer(Taker[Held]):
     """Pops, recovers and acknowledges, until it is told to end."""
 
+    checker: Checker
+
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._asked = ""  #: what it waits for the answer to

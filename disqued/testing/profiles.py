@@ -14,6 +14,8 @@
     deaths       the same while processes, links and power fail
     lists        calm, with reliable lists and the events of okq, whose consumers die, give back and recover
     lists-apart  the same, under partitions, crashes and restarts
+    logs         events for groups of consumers, who dawdle, die and give back; nothing fails
+    logs-crash   the same while processes and power fail, under `always`
     storm        everything at once
     wide         nine nodes, everything at once
 
@@ -28,6 +30,8 @@ from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.faults import KINDS
 from disqued.testing.journal import POLICIES
+from disqued.testing.logchecker import LogRules
+from disqued.testing.logs import LIFE_MS
 from disqued.testing.world import Profile
 
 #: Consumers who always finish what they began, and are never short of time.
@@ -45,6 +49,7 @@ WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0
 #: What is popped and given up is recovered by somebody.
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
+_RESTARTS: Final = ("crash", "power", "restart", "compact", "pause")
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
 _CARELESS: Final = ("crash", "power", "cut", "partition")
@@ -55,6 +60,11 @@ _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash"
 
 #: Acks may be evicted, lost with what was not written down, or gone with a node that left before all had heard of them.
 CAREFREE: Final = Rules(acks_last=False)
+
+_LOGS: Final = Profile(
+    "logs", nodes=1, load=DILIGENT, producers=1, consumers=1, logs=12, log_rules=LogRules(exact=True), jobs=30,
+    bursts=6, quiet_ms=2 * LIFE_MS,
+)  # fmt: skip
 
 ALL: Final = (
     Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=2_000, once_arrives=True)),
@@ -81,6 +91,11 @@ ALL: Final = (
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),
     Profile(
         "lists-apart", nodes=4, load=LISTED, producers=1, consumers=1, lists=4, jobs=15, kinds=_APART, every_ms=9_000,
+        rules=CAREFREE,
+    ),
+    _LOGS,
+    attrs.evolve(
+        _LOGS, name="logs-crash", kinds=_RESTARTS, every_ms=5_000, log_rules=LogRules(on_time_ms=150_000),
         rules=CAREFREE,
     ),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,

@@ -367,7 +367,8 @@ class SimServer:
                 if client.is_gone:  # type: ignore[attr-defined]
                     node.delivery.give_back(units)
                 else:
-                    self._replies.append((client, value, [unit.id for unit in units]))  # type: ignore[arg-type]
+                    handed = [b"%b:%b" % (unit.id, unit.scope) if unit.scope else unit.id for unit in units]
+                    self._replies.append((client, value, handed))  # type: ignore[arg-type]
             node.serve()
 
     # The end of a turn.

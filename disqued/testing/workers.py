@@ -28,6 +28,8 @@ LEAVE = 0.06  #: chance that its connection ends
 class LiveWorker(Actor):
     """Takes tasks as a worker, until it is told to end."""
 
+    checker: Checker
+
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._lives = 0

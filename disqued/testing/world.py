@@ -27,6 +27,8 @@ from disqued.testing.events import Events, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
 from disqued.testing.lists import ListConsumer, ListProducer
+from disqued.testing.logchecker import LogRules
+from disqued.testing.logs import LIFE_MS, LogLife, LogLoad
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.workers import LiveWorker
@@ -60,6 +62,9 @@ class Profile:
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
     lists: int = 0  #: consumers of reliable lists, beside the others, and as many producers per burst
+    logs: int = 0  #: consumers of logs, beside the others, and half as many producers per burst
+    log_load: LogLoad = LogLoad()
+    log_rules: LogRules = LogRules()
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age
     drain_ms: int = 1_200_000  #: in which everything must be delivered, acknowledged and forgotten after the heal
@@ -105,6 +110,7 @@ class World:
         self._list_consumers: list[ListConsumer] = []
         self._producers: list[Producer | ListProducer] = []
         self._names = 0
+        self._logs = self._new_logs()
 
     @property
     def trace(self) -> str:
@@ -130,8 +136,12 @@ class World:
             raise Broken(self._report([f"an unhandled error: {type(error).__name__}: {error}"])) from error
         return self
 
+    def _new_logs(self) -> LogLife:
+        return LogLife(self.servers, self.profile.log_load, self.profile.log_rules, self.seed, self._name)
+
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
+        self._logs.checker.lost_memory(server.number, self.events.now)
 
     # Phases.
 
@@ -149,6 +159,7 @@ class World:
     def _live(self) -> None:
         self.ages += 1
         self.checker = Checker(self.profile.rules)
+        self._logs = self._new_logs()
         self._be_safe()
         self._heal()
         self._be_alive()
@@ -162,6 +173,7 @@ class World:
         self._engage_workers()
         for _ in range(profile.lists):
             self._engage_for_lists(self.load)
+        self._logs.engage(profile.logs)
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -172,6 +184,7 @@ class World:
                 self._producers.append(producer)
                 producer.plan(rng.randint(1, 3_000))
             self._push_lists()
+            self._logs.add((profile.logs + 1) // 2, profile.jobs)
             self._pass(rng.randint(profile.pause_ms // 2, profile.pause_ms * 3 // 2))
 
     def _engage_consumers(self) -> None:
@@ -247,6 +260,8 @@ class World:
                 self._engage_for_lists(diligent, server)
         if self.profile.rules.collected_ms is not None:
             self._check_collection(self.profile.rules.collected_ms)
+        if self.profile.logs:
+            self._drain_logs()
         self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
         for producer in self._producers:
             producer.end()
@@ -258,6 +273,15 @@ class World:
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
+
+    def _drain_logs(self) -> None:
+        """Let every group be done with every event, and then let the time of all events end."""
+        self._logs.drain(self.events.now)
+        self._wait_until(self._logs.is_drained, self.profile.drain_ms, "not every group is done with every event")
+        if self._logs.checker.violations:
+            raise Broken(self._report(self._logs.checker.violations))
+        self._logs.end()
+        self._pass(LIFE_MS)
 
     def _check_collection(self, within_ms: int) -> None:
         """See that what was acknowledged before the heal is forgotten everywhere soon after it."""
@@ -315,10 +339,12 @@ class World:
             raise Broken(self._report(wrong))
         self.jobs += sum(request.is_promised for request in self.checker.requests.values())
         self.deliveries += sum(request.deliveries for request in self.checker.requests.values())
+        self.jobs += self._logs.answered
+        self.deliveries += self._logs.checker.deliveries
 
     def _found(self) -> list[str]:
         late = [f"{producer.name} never ended" for producer in self._producers if not producer.is_over]
-        return [*self.checker.verdict(), *late, *self._leftovers()]
+        return [*self.checker.verdict(), *self._logs.wrong(), *late, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:
         """What is still on a node that should be empty."""

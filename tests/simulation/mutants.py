@@ -18,9 +18,11 @@ from disqued.core.acks import Acks
 from disqued.core.copies import Copies
 from disqued.core.delivery import Delivery
 from disqued.core.federation import Federation
+from disqued.core.groups import Group
 from disqued.core.ids import JobIds
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Lists
+from disqued.core.logs import Logs
 from disqued.core.membership import Membership
 from disqued.core.moves import Moves
 from disqued.core.node import Node
@@ -33,6 +35,8 @@ from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
+from disqued.testing.logchecker import LogRules
+from disqued.testing.logs import LogLoad
 from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, WORKED
 from disqued.testing.world import Profile
 
@@ -127,6 +131,18 @@ WORKERS = Profile(
 LISTS = Profile(
     "mutant-lists", load=attrs.evolve(LISTED, replicate=(1, 1, 2), dies=0.15), producers=1, consumers=1, lists=4,
     jobs=15, kinds=("crash",), every_ms=6_000, bursts=3, rules=Rules(acks_last=False), **_SHORT,
+)  # fmt: skip
+
+
+#: Events for groups of consumers, some of whom die, dawdle and give back, and nothing else goes wrong.
+LOGS = Profile(
+    "mutant-logs", nodes=1, load=DILIGENT, producers=0, consumers=0, logs=6, jobs=15, bursts=2,
+    log_rules=LogRules(exact=True), **_SHORT,
+)  # fmt: skip
+#: The same, on a node that comes back from its journal again and again.
+LOGS_CRASH = attrs.evolve(
+    LOGS, name="mutant-logs-crash", kinds=("crash", "power", "restart", "compact"), every_ms=1_500, bursts=3,
+    log_load=LogLoad(flushes=0.1), log_rules=LogRules(on_time_ms=150_000),
 )  # fmt: skip
 
 
@@ -449,5 +465,95 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
         Workers, "_put_in_front", "self._delivery.enqueue(unit, front=True)", "False",
+    ),
+    # Logs.
+    _mutant(
+        "that a group is done is not written down", LOGS_CRASH,
+        Logs, "_note_done", "if self._state.journaling:", "if False:",
+    ),
+    _mutant(
+        "a compaction leaves out who is done", LOGS_CRASH,
+        recovery, "_facts", "for scope in sorted(event.done):", "for scope in ():",
+    ),
+    _mutant(
+        "what comes back from the journal is done by nobody", LOGS_CRASH,
+        Recovery, "_finish", "if isinstance(event, Event) and name is not None:", "if False:",
+    ),
+    _mutant(
+        "events come back from the journal without what groups had of them", LOGS_CRASH,
+        Recovery, "apply", "self._finish(record[1], record[2])", "pass",
+    ),
+    _besides(
+        _mutant(
+            "a flush is forgotten in a crash", LOGS_CRASH,
+            State, "forget", "if self.journaling:", "if self.journaling and not isinstance(job, Event):",
+        ),
+        Edit(Logs, "_note_horizon", (("if state.journaling:", "if False:"),)),
+    ),
+    _mutant(
+        "a deadline passes and nothing happens", LOGS,
+        Logs, "due", "self._return(unit)", "pass",
+    ),
+    _mutant(
+        "half of a deadline is given", LOGS,
+        Logs, "lease", "unit.requeue_at = state.now + lease_ms", "unit.requeue_at = state.now + lease_ms // 2",
+    ),
+    _mutant(
+        "a late acknowledgement is accepted although nobody has the event", LOGS,
+        Logs, "is_held", "unit.state == ACTIVE and now <= unit.requeue_at and", "",
+    ),
+    _mutant(
+        "a refused acknowledgement leaves a trace", LOGS,
+        Logs, "acknowledge", "if unit is None or not self.is_held(unit):",
+        "if unit is not None and not self.is_held(unit):\n"
+        "        self.finish(unit.group, unit.event)\n"
+        "    if unit is None or unit.event.log is None or unit.group.is_done(unit.event):",
+    ),
+    _mutant(
+        "what comes back is never given again", LOGS,
+        Group, "_first_exception", "if event.expires_at > now", "if isinstance(unit, Event) and event.expires_at > now",
+    ),
+    _mutant(
+        "events whose place a group has passed are skipped", LOGS,
+        Group, "arrived", "elif _place(event) <= self.position:", "elif False:",
+    ),
+    _mutant(
+        "nobody is woken by what comes back", LOGS,
+        Logs, "_return", "self._make_ready(queue, unit.group.log)", "pass",
+    ),
+    _mutant(
+        "nobody is woken by what is added", LOGS,
+        Logs, "publish", "self._make_ready(queue, log)", "pass",
+    ),
+    _mutant(
+        "an event is given to two consumers of a group", LOGS,
+        Group, "take", "self.leased += 1", "self.leased += 1\n    self.position = START\n    self.units.pop(event)",
+    ),
+    _mutant(
+        "what is given with EX 0 can be had again", LOGS,
+        Logs, "_deliver", "self.finish(group, event)", "self.lease(unit, 30_000)",
+    ),
+    _mutant(
+        "what is given with EX 0 is not written down", LOGS_CRASH,
+        Logs, "finish", "self._note_done(event, group.scope)",
+        "if unit is None or unit.lease_ms:\n        self._note_done(event, group.scope)",
+    ),
+    _mutant(
+        "what is given back stays with its consumer", LOGS,
+        Logs, "give_back", "self._return(unit, self._state.next_front() if front else None)", "pass",
+    ),
+    _mutant(
+        "events that are done are counted as available", LOGS,
+        Group, "finish", "self.done += 1", "pass",
+    ),
+    _mutant(
+        "an event that is done for one group is gone for all", LOGS,
+        Logs, "acknowledge", "self.finish(unit.group, unit.event)",
+        "self.finish(unit.group, unit.event)\n    state.forget(unit.event, GONE_DELETED)",
+    ),
+    _mutant(
+        "a group that begins late begins at the newest event", LOGS,
+        Group, "_begin", "self.position: tuple[int, bytes] = START",
+        "self.position: tuple[int, bytes] = (self.log.seen and max(self.log.seen.values()) or 0, b\"\")",
     ),
 )  # fmt: skip

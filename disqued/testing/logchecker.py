@@ -1,0 +1,359 @@
+"""The checker of logs: what groups of consumers saw of events, held against what was promised to them.
+
+    asked, answered | refused      a producer and its QADD
+    delivered                      a consumer of a group and its event, done at once (EX 0) or until a deadline
+    acking, acked                  its QACK and the answer, if there is one
+    given_up, given_back           its QGROUP RETURN and the answer
+    nothing, figures               null for a QGET or QNOTIFY; a line of QSTATUS
+    flushing, flushed              QFLUSH
+    lost_memory, healed            as in `checker`
+
+What must be so, whatever fails:
+
+    intact           what is delivered is what was added, under one id, from the queue that it was added to
+    counted          total = inprogress + redo + done + available, in every group on every node
+    at least once    every group gets an event whose QADD was answered, and again until a QACK is answered 1 or not
+                     at all, before its time ends or a QFLUSH takes it, unless W of its holders have lost their memory
+    no trace         the same, from the other side: an event that all were answered 0 for is not done
+    at most once     a group that takes events with EX 0 STRICT never hears of one twice, while its origin forgets
+                     nothing
+    on time          nothing is delivered long after its time
+    acks last        what was answered 1 is not delivered to the group after the heal
+    flushed          nor is what the node that was told QFLUSH had made itself by then
+
+and where nothing fails (`exact`), in addition:
+
+    one at a time    nobody else of the group gets an event before the deadline, or before it was given up
+    exactly once     nobody gets an event that was acknowledged, or given with EX 0
+    answers          a QACK in time is answered 1, a late one 0 unless another consumer has the event; none twice 1;
+                     null means that there was nothing; no command fails
+
+A group with EX 0 may lose an event with the answer that had it, so that such groups must get all of them only where
+nothing fails.  Times are integer milliseconds of one clock, that of the observer.
+"""
+
+from collections.abc import Hashable, Iterable
+
+import attrs
+
+from disqued.testing.checker import GRACE_MS, LATE_MS, Ledger, NodeName, Request, shown
+
+SHOWN = 6  #: deliveries and acknowledgements that a failure tells of, the last ones
+FIGURES = (b"inprogress", b"redo", b"done", b"available")
+
+
+@attrs.frozen
+class LogRules:
+    """Which of the promises hold in the run that is checked."""
+
+    exact: bool = False  #: nothing fails
+    acks_last: bool = True  #: no node forgets what it has acknowledged
+    on_time_ms: int = LATE_MS  #: what a message may be under way, beside the time of its event
+
+
+@attrs.define
+class Hold:
+    """An event as it was delivered to a consumer."""
+
+    group: bytes
+    consumer: Hashable
+    node: NodeName  #: that answered
+    at: int
+    lease_ms: int  #: 0 = it was done at once
+    given_up_at: int | None = None  #: when somebody began to say that it is given back
+    free_at: int | None = None  #: when that was answered
+
+
+@attrs.define
+class Ack:
+    """A QACK for one event."""
+
+    consumer: Hashable
+    sent_at: int
+    answered_at: int | None = None
+    accepted: bool | None = None  #: None = not known: no answer, an error, or a count of several
+
+
+@attrs.define
+class Reading:
+    """What one group made of one event, as its consumers know it."""
+
+    request: Request
+    group: bytes
+    holds: list[Hold] = attrs.field(factory=list)
+    acks: list[Ack] = attrs.field(factory=list)
+    done_at: int | None = None  #: when it was first heard that the group is done with it
+    doubts: list[int] = attrs.field(factory=list)  #: when somebody heard null who should have had it
+
+    def __str__(self) -> str:
+        told = [f"{hold.consumer} at {hold.at} for {hold.lease_ms}" for hold in self.holds[-SHOWN:]]
+        acks = [
+            f"{ack.consumer} at {ack.sent_at}, {_ANSWERS[ack.accepted]} at {ack.answered_at}"
+            for ack in self.acks[-SHOWN:]
+        ]
+        return (
+            f"{shown(self.request)}, for {self.group.decode()}: given to {'; '.join(told) or 'nobody'};"
+            f" acknowledged by {'; '.join(acks) or 'nobody'}"
+        )
+
+
+_ANSWERS = {True: "yes", False: "no", None: "not known"}
+
+
+@attrs.define
+class Flush:
+    """A QFLUSH."""
+
+    queue: bytes
+    node: NodeName
+    sent_at: int
+    answered_at: int | None = None
+
+
+class LogChecker(Ledger):
+    """Takes facts about events, and says what is wrong with them."""
+
+    def __init__(self, rules: LogRules, *, acking: Iterable[bytes], once: Iterable[bytes], strict: bytes) -> None:
+        """Take the groups: those that acknowledge, those that fetch with EX 0, and of these the one with STRICT."""
+        super().__init__()
+        self.rules = rules
+        self.deliveries = 0
+        self._acking = tuple(acking)
+        self._once = tuple(once)
+        self._strict = strict
+        self._readings: dict[tuple[int, bytes], Reading] = {}
+        #: Those of promised events that are not done, as far as anybody has heard.
+        self._open: dict[tuple[bytes, bytes], dict[int, Reading]] = {}
+        self._flushes: list[Flush] = []
+
+    # Facts.
+
+    def answered(self, number: int, job_id: bytes, at: int, holders: frozenset[NodeName] | None) -> None:
+        """A QADD was answered: the event is there, for every group."""
+        super().answered(number, job_id, at, holders)
+        request = self.requests[number]
+        for group in (*self._acking, *self._once):
+            reading = self._reading(request, group)
+            if reading.done_at is None:
+                self._open.setdefault((request.queue, group), {})[number] = reading
+
+    def delivered(self, event_id: bytes, queue: bytes, body: bytes, hold: Hold) -> None:
+        """A consumer has heard of an event."""
+        request = self._find(event_id, queue, body)
+        if request is None:
+            return
+        self.deliveries += 1
+        request.deliveries += 1
+        reading = self._reading(request, hold.group)
+        self._check_times(reading, hold)
+        self._check_again(reading, hold)
+        self._check_flushed(reading, hold)
+        reading.holds.append(hold)
+        if not hold.lease_ms:
+            self._note_done(reading, hold.at)
+
+    def acking(self, event_ids: list[bytes], group: bytes, consumer: Hashable, at: int) -> list[Ack]:
+        """A consumer begins to say that its group is done with some events; returns what is to be answered."""
+        acks: list[Ack] = []
+        for event_id in event_ids:
+            ack = Ack(consumer, at)
+            acks.append(ack)
+            self._reading(self._by_id[event_id], group).acks.append(ack)
+        return acks
+
+    def acked(self, event_ids: list[bytes], group: bytes, acks: list[Ack], count: int, at: int) -> None:
+        """It was answered so many; which of several these are nobody says."""
+        if 0 < count < len(acks):
+            return
+        for event_id, ack in zip(event_ids, acks, strict=True):
+            ack.answered_at, ack.accepted = at, count > 0
+            if ack.accepted:
+                self._note_done(self._reading(self._by_id[event_id], group), at)
+
+    def given_up(self, event_ids: list[bytes], group: bytes, at: int) -> None:
+        """A consumer begins to give events back, whoever of the group has them by now."""
+        for event_id in event_ids:
+            for hold in self._reading(self._by_id[event_id], group).holds:
+                if hold.given_up_at is None:
+                    hold.given_up_at = at
+
+    def given_back(self, event_ids: list[bytes], group: bytes, at: int) -> None:
+        """It was answered that all of these were."""
+        for event_id in event_ids:
+            for hold in self._reading(self._by_id[event_id], group).holds:
+                if hold.given_up_at is not None and hold.free_at is None:
+                    hold.free_at = at
+
+    def nothing(self, queue: bytes, group: bytes, asked_at: int, at: int, *, waited: bool) -> None:
+        """Somebody of a group heard that there is nothing; `waited`: and was waiting since it had asked."""
+        if not self.rules.exact:
+            return
+        for reading in self._open.get((queue, group), {}).values():
+            since = self._available_since(reading)
+            until = at if waited else asked_at
+            if since is not None and since + LATE_MS < until and not self._may_be_over(reading.request, at):
+                reading.doubts.append(at)
+
+    def figures(self, node: NodeName, queue: bytes, group: bytes, values: dict[bytes, int], at: int) -> None:
+        """A node has counted."""
+        if min(values.values()) < 0 or values[b"total"] != sum(values[name] for name in FIGURES):
+            self.blame(f"counted: node {node} says at {at} of {queue.decode()} and {group.decode()}: {values}")
+
+    def flushing(self, queue: bytes, node: NodeName, at: int) -> Flush:
+        """Somebody begins to flush a queue."""
+        flush = Flush(queue, node, at)
+        self._flushes.append(flush)
+        return flush
+
+    def flushed(self, flush: Flush, at: int) -> None:
+        """It was answered."""
+        flush.answered_at = at
+
+    def failed(self, command: bytes, error: object, at: int) -> None:
+        """A command was answered with an error."""
+        if self.rules.exact:
+            self.blame(f"answers: {command.decode()} fails at {at}: {error}")
+
+    # Verdict.
+
+    def missing(self) -> list[Reading]:
+        """Events that groups should have got, or be done with, and have no excuse."""
+        return [
+            reading
+            for open_ones in self._open.values()
+            for reading in open_ones.values()
+            if not self._is_settled(reading)
+            and not self._may_be_lost(reading.request)
+            and not self._may_be_flushed(reading.request)
+        ]
+
+    def verdict(self) -> list[str]:
+        """Say what is wrong, at the end of a run in which every event has had its chance; empty = nothing."""
+        wrong = [*self.violations, *(f"at least once: {reading}" for reading in self.missing())]
+        if self.rules.exact:
+            for reading in self._readings.values():
+                wrong += self._false_answers(reading)
+        return wrong
+
+    def _is_settled(self, reading: Reading) -> bool:
+        if reading.group in self._once and not self.rules.exact:
+            return True
+        return reading.done_at is not None or any(ack.accepted is None for ack in reading.acks)
+
+    def _false_answers(self, reading: Reading) -> list[str]:
+        """What consumers were told of an event that was not so."""
+        wrong = [f"answers: null at {at}, although there was {reading}" for at in reading.doubts]
+        first: Ack | None = None
+        for ack in reading.acks:
+            if ack.answered_at is None:
+                continue
+            if ack.accepted and first is not None and ack.sent_at > (first.answered_at or 0):
+                wrong.append(f"answers: accepted twice, {reading}")
+            if ack.accepted and not any(_could_be_held(hold, ack) for hold in reading.holds):
+                wrong.append(f"answers: accepted too late, {reading}")
+            if not ack.accepted and self._is_refused_in_time(reading, ack):
+                wrong.append(f"answers: refused in time, {reading}")
+            first = first or (ack if ack.accepted else None)
+        return wrong
+
+    def _is_refused_in_time(self, reading: Reading, ack: Ack) -> bool:
+        assert ack.answered_at is not None
+        if self._may_be_over(reading.request, ack.answered_at) or len(reading.acks) > 1:
+            return False
+        return any(
+            hold.consumer == ack.consumer
+            and hold.given_up_at is None
+            and hold.at <= ack.sent_at
+            and ack.answered_at + LATE_MS < hold.at + hold.lease_ms
+            for hold in reading.holds
+        )
+
+    # Parts.
+
+    def _reading(self, request: Request, group: bytes) -> Reading:
+        key = (request.number, group)
+        reading = self._readings.get(key)
+        if reading is None:
+            reading = self._readings[key] = Reading(request, group)
+        return reading
+
+    def _note_done(self, reading: Reading, at: int) -> None:
+        if reading.done_at is None:
+            reading.done_at = at
+            reading.doubts = [doubt for doubt in reading.doubts if at > doubt + LATE_MS]
+            self._open.get((reading.request.queue, reading.group), {}).pop(reading.request.number, None)
+
+    def _check_times(self, reading: Reading, hold: Hold) -> None:
+        """Hold a delivery against the time of the event and what others were told."""
+        request = reading.request
+        if request.answered_at is not None and hold.at > request.answered_at + request.ttl_ms + self.rules.on_time_ms:
+            self.blame(f"on time: {hold} comes after the end of {reading}")
+        reading.doubts = [doubt for doubt in reading.doubts if hold.at > doubt + LATE_MS]
+
+    def _check_again(self, reading: Reading, hold: Hold) -> None:
+        """Hold a delivery against those before it."""
+        if hold.group == self._strict and reading.holds and not self._forgot(reading.request):
+            self.blame(f"at most once: {hold} comes again of {reading}")
+        if reading.done_at is not None:
+            if self._is_late(hold.at, reading.done_at):
+                name = "exactly once" if self.rules.exact else "acks last"
+                self.blame(f"{name}: {hold} comes after all was done of {reading}")
+        elif self.rules.exact and reading.holds and _is_held(reading.holds[-1], hold.at):
+            self.blame(f"one at a time: {hold} comes while another one has {reading}")
+
+    def _is_late(self, at: int, known_at: int) -> bool:
+        """Tell whether everybody must know by a time what somebody was told before."""
+        if self.rules.exact:
+            return at > known_at + LATE_MS
+        return self.rules.acks_last and self._healed_at is not None and at > max(known_at, self._healed_at) + GRACE_MS
+
+    def _forgot(self, request: Request) -> bool:
+        """Tell whether the node that made an event has lost its memory since then."""
+        return self._losses.get(request.node, -1) >= request.asked_at
+
+    def _check_flushed(self, reading: Reading, hold: Hold) -> None:
+        """Hold a delivery against the flushes of nodes that had made the event themselves."""
+        request = reading.request
+        if request.answered_at is None:
+            return
+        for flush in self._flushes:
+            if (
+                flush.queue == request.queue and flush.node == request.node and request.answered_at < flush.sent_at
+                and flush.answered_at is not None and self._is_late(hold.at, flush.answered_at)
+            ):  # fmt: skip
+                self.blame(f"flushed: {hold} comes after {flush} of {reading}")
+
+    def _may_be_flushed(self, request: Request) -> bool:
+        return any(
+            flush.queue == request.queue and (flush.answered_at is None or request.asked_at <= flush.answered_at)
+            for flush in self._flushes
+        )
+
+    def _may_be_over(self, request: Request, at: int) -> bool:
+        """Tell whether an event may have ended by a time."""
+        return at + LATE_MS >= request.asked_at + request.ttl_ms or self._may_be_flushed(request)
+
+    @staticmethod
+    def _available_since(reading: Reading) -> int | None:
+        """Since when the group can have an event, as far as is known; None = that is not known."""
+        request = reading.request
+        if request.answered_at is None or reading.done_at is not None:
+            return None
+        if any(ack.accepted is None for ack in reading.acks):
+            return None
+        ready_at = request.answered_at + request.delay_ms
+        if not reading.holds:
+            return ready_at
+        last = reading.holds[-1]
+        return last.at + last.lease_ms if last.given_up_at is None else last.free_at
+
+
+def _is_held(hold: Hold, at: int) -> bool:
+    """Tell whether a consumer must have an event to itself at a time."""
+    return hold.given_up_at is None and at + LATE_MS < hold.at + hold.lease_ms
+
+
+def _could_be_held(hold: Hold, ack: Ack) -> bool:
+    """Tell whether some consumer may have had an event when an acknowledgement came."""
+    assert ack.answered_at is not None
+    return hold.at - LATE_MS <= ack.answered_at and ack.sent_at <= hold.at + hold.lease_ms + LATE_MS
