@@ -479,10 +479,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "what comes back from the journal is done by nobody", LOGS_CRASH,
         Recovery, "_finish", "if isinstance(event, Event) and name is not None:", "if False:",
     ),
-    _mutant(
-        "events come back from the journal without what groups had of them", LOGS_CRASH,
-        Recovery, "apply", "self._finish(record[1], record[2])", "pass",
-    ),
     _besides(
         _mutant(
             "a flush is forgotten in a crash", LOGS_CRASH,
@@ -511,7 +507,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what comes back is never given again", LOGS,
-        Group, "_first_exception", "if event.expires_at > now", "if isinstance(unit, Event) and event.expires_at > now",
+        Group, "_first_of", "if event.expires_at > now", "if isinstance(unit, Event) and event.expires_at > now",
     ),
     _mutant(
         "events whose place a group has passed are skipped", LOGS,
@@ -535,7 +531,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is given with EX 0 is not written down", LOGS_CRASH,
-        Logs, "finish", "self._note_done(event, group.scope)",
+        Logs, "_finish", "self._note_done(event, group.scope)",
         "if unit is None or unit.lease_ms:\n        self._note_done(event, group.scope)",
     ),
     _mutant(
