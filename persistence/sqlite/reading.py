@@ -1,7 +1,7 @@
 """Reading the database: at the start, all of it checked; beside a daemon, a moment of it.
 
     load    pauses, groups, jobs, their units     on the reactor's thread, a slice at a time
-    check   every page, and the index by id       on the writer's thread meanwhile
+    check   every page, and two of the indexes    on the writer's thread meanwhile
 
 Each table is read in the order of its numbers.  Where groups begin comes before the events that this is about, so that
 an event that was flushed is never put into a log.
@@ -34,6 +34,7 @@ from disqued.persistence.sqlite.rows import (
 )
 from disqued.persistence.sqlite.schema import (
     DATABASE_ERRORS,
+    GROUP_NAME,
     NUMBERED,
     DatabaseDamaged,
     check_schema,
@@ -59,10 +60,18 @@ _DONE_IN_GROUPS = (
     _DONE + "WHERE scope <> '' AND EXISTS (SELECT 1 FROM jobs WHERE id = done.id)"  # noqa: S608 - a query of ours
     " AND seq > (SELECT coalesce(max(seq), 0) FROM flushes) ORDER BY seq"
 )
-_NOT_FOUND_BY_ID = (
-    "SELECT count(*) FROM jobs AS job NOT INDEXED WHERE NOT EXISTS"
-    " (SELECT 1 FROM jobs AS entry INDEXED BY jobs_by_id WHERE entry.id = job.id AND entry.seq = job.seq)"
-)
+_NOT_FOUND = {
+    "jobs are not found by their ids; REINDEX jobs_by_id": (
+        "SELECT count(*) FROM jobs AS job NOT INDEXED WHERE NOT EXISTS"
+        " (SELECT 1 FROM jobs AS entry INDEXED BY jobs_by_id WHERE entry.id = job.id AND entry.seq = job.seq)"
+    ),
+    "groups are not found by their names; REINDEX groups_by_name": (
+        "SELECT count(*) FROM groups AS word NOT INDEXED WHERE NOT EXISTS"  # noqa: S608 - a query of ours
+        " (SELECT 1 FROM groups AS entry INDEXED BY groups_by_name WHERE entry.queue = word.queue"
+        f" AND {GROUP_NAME.replace('scope', 'entry.scope')} = {GROUP_NAME.replace('scope', 'word.scope')}"
+        " AND entry.seq = word.seq)"
+    ),
+}
 _EVICTIONS = "SELECT seq, id, reason, queue, ctime, gone_at, crc FROM evictions "
 _FLUSHES = "SELECT seq, flushed_at, jobs, crc FROM flushes "
 _PAUSES = "SELECT seq, queue, pause, paused_at, crc FROM pauses "
@@ -170,10 +179,10 @@ def oldest_fact(connection: sqlite3.Connection) -> int | None:
 
 
 def check_database(path: Path) -> None:
-    """Look at every page of the file, and whether each job is found by its id.  Raises DatabaseDamaged, StoreFailed.
+    """Look at every page of the file, and whether each job is found by its id, and each group by its name.
 
-    A job that is not found could not be taken out.  The other indexes are for people who look for something, and
-    SQLite notices by itself when one of them does not know a row that is to go.
+    What is not found could not be taken out.  The other indexes are for people who look for something, and SQLite
+    notices by itself when one of them does not know a row that is to go.  Raises DatabaseDamaged, StoreFailed.
     """
     try:
         connection = connect(path)
@@ -182,9 +191,10 @@ def check_database(path: Path) -> None:
             ((found,), *_) = connection.execute("PRAGMA quick_check(1)").fetchall()
             if found != "ok":
                 raise DatabaseDamaged(path, f"quick_check says: {found}")
-            (lost,) = connection.execute(_NOT_FOUND_BY_ID).fetchone()
-            if lost:
-                raise DatabaseDamaged(path, f"{lost} jobs are not found by their ids; REINDEX jobs_by_id repairs that")
+            for what, query in _NOT_FOUND.items():
+                (lost,) = connection.execute(query).fetchone()
+                if lost:
+                    raise DatabaseDamaged(path, f"{lost} {what} repairs that")
         finally:
             connection.close()
     except DATABASE_ERRORS as error:

@@ -441,16 +441,23 @@ def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.M
         loaded(tmp_path)
 
 
-def test_an_index_that_does_not_know_a_job_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "letter", "text"),
+    [
+        (job_id(7), 45, "1 jobs are not found by their ids; REINDEX jobs_by_id repairs that"),
+        (b"queue:group", 8, "1 groups are not found by their names; REINDEX groups_by_name repairs that"),
+    ],
+)
+def test_an_index_that_does_not_know_a_row_is_told(tmp_path: Path, key: bytes, letter: int, text: str) -> None:
     data = small_database(tmp_path)
     told = 0
-    at = data.index(job_id(7))
+    at = data.index(key)
     while at >= 0:
         begin_anew(tmp_path)
-        (tmp_path / NAME).write_bytes(flipped(data, (at + 45) * 8))
+        (tmp_path / NAME).write_bytes(flipped(data, (at + letter) * 8))
         try:
             use(tmp_path)
         except StoreDamaged as error:
-            told += "1 jobs are not found by their ids" in str(error)
-        at = data.find(job_id(7), at + 1)
+            told += text in str(error)
+        at = data.find(key, at + 1)
     assert told == 1
