@@ -17,7 +17,6 @@ from typing import Any
 
 import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
-from disqued.commands.jobs import SHOWN
 from disqued.commands.table import BLOCKED
 from disqued.core.groups import GroupUnit, GroupWaiter, Log
 from disqued.core.job import (
@@ -122,7 +121,7 @@ class Server:
     def show(self, job_id: bytes) -> dict[str, Any] | None:
         """SHOW, by name; None for an unknown job."""
         values = self("SHOW", job_id)
-        return None if values is None else dict(zip(SHOWN, values[1::2], strict=True))
+        return None if values is None else {values[at].decode(): values[at + 1] for at in range(0, len(values), 2)}
 
     def stat(self, queue: Word = "q") -> dict[str, Any] | None:
         """QSTAT FULL, by name; None for an unknown queue."""

@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 
 from disqued.commands.names import note_emptied, with_new
-from disqued.commands.shapes import JOBS, integer, null_or, pairs, status
+from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.job import ACKED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions
+from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.state import OPTIONS_KEPT
@@ -417,11 +417,37 @@ SHOWN = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
     "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body",
 )  # fmt: skip
-DESCRIPTION = pairs("what is known of the job", *SHOWN)
+_UNIT = tuple_of(
+    "[group, state, deliveries, left ms]", bulk("group"), bulk("in progress | redo | done"),
+    integer("deliveries that this node knows of"), integer("until its deadline"),
+)  # fmt: skip
+DESCRIPTION = either(
+    pairs("what is known of the job", *SHOWN), pairs("of an event, what groups made of it, too", *SHOWN, "groups")
+)
 
 
 def describe(node: Node, job: Job) -> list[Any]:
-    """A job as SHOW answers it: 15 names and their values in turn."""
+    """A job as SHOW answers it: 15 names and their values in turn, and one more of an event."""
+    shown = _described(node, job)
+    return [*shown, b"groups", _units(node, job)] if isinstance(job, Event) else shown
+
+
+def _units(node: Node, event: Event) -> list[list[Any]]:
+    """What each group that touched an event made of it, by name."""
+    rows: list[list[Any]] = []
+    groups = {} if event.log is None else event.log.groups
+    for name, group in sorted(groups.items()):
+        unit = group.units.get(event)
+        if unit is not None:
+            is_held = unit.state == ACTIVE
+            left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
+            rows.append([name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms])
+        elif group.is_done(event):
+            rows.append([name, b"done", 0, 0])
+    return rows
+
+
+def _described(node: Node, job: Job) -> list[Any]:
     now = node.state.now
     options = job.options
     is_dummy = job.holders is not None and not job.holders
@@ -450,7 +476,11 @@ def describe(node: Node, job: Job) -> list[Any]:
 @command("SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), cost="O(1)", shows_bodies=True)
 @attrs.define
 class Show:
-    """Describe a job as this node knows it."""
+    """Describe a job as this node knows it.
+
+    Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
+    deadline], where the state is in progress, redo or done.
+    """
 
     id: bytes = positional("Job to describe.", JOB_ID)
 

@@ -794,3 +794,16 @@ def test_what_a_lost_connection_never_saw_goes_back_to_its_group_at_once(bench: 
     bench.node.gone("client", [row.job_id])
     bench.settle()
     assert bench.take() is None
+
+
+def test_an_event_is_shown_with_what_each_group_made_of_it(bench: Bench) -> None:
+    event_id = bench("QADD", "q", 600, "x")
+    assert dict(zip(*[iter(bench("SHOW", event_id))] * 2, strict=True))[b"groups"] == []
+    for group in ("a", "b", "c"):
+        bench("QGET", "q", group, "EX", 5)
+    assert bench("QACK", "q", "b", event_id) == 1
+    bench.advance(2_000)
+    assert bench("QGROUP", "RETURN", "q", "c", event_id) == 1
+    assert dict(zip(*[iter(bench("SHOW", event_id))] * 2, strict=True))[b"groups"] == [
+        [b"a", b"in progress", 1, 3_000], [b"b", b"done", 0, 0], [b"c", b"redo", 1, 0],
+    ]  # fmt: skip
