@@ -101,7 +101,7 @@ def on_log(queue: bytes) -> list[Action]:
         Action(
             "flush", "Empty the log (QFLUSH)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
             "The log is empty.",
-            "All events of the log on this node go, whoever has them, with all that groups of consumers made of them.",
+            "All events of the log go, on the other nodes, too, whoever has them, with all that groups made of them.",
             counted=shown.qstat_path(queue),
         ),
     ]  # fmt: skip
