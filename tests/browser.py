@@ -149,7 +149,10 @@ def browser(profile: Path) -> Iterator[Browser]:
 
 # Pictures.
 
-PICTURES = (("overview", "/"), ("queues", "/queues?sort=length"), ("queue", "/queues/mail"), ("job", "/jobs/{job}"))
+PICTURES = (
+    ("overview", "/"), ("queues", "/queues?sort=length"), ("queue", "/queues/mail"), ("job", "/jobs/{job}"),
+    ("workers", "/workers"), ("log", "/queues/signups"),
+)  # fmt: skip
 WORK = (
     ("mail", '{{"to": "{name}@example.org", "template": "welcome", "locale": "en"}}', 46),
     ("invoices", '{{"customer": {number}, "month": "2026-10", "send": true}}', 31),
@@ -158,6 +161,11 @@ WORK = (
     ("webhooks", '{{"url": "https://hooks.example.org/{number}", "event": "order.paid"}}', 17),
     ("reports", '{{"kind": "weekly", "team": "{name}"}}', 4),
 )
+#: Workers, with the queue of tasks that they work on.
+WORKERS = (("press-1", "transcode"), ("press-2", "transcode"), ("ocr-1", "scans"))
+#: Groups of the consumers of the log, and of how many of its last events each is not done yet.
+GROUPS = (("mailers", 2), ("crm", 5), ("statistics", 9))
+LOG = "signups"
 #: Whether rates are known and the chart is drawn, where a page has these.
 SETTLED = """
     const has = (selector) => document.querySelector(selector) !== null;
@@ -182,6 +190,29 @@ def give_work(daemon: Daemon, round_: int) -> None:
                 client.execute_command("ACKJOB", row[1])
 
 
+def begin_work(daemon: Daemon) -> None:
+    """Start workers, which live until somebody ends them."""
+    for worker, queue in WORKERS:
+        with daemon.redis() as client:
+            client.execute_command("WORKER", "START", "ID", worker, "NAME", f"hall {len(queue)}", "TTL", 0)
+            client.execute_command("WQ.WORK", queue)
+
+
+def give_tasks(daemon: Daemon, round_: int) -> None:
+    """Let workers take tasks and finish all but the last ones, and groups of consumers read their log."""
+    with daemon.redis() as client:
+        for number, (worker, queue) in enumerate(WORKERS):
+            client.execute_command("WQ.ENQUEUE", queue, "TASKS", f"/uploads/{4_000 + 7 * round_ + number}.mov")
+            taken = client.execute_command("GETJOB", "NOHANG", "WORKER", worker, "FROM", queue) or []
+            if round_ > number + 1:
+                client.execute_command("ACKJOB", *(row[1] for row in taken))
+        client.execute_command("QADD", LOG, 120, f'{{"user": "{NAMES[round_ % len(NAMES)]}", "plan": "team"}}')
+        for group, behind in GROUPS:
+            event = client.execute_command("QGET", LOG, group, "EX", 60) if round_ >= behind else None
+            if event and round_ % behind:
+                client.execute_command("QACK", LOG, group, event[0])
+
+
 def take_pictures(opened: Browser, job_id: str, folder: Path) -> None:
     """Every page of PICTURES, light and dark."""
     for name, path in PICTURES:
@@ -202,6 +233,7 @@ def work_until(over: threading.Event, daemon: Daemon) -> None:
     """Go on giving work."""
     for round_ in itertools.count():
         give_work(daemon, round_)
+        give_tasks(daemon, round_)
         if over.wait(0.4):
             return
 
@@ -215,6 +247,7 @@ def main(folder: Path) -> None:
         worker = threading.Thread(target=work_until, args=(over, nodes[0]))
         try:
             nodes[0].call("CLUSTER", "MEET", HOST, nodes[1].port)
+            begin_work(nodes[0])
             worker.start()
             with browser(Path(place) / "profile") as opened:
                 opened.base = f"http://{HOST}:{port}"

@@ -33,17 +33,23 @@ WALKED_MAX: Final = 10_000
 Span = Literal["hour", "week"]  #: a point each second, or each minute
 
 
+def oldest_of(queue: Queue) -> int | None:
+    """`ctime` of the job that waits first, or of the oldest event, whichever is older; None = the queue is empty."""
+    kept = [queue.units] if queue.log is None else [queue.units, queue.log.events]
+    return min((units.first.job.ctime for units in kept if len(units)), default=None)
+
+
 @attrs.frozen
 class Series:
     """Points over time, oldest first, no second or minute left out."""
 
     step_s: int  #: between two points: 1 or 60
     times: list[int]  #: unix seconds
-    length: Any  #: jobs in the queue, as the other columns an `array` of numbers
+    length: Any  #: jobs in the queue, and events of its log, as the other columns an `array` of numbers
     in_rate: Any  #: jobs queued a second
     out_rate: Any  #: jobs handed out a second, to consumers and to other nodes
     acked_rate: Any  #: jobs acknowledged a second
-    oldest_s: Any  #: age of the job that waits first, seconds; 0 = none waits
+    oldest_s: Any  #: age of the job that waits first, or the oldest event, seconds; 0 = there is none
 
     @property
     def columns(self) -> list[Any]:
@@ -125,12 +131,13 @@ class History:
         self._node.seen = (walk.length, oldest_s)
 
     def _look_at(self, queue: Queue, slot: int, span: int, walk: _Walk, node: Node) -> None:
-        length = len(queue.units)
+        length, ctime = queue.length, oldest_of(queue)
         oldest_s = 0.0
-        if length:
-            ctime = queue.units.first.job.ctime
-            walk.length += length
-            walk.oldest = ctime if walk.oldest is None else min(walk.oldest, ctime)
+        if len(queue.units):
+            # Events are kept, whoever has seen them: that they are old says nothing of the node.
+            first = queue.units.first.job.ctime
+            walk.length += len(queue.units)
+            walk.oldest = first if walk.oldest is None else min(walk.oldest, first)
         seen = (queue.jobs_in, queue.jobs_out, queue.acked, length)
         track = self._tracks.get(queue.name)
         if track is None or track.identity != (queue.serial, queue.created_at):
@@ -144,7 +151,7 @@ class History:
             track.known_from = slot if known is seen else slot - span
         elif track.seen == seen:
             return
-        if length:
+        if ctime is not None:
             oldest_s = max(0, node.clock.wall() - ctime // 1_000_000) / 1_000
         before = track.seen
         track.seen = seen

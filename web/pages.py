@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.config import SETTINGS, Setting, Status
-from disqued.core.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
+from disqued.core.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Job
 from disqued.core.messages import Vitals
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
@@ -169,7 +169,8 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
                   "idle_ms": node.clock.now() - queue.accessed_at, "created": queue.created_wall,
-                  "held": len(queue.leased), "elsewhere": len(queue.elsewhere)}  # fmt: skip
+                  "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
+                  "elsewhere": len(queue.elsewhere)}  # fmt: skip
     pauses = actions.pause(name, row.pause if row is not None else "none")
     return {
         "queue": name,
@@ -274,7 +275,7 @@ async def job(site: Site, asked: Asked) -> tuple[str, Values]:
         "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
         "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
-        "now": node.clock.wall(),
+        "now": node.clock.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS,
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import attrs
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_NAMES, Queue
 from disqued.web.gateway import SLICE_ROWS, Gateway
-from disqued.web.history import History
+from disqued.web.history import History, oldest_of
 from disqued.web.turns import next_turn
 
 PAGE_ROWS: Final = 100  #: queues on a page
@@ -33,7 +33,7 @@ class QueueRow:
     length: int  #: jobs that wait, and events that are kept
     in_rate: float | None  #: jobs queued a second; None = not known yet
     out_rate: float | None  #: jobs handed out a second
-    oldest_ms: int | None  #: age of the job that waits first; None = none waits
+    oldest_ms: int | None  #: age of the job that waits first, or of the oldest event; None = there is none
     blocked: int  #: consumers that wait
     sources: tuple[bytes, ...]  #: nodes that sent jobs within the last seconds
     import_rate: int  #: jobs a second from these
@@ -102,9 +102,8 @@ def row_of(node: Node, queue: Queue, rates: Rates) -> QueueRow:
     """Describe a queue as it is now."""
     now, wall = node.clock.now(), node.clock.wall()
     rate_in, rate_out = rates.of(queue, now)
-    oldest = None
-    if len(queue.units):
-        oldest = max(0, wall - queue.units.first.job.ctime // 1_000_000)
+    ctime = oldest_of(queue)
+    oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     since = now - queue.import_rate.MEMORY_MS
     sources = tuple(node_id for node_id, seen_at in queue.sources.items() if seen_at >= since)
     return QueueRow(

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from disqued.web import actions
+from disqued.web import actions, shown
 from disqued.web.commands_api import role_of
 from disqued.web.fields import COMMANDS
 from tests.adapters.http import AdminClient
@@ -28,10 +28,14 @@ async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
     assert "No group of consumers has asked" in html
     assert "two" in part(html, "h-peek")
     assert "found 3" in words(html)
+    assert "Events kept 3" in words(html)
+    assert f"Oldest event {shown.NONE}" not in words(html)
+    assert 'data-length="Events kept"' in html
     await run(client.running, "QGET", "events", "mailers", "EX", 60)
     await run(client.running, "QGET", "events", "mailers", "EX", 0)
     await run(client.running, "QGET", "events", "<b>", "EX", 60)
     html = await page(client, "/queues/events")
+    assert "With consumers 2" in words(html)
     assert "mailers 3 1 0 1 1 0" in part(html, "h-groups")
     assert "<b> 3 1 0 0 2 0" in part(html, "h-groups")
     assert "QGROUP START events" in html

@@ -10,6 +10,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 
+from disqued.commands.table import find, parse
 from disqued.config import Config
 from disqued.core.node import Node
 from disqued.testing.clock import Clock
@@ -105,6 +106,19 @@ def test_the_node_is_all_its_queues_together(bed: Bed) -> None:
     assert list(found.length) == [5, 4]
     assert list(found.in_rate) == [5, 0]
     assert list(found.out_rate) == [0, 1]
+
+
+def test_the_events_of_a_log_are_its_length_and_no_jobs_that_the_node_has_waiting(bed: Bed) -> None:
+    bed.node.begin()
+    for body in (b"one", b"two"):
+        words = [b"QADD", b"log", b"60", body]
+        bed.node.command("test", parse(find(words), words))
+    bed.pass_s(2)
+    found = bed.history.queue(b"log", "hour")
+    assert list(found.length) == [2, 2]
+    assert list(found.oldest_s) == pytest.approx([1, 2], abs=0.2)
+    together = bed.history.node("hour")
+    assert set(together.length) == set(together.oldest_s) == {0}
 
 
 def test_the_last_sample_says_how_fast_it_goes(bed: Bed) -> None:

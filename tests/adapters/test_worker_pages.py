@@ -197,7 +197,9 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
     said = words(await page(client, f"/jobs/{far.id.decode()}"))
     assert f"a consumer of node {OTHER[:8].decode()} has had it for 1 h" in said
     assert f"Delivered to a consumer by node {OTHER[:8].decode()}" in said
-    assert "RQ.RECOVER hands it" in words(await page(client, f"/jobs/{here.id.decode()}"))
+    said = words(await page(client, f"/jobs/{here.id.decode()}"))
+    assert "Now: It is in flight: a consumer has it. Should that not be done with it, RQ.RECOVER hands it" in said
+    assert "Retry none: handed out again when somebody asks for it" in said
 
 
 @async_test

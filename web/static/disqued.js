@@ -352,7 +352,7 @@ function listen(terms) {
 
 const KINDS = {
   node: [["In/s", "y", 2], ["Out/s", "y", 3], ["Acknowledged/s", "y", 4]],
-  queue: [["Jobs waiting", "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
+  queue: [[null, "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
 };
 const HOUR = 3600;
 const LEAST = 300; // seconds that a chart shows at least
@@ -367,7 +367,7 @@ let chart = null;
 class Chart {
   constructor(element) {
     this.element = element;
-    this.columns = KINDS[element.dataset.chart];
+    this.columns = KINDS[element.dataset.chart].map(([label, ...how]) => [label ?? element.dataset.length, ...how]);
     this.span = "hour";
     this.data = [[], ...this.columns.map(() => [])];
     this.dark = matchMedia("(prefers-color-scheme: dark)");
