@@ -48,8 +48,8 @@ _SPAN = Param(
 )
 _COLUMNS: Final = {
     "type": "array",
-    "description": "Six arrays of the same length: unix seconds, jobs waiting, jobs queued a second, jobs handed out a "
-    "second, jobs acknowledged a second, age of the oldest job in seconds.",
+    "description": "Six arrays of the same length: unix seconds, jobs waiting (of a queue also events that are kept), "
+    "jobs queued a second, jobs handed out a second, jobs acknowledged a second, age of the oldest in seconds.",
     "items": {"type": "array", "items": {"type": "number"}},
     "minItems": 6,
     "maxItems": 6,
