@@ -14,7 +14,7 @@ from disqued.testing.profiles import ALL, BY_NAME
 from disqued.testing.world import Broken, World
 from tests.simulation.mutants import MUTANTS
 
-HOURS = 4.0
+HOURS = 2.8
 STORIES = [
     Story(profile.name, seed, HOURS) for profile in ALL for seed in range(1, 1 + SHARES.get(profile.name, SHARE))
 ]
