@@ -41,8 +41,7 @@ class InThread:
 
     def _over(self, result: Any, outcome: "Deferred[Any]") -> None:
         self._lock.release()
-        if outcome.called:
-            return  # given up
+        # One that was given up takes no notice.
         if isinstance(result, Failure):
             outcome.errback(result)
         else:
