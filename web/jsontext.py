@@ -29,7 +29,13 @@ REST_MAX: Final = 256 << 10  #: characters that Python's quick parser is given
 _BACKSLASH: Final = ord("\\")
 #: Whole characters and escapes; the two halves of a surrogate pair stay together.
 _WHOLE: Final = re.compile(
-    rb"(?:[^\\]++|\\u[dD][89abAB]..(?:\\u....|(?=[^\\]|\\[^u]))|\\u(?![dD][89abAB])....|\\[^u])++", re.DOTALL
+    rb"""(?:
+        [^\\]++
+      | \\u[dD][89abAB]..(?: \\u[dD][c-fC-F].. | (?=[^\\] | \\[^u] | \\u(?:[^dD]. | [dD][^c-fC-F])) )
+      | \\u(?![dD][89abAB])....
+      | \\[^u]
+    )++""",
+    re.DOTALL | re.VERBOSE,
 )
 
 

@@ -99,6 +99,13 @@ def test_escapes_are_read_as_elsewhere_wherever_a_piece_ends(inside: list[str]) 
         assert plain(read_tiny(raw)) == expected
 
 
+@pytest.mark.parametrize("before", range(20))
+@pytest.mark.parametrize("text", [r"\ud83d\ud83d\ude00", r"\ud83d\ud83d\ud83d\ude00\ude00", r"\ud83d\n\ud83d\ude00é"])
+def test_halves_of_a_pair_stay_together(before: int, text: str) -> None:
+    raw = f'"{"a" * before}{text}{"a" * 20}"'.encode()
+    assert plain(read_tiny(raw)) == plain(read(raw))
+
+
 @given(value=VALUES, at=st.integers(0, 200), put=st.binary(max_size=3), take=st.integers(0, 3))
 def test_what_is_no_json_is_refused_as_elsewhere(value: Any, at: int, put: bytes, take: int) -> None:
     whole = json.dumps(value).encode()
