@@ -12,7 +12,7 @@ import pytest_twisted
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from disqued.web import inputs, jsontext
+from disqued.web import inputs, jsontext, values
 from disqued.web.fields import COMMANDS, words
 from disqued.web.inputs import AT_ONCE_MAX
 from disqued.web.jsontext import PIECE, REST_MAX, STRING_MAX, read, read_large
@@ -45,6 +45,7 @@ def read_tiny(raw: bytes) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("STRING_MAX", 3), ("PIECE", 16), ("REST_MAX", 0)):
             patch.setattr(jsontext, name, value)
+        patch.setattr(values, "PIECE", 16)
         return read_large(raw)
 
 
@@ -141,7 +142,7 @@ def test_no_call_of_the_parser_takes_much_at_once(monkeypatch: pytest.MonkeyPatc
 
         return noted
 
-    monkeypatch.setattr(jsontext, "a2b_base64", noting(jsontext.a2b_base64))
+    monkeypatch.setattr(values, "a2b_base64", noting(values.a2b_base64))
     monkeypatch.setattr(json, "loads", noting(json.loads))
     decoders: list[tuple[int, Any]] = []
     choose = jsontext._decoder
@@ -168,6 +169,15 @@ def test_a_long_string_is_bytes_wherever_a_command_wants_them_and_refused_elsewh
             words(entry, {"queue": "q", "body": "x", "timeout": 0, field: long})
     with pytest.raises(ValueError, match="base64 is not valid"):
         as_bytes({"base64": long})
+
+
+@pytest.mark.parametrize(
+    "text", ["A", "AA", "AAA", "AAAA=", "AAAA==", "AAAA===", "AAAA====", "A===", "AA=A", "AA==AAAA", "é", "A A="]
+)
+def test_what_is_no_base64_is_refused_long_or_short(text: str) -> None:
+    for value in (read_tiny(json.dumps({"base64": text}).encode()), {"base64": text}):
+        with pytest.raises(ValueError, match="base64 is not valid"):
+            as_bytes(value)
 
 
 # Serving.
