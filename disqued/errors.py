@@ -189,5 +189,9 @@ class DuplicateTask(CommandError):
 
     code = "DUPLICATE"
 
-    def __init__(self, job_id: bytes | None = None) -> None:
-        super().__init__("the same task twice in one command" if job_id is None else job_id.decode("ascii"))
+    def __init__(self, job_id: bytes | None = None, *, soon: bool = False) -> None:
+        """Name the job that has the task; `soon`: another client is about to add it, and it has no job yet."""
+        if soon:
+            super().__init__("the same task is being added by another client")
+        else:
+            super().__init__("the same task twice in one command" if job_id is None else job_id.decode("ascii"))

@@ -11,6 +11,7 @@ Source: the RedisRQ README; the replies are those of the module, where the READM
 """
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -33,8 +34,11 @@ from disqued.commands.table import BLOCKED, Flag, command, flag, option, optiona
 from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, Kind, bounded, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.job import FLAG_LEASED, RETRY_NEVER_MS, Job, JobOptions, Unit
+from disqued.core.ids import is_job_id
+from disqued.core.inquiries import Known
+from disqued.core.job import ACTIVE, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, Job, JobOptions, Unit
 from disqued.core.lists import Found, Wish
+from disqued.core.messages import ACK_ONE
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.replication import Batch
@@ -297,16 +301,41 @@ class RqAck:
     """Acknowledge elements: they are done, and leave their list.
 
     Whoever comes first gets the id back; an id that is not in the reply was acknowledged before, is not delivered, or
-    does not exist.  Null: there is no such list on this node.
+    does not exist.  Nodes that can be reached are asked for those that are not known here.  Null: there is no such list
+    on this node, nor any of these elsewhere.
     """
 
     key: bytes = positional("List that they are in.", QUEUE)
     ids: list[bytes] = rest("Elements that are done: their ids, or their job ids.", NAME)
 
-    def run(self, node: Node, client: Client) -> list[bytes] | None:
-        """Acknowledge them; returns the ids that counted."""
-        done = [name for name in dict.fromkeys(self.ids) if self._acknowledge(node, name)]
-        return done if done or self.key in node.state.queues.by_name else None
+    def run(self, node: Node, client: Client) -> Any:
+        """Acknowledge them; returns the ids that counted, or BLOCKED while other nodes are asked."""
+        names = list(dict.fromkeys(self.ids))
+        asks = node.inquiries.can_ask
+        doubtful = [name for name in names if asks and self._is_doubtful(node, name)]
+        done = {name for name in names if name not in doubtful and self._acknowledge(node, name)}
+        answer = partial(self._answer, node, names, done, doubtful)
+        if not doubtful:
+            return answer({})
+        node.inquiries.ask(client, ACK_ONE, self.key, [ELEMENT + name for name in doubtful], answer)
+        return BLOCKED
+
+    def _is_doubtful(self, node: Node, name: bytes) -> bool:
+        """Tell whether others have to be asked: it is not here, or a copy that somebody may have from elsewhere."""
+        jobs = jobs_called(node.state, self.key, ELEMENT, name)
+        return not is_job_id(name) and all(
+            job.holders and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER for job in jobs
+        )
+
+    def _answer(
+        self, node: Node, names: list[bytes], done: set[bytes], doubtful: list[bytes], found: dict[bytes, Known]
+    ) -> list[bytes] | None:
+        peers = node.state.peers
+        if len(peers.linked) < len(peers.by_id):
+            # A node that cannot be asked may have given them to a consumer.
+            done |= {name for name in doubtful if ELEMENT + name not in found and self._acknowledge(node, name)}
+        counted = [name for name in names if name in done or ELEMENT + name in found]
+        return counted if counted or self.key in node.state.queues.by_name else None
 
     def _acknowledge(self, node: Node, name: bytes) -> bool:
         """Acknowledge one; of several that nodes gave one name to, that which was delivered here, else the oldest."""

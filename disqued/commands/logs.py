@@ -297,7 +297,7 @@ class QAck:
     def run(self, node: Node, client: Client) -> Any:
         """Acknowledge; returns how many there were to acknowledge, or BLOCKED while other nodes are asked."""
         if len(self.words) == 1:
-            return okq.acknowledge(node, self.queue, self.words[0])
+            return okq.acknowledge(node, client, self.queue, self.words[0])
         group, ids = _read_group(self.words[0]), [read_job_id(word) for word in self.words[1:]]
         queue_of_log(node, self.queue)
         return settled(node, client, ACK, self.queue, group, ids=ids)

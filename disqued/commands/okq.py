@@ -7,11 +7,13 @@
 What is pushed at the right is served next, the last one first.  An event whose time with a consumer is over goes there,
 too, at that moment.  QNOTIFY names a queue that has something and keeps nothing for whom it tells.
 
-Ids are unique among the events of a queue on one node; two nodes may take the same id, and QACK acknowledges both.
+Ids are unique among the events of a queue: a push asks the other nodes, and so does a QACK of an id that is not here.
+On the two sides of a partition the same id may be taken, and QACK acknowledges both where it finds them.
 
 Source: okq, as the bananaq README lists its commands.
 """
 
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,7 +25,9 @@ from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_e
 from disqued.commands.shapes import OK, adding, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, Kind, read_integer
+from disqued.core.inquiries import Known
 from disqued.core.job import ALIAS_MAX
+from disqued.core.messages import ACK_EVERY, HAS
 from disqued.core.node import Node
 from disqued.core.queues import Client, Queue
 from disqued.core.replication import Batch
@@ -102,15 +106,24 @@ class _Push:
         """Add the event; returns OK, or BLOCKED.  Raises CommandError."""
         if len(self.event_id) >= ALIAS_MAX:
             raise CommandError(_LONG_ID)
-        if not self.noblock:
-            return self._push_and_wait(node, client, front=front)
-        lists = node.lists
-        if lists.background >= lists.pool_size:
+        lists, inquiries = node.lists, node.inquiries
+        if self.noblock and lists.background >= lists.pool_size:
             raise CommandError(_BUSY)
+        if not self.noblock:
+            self._check_free(node)
+        lists.background += self.noblock
+        add = partial(self._push_in_background if self.noblock else self._push_and_wait, node, client, front)
+        if inquiries.can_ask:
+            inquiries.ask(None if self.noblock else client, HAS, self.queue, [EVENT + self.event_id], add)
+            return Status(b"OK") if self.noblock else BLOCKED
+        value = add({})
+        return BLOCKED if value is inquiries.waits else value
+
+    def _push_in_background(self, node: Node, client: Client, front: bool, found: dict[bytes, Known]) -> Any:
+        lists = node.lists
         batch = Batch(None, lists.over_in_background)
-        lists.background += 1
         try:
-            self._add(node, batch, front=front)
+            self._add(node, batch, found, front=front)
         except CommandError:
             # Who sends NOBLOCK does not want to hear of it; INFO counts it.
             batch.is_over = True
@@ -120,17 +133,28 @@ class _Push:
                 lists.over_in_background(failed=False)
         return Status(b"OK")
 
-    def _push_and_wait(self, node: Node, client: Client, *, front: bool) -> Any:
+    def _push_and_wait(self, node: Node, client: Client, front: bool, found: dict[bytes, Known]) -> Any:
         batch = Batch(client)
-        job_id = self._add(node, batch, front=front)
+        job_id = self._add(node, batch, found, front=front)
         batch.value = AddedStatus(b"OK", (job_id,))
-        return batch.value if batch.is_over else BLOCKED
+        return batch.value if batch.is_over else node.inquiries.waits
 
-    def _add(self, node: Node, batch: Batch, *, front: bool) -> bytes:
-        """Add the event, as one of a batch; returns its job id.  Raises CommandError."""
+    def _check_free(self, node: Node) -> None:
+        """Refuse an id that is taken on this node.  Raises CommandError."""
         alias = EVENT + self.event_id
-        if node.state.by_name(self.queue, alias):
-            raise CommandError(f"duplicate event {self.event_id[:128].decode('utf-8', 'surrogateescape')}")
+        if node.state.by_name(self.queue, alias) or node.inquiries.is_claimed(self.queue, alias):
+            raise self._duplicate
+
+    @property
+    def _duplicate(self) -> CommandError:
+        return CommandError(f"duplicate event {self.event_id[:128].decode('utf-8', 'surrogateescape')}")
+
+    def _add(self, node: Node, batch: Batch, found: dict[bytes, Known], *, front: bool) -> bytes:
+        """Add the event, as one of a batch, unless another node has it; returns its job id.  Raises CommandError."""
+        alias = EVENT + self.event_id
+        self._check_free(node)
+        if found:
+            raise self._duplicate
         [job] = node.replication.add_together(
             batch, self.queue, [self.contents], list_options(node, replicate=self.replicate), lambda _: alias,
             maxlen=0, timeout_ms=PUSH_MS, asynchronous=False,
@@ -268,10 +292,17 @@ def taker(node: Node, worker_id: bytes, held: int) -> Worker:
     return node.workers.named(worker_id)
 
 
-def acknowledge(node: Node, queue: bytes, event_id: bytes) -> int:
-    """Acknowledge every job of a queue that has this event id, or this job id; returns 1 or 0."""
+def acknowledge(node: Node, client: Client, queue: bytes, event_id: bytes) -> Any:
+    """Acknowledge every job of a queue that has this event id, or this job id; returns 1 or 0, or BLOCKED."""
     jobs = jobs_called(node.state, queue, EVENT, event_id)
-    return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
+    if jobs or not node.inquiries.can_ask:
+        return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
+    node.inquiries.ask(client, ACK_EVERY, queue, [EVENT + event_id], _one_if_any)
+    return BLOCKED
+
+
+def _one_if_any(found: dict[bytes, Known]) -> int:
+    return int(bool(found))
 
 
 def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> Any:

@@ -5,6 +5,7 @@ A task is a work job of which only the body is shown; a process is one that some
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -19,7 +20,9 @@ from disqued.commands.values import integer as integer_kind
 from disqued.commands.workers import WORKER_ID, in_parts
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
+from disqued.core.inquiries import Known
 from disqued.core.job import JobOptions, Unit
+from disqued.core.messages import HAS, HAS_ANYWHERE, SOON
 from disqued.core.node import Node
 from disqued.core.outbox import WORK, News
 from disqued.core.queues import Client, Form, Queue
@@ -94,9 +97,9 @@ class WqEnqueue:
     """Add tasks to a queue, the first one to be served first: all of them, or none.
 
     The reply comes when all copies are made.  With UNIQUE a task whose body is that of a unique one that is not done is
-    refused, and the id of that one's job told; it is checked on this node, in its queue or in all of them
-    (wq-unique-scope).  A task that is in the hands of a worker stays there as long as that lives; RETRY is when it
-    comes again should its whole node be gone.
+    refused, and the id of that one's job told; it is looked for in its queue or in all of them (wq-unique-scope), on
+    all nodes that can be reached.  A task that is in the hands of a worker stays there as long as that lives; RETRY is
+    when it comes again should its whole node be gone.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -113,7 +116,26 @@ class WqEnqueue:
     def run(self, node: Node, client: Client) -> Any:
         """Add the tasks; returns the ids of their jobs, or BLOCKED.  Raises CommandError."""
         options = self._options(node)
-        aliases = iter(self._aliases(node) if self.unique else ())
+        if not self.unique:
+            return self._add(node, client, options, [])
+        aliases, inquiries = self._aliases(node), node.inquiries
+        if not inquiries.can_ask:
+            return self._add(node, client, options, aliases)
+        verb = HAS_ANYWHERE if node.tasks.unique_anywhere else HAS
+        inquiries.ask(client, verb, self.queue, aliases, partial(self._add_unless_found, node, client, options))
+        return BLOCKED
+
+    def _add_unless_found(self, node: Node, client: Client, options: JobOptions, found: dict[bytes, Known]) -> Any:
+        """Add unique tasks that no other node has.  Raises CommandError."""
+        aliases = self._aliases(node)
+        for what in found.values():
+            node.state.counters.unique_refused += 1
+            raise DuplicateTask(what.job_id, soon=what.how == SOON)
+        value = self._add(node, client, options, aliases)
+        return node.inquiries.waits if value is BLOCKED else value
+
+    def _add(self, node: Node, client: Client, options: JobOptions, names: list[bytes]) -> Any:
+        aliases = iter(names)
         batch = Batch(client)
         jobs = node.replication.add_together(
             batch, self.queue, self.tasks, options, lambda _: next(aliases, b""),
@@ -143,6 +165,10 @@ class WqEnqueue:
                 node.state.counters.unique_refused += 1
                 raise DuplicateTask(job.id)
         aliases = list(map(unique_alias, self.tasks))
+        anywhere = node.tasks.unique_anywhere
+        is_claimed = any(node.inquiries.is_claimed(self.queue, alias, anywhere=anywhere) for alias in aliases)
+        if is_claimed:
+            raise DuplicateTask(soon=True)
         if len(frozenset(aliases)) < len(aliases):
             raise DuplicateTask
         return aliases

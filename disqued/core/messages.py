@@ -42,6 +42,8 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   GIVE       (GIVE, number, scope, events)      the answer: tuple of (job id, body)
                   SETTLE     (SETTLE, queue, group, number, verb, job ids)    a consumer is done with these, or ...
                   SETTLED    (SETTLED, number, outcomes)        the answer: tuple of (job id, OUTCOME_...)
+    names         INQUIRE    (INQUIRE, queue, number, verb, aliases)    who has these names; and do this with them
+                  FOUND      (FOUND, number, what)              the answer: (how, job id) of each, in their order
     queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
                   FLUSH      (FLUSH, queue, 0)                   all that you have of this queue is done
     workers       LIVES      (LIVES, `Life`s)                    these workers of mine are alive, or not any more
@@ -97,16 +99,18 @@ TAKE: Final = 32
 GIVE: Final = 33
 SETTLE: Final = 34
 SETTLED: Final = 35
+INQUIRE: Final = 36
+FOUND: Final = 37
 
 NAMES: Final = (
     "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
     "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS", "LIVES", "LEASED",
     "HANDOVER", "LISTEN", "EVENT", "DELIVERED", "CLAIM", "CLAIMED", "FLUSH", "FACTS", "MISSING", "BEGIN",
-    "WANT", "HAVE", "TAKE", "GIVE", "SETTLE", "SETTLED",
+    "WANT", "HAVE", "TAKE", "GIVE", "SETTLE", "SETTLED", "INQUIRE", "FOUND",
 )  # fmt: skip
 
 #: Kinds that promise that something is durable: they are not sent when it could not be made so.
-PROMISES: Final = frozenset({GOTJOB, GOTACK, GIVE, SETTLED})
+PROMISES: Final = frozenset({GOTJOB, GOTACK, GIVE, SETTLED, FOUND})
 #: Kinds that tell who is there: they go ahead of everything else on a link.
 URGENT: Final = frozenset({PING, PONG, FAIL})
 
@@ -126,6 +130,17 @@ OUTCOME_REFUSED: Final = 0  #: nothing was changed
 OUTCOME_DONE: Final = 1
 OUTCOME_UNKNOWN: Final = 2  #: this node does not hold the event
 OUTCOME_LATER: Final = 3  #: it does, and another one hands it out, or it is not known yet who does
+
+# What is to be done with names: INQUIRE.
+HAS: Final = 0  #: say whether a job of the queue has the name
+HAS_ANYWHERE: Final = 1  #: the same, of a unique task of any queue
+ACK_EVERY: Final = 2  #: acknowledge all jobs that have it
+ACK_ONE: Final = 3  #: acknowledge one job that has it and that a consumer has
+
+# What there is of a name: FOUND.
+NOTHING: Final = 0
+A_JOB: Final = 1  #: its id follows
+SOON: Final = 2  #: this node is about to add one
 
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100

@@ -32,6 +32,7 @@ from disqued.core.federation import Errand, Federation
 from disqued.core.groups import GroupUnit, read_scope
 from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
+from disqued.core.inquiries import Inquiries, Inquiry
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Claim, Lists
@@ -96,6 +97,7 @@ class Node:
         self.homes = Homes(self.state, self.delivery, self.sharing, self.workers, self.events)
         self.lists = Lists(self.state, self.delivery, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
+        self.inquiries = Inquiries(self.state, self.acks)
         self.membership.on_failure = self.homes.node_failed
         self.acks.on_stolen = self.tasks.stolen
         self.delivery.on_dropped = self.tasks.drop
@@ -138,6 +140,8 @@ class Node:
             messages.GIVE: self.readers.on_give,
             messages.SETTLE: self.settling.on_settle,
             messages.SETTLED: self.settling.on_settled,
+            messages.INQUIRE: self.inquiries.on_inquire,
+            messages.FOUND: self.inquiries.on_found,
         }
         #: What is done when something of a kind is due, the most frequent first; what is frequent is not in here.
         self._acts: list[tuple[type[Timed], Callable[[Any], None]]] = [
@@ -145,6 +149,7 @@ class Node:
             (Errand, self.federation.due),
             (Thirst, self.readers.due),
             (Settlement, self.settling.due),
+            (Inquiry, self.inquiries.due),
             (Round, self.facts.round_due),
             (Claim, self.lists.due),
             (Worker, self.workers.due),
@@ -217,6 +222,8 @@ class Node:
         self.facts.link_closed(node_id)
         self.readers.link_closed(node_id)
         self.settling.link_closed(node_id)
+        self.inquiries.link_closed(node_id)
+        self.serve()
 
     def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
@@ -247,6 +254,7 @@ class Node:
             self.state.unfinished.forsake(client)
         self.lists.gone(client)
         self.settling.gone(client)
+        self.inquiries.gone(client)
         if len(self.consumers):
             self.consumers.forget(client)
         if self.logs.members.by_client:
@@ -361,6 +369,7 @@ class Node:
         self.replication.refuse_all()
         self.lists.answer_all()
         self.settling.flushed()
+        self.inquiries.flushed()
         self.readers.flushed()
         self.facts.flushed()
         self.delivery.copies.forget()

@@ -31,7 +31,7 @@ All integers are little-endian and unsigned.  A message begins with its kind, 1 
     LISTEN  LISTEN                           whether 1
     EVENT   EVENT                            type 1, length of the queue's name 4, of the content 4, name, content
 
-What nodes say of logs is in `logmessages`.
+What nodes say of logs is in `logmessages`, of names in `namemessages`.
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
 form only, so that what decodes at all is what a node can have meant.
@@ -63,12 +63,14 @@ from disqued.core.messages import (
     FACTS,
     FAIL,
     FLUSH,
+    FOUND,
     GIVE,
     GOTACK,
     GOTJOB,
     HANDOVER,
     HAVE,
     HOLDERS,
+    INQUIRE,
     JOBS_PER_MESSAGE,
     LEASED,
     LISTEN,
@@ -106,6 +108,7 @@ from disqued.core.messages import (
 from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
 from disqued.wire import logmessages as logs
+from disqued.wire import namemessages as names
 from disqued.wire.fields import BadMessage, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
@@ -596,6 +599,8 @@ _FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
     GIVE: (logs.encode_give, logs.decode_give),
     SETTLE: (logs.encode_settle, logs.decode_settle),
     SETTLED: (logs.encode_settled, logs.decode_settled),
+    INQUIRE: (names.encode_inquire, names.decode_inquire),
+    FOUND: (names.encode_found, names.decode_found),
 }
 _ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
 _DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]

@@ -60,6 +60,8 @@ EXAMPLES: list[Message] = [
     (m.GIVE, 7, b"0:group", ((ID, b"body"), (ID, b""))),
     (m.SETTLE, b"queue", b"group", 7, m.RETURN, (ID, ID)),
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
+    (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
+    (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""))),
 ]
 
 

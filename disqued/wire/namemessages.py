@@ -1,0 +1,71 @@
+"""What nodes say to each other of names, as bytes; `messages` says how messages are written.
+
+INQUIRE INQUIRE                          verb 1, number 4, names 4, length of the queue's name 4, queue, then for each
+its length 2, and it
+FOUND   FOUND                            number 4, names 4, then for each
+how 1, length of job id 1, job id; the length is 0 where there is none
+"""
+
+from struct import Struct
+from typing import Final
+
+from disqued.core.job import ALIAS_MAX
+from disqued.core.messages import A_JOB, ACK_ONE, SOON, Message
+from disqued.wire.fields import BadMessage, cut, cut_id, ends_at, need
+
+_INQUIRE = Struct("<BBIII")
+_LENGTH = Struct("<H")
+_FOUND = Struct("<BII")
+_ENTRY: Final = 2  #: bytes in front of an id
+
+
+def encode_inquire(message: Message, now: int) -> bytes:
+    """Write INQUIRE."""
+    kind, queue, number, verb, aliases = message
+    parts = [_INQUIRE.pack(kind, verb, number, len(aliases), len(queue)), queue]
+    for alias in aliases:
+        parts += (_LENGTH.pack(len(alias)), alias)
+    return b"".join(parts)
+
+
+def decode_inquire(data: bytes) -> Message:
+    """Read INQUIRE."""
+    need(data, _INQUIRE.size)
+    kind, verb, number, count, length = _INQUIRE.unpack_from(data)
+    if verb > ACK_ONE:
+        raise BadMessage(f"INQUIRE: verb {verb}; allowed are 0 to {ACK_ONE}")
+    queue, at = cut(data, _INQUIRE.size, length, length)
+    aliases = []
+    for _ in range(count):
+        need(data, at + _LENGTH.size)
+        alias, at = cut(data, at + _LENGTH.size, _LENGTH.unpack_from(data, at)[0], ALIAS_MAX)
+        aliases.append(alias)
+    ends_at(data, at)
+    return (kind, queue, number, verb, tuple(aliases))
+
+
+def encode_found(message: Message, now: int) -> bytes:
+    """Write FOUND."""
+    kind, number, what = message
+    parts = [bytes((how, len(job_id))) + job_id for how, job_id in what]
+    return _FOUND.pack(kind, number, len(what)) + b"".join(parts)
+
+
+def decode_found(data: bytes) -> Message:
+    """Read FOUND."""
+    need(data, _FOUND.size)
+    kind, number, count = _FOUND.unpack_from(data)
+    what = []
+    at = _FOUND.size
+    for _ in range(count):
+        need(data, at + _ENTRY)
+        how, length = data[at], data[at + 1]
+        at += _ENTRY
+        if how > SOON or (how == A_JOB) != (length > 0):
+            raise BadMessage(f"FOUND: {how} and an id of {length} bytes; an id goes with 1 alone, others are 0 and 2")
+        job_id = b""
+        if length:
+            job_id, at = cut_id(data, at, length)
+        what.append((how, job_id))
+    ends_at(data, at)
+    return (kind, number, tuple(what))
