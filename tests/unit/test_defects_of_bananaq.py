@@ -175,6 +175,17 @@ def test_a_group_that_appears_after_the_events_sees_all_that_live(bench: Bench) 
     assert [bench.body("new"), bench.body("new")] == [b"alive", None]
 
 
+def test_an_event_that_comes_with_an_earlier_place_than_the_newest_one_fetched_is_not_skipped(bench: Bench) -> None:
+    """Ids out of order: the pointer of a group only moved forward, and passed over what came late behind it."""
+    late = bench.event("late", "q", 60, "DELAY", 5)
+    early = bench.event("early")
+    assert bench.take("g", "EX", 30) == [early, b"early"]
+    assert bench.ack(early) == 1
+    assert bench.take("g") is None
+    bench.advance(5_000)
+    assert bench.take("g") == [late, b"late"]
+
+
 def test_waiters_of_a_queue_that_is_flushed_keep_waiting(bench: Bench) -> None:
     assert bench("QGET", "q", "g", "BLOCK", 60, client="anna") is BLOCKED
     bench("QFLUSH", "q")
