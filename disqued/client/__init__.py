@@ -6,6 +6,7 @@
     errors, job, values        what both say and raise
     commands, replies          what a command is, and how its reply reads
     nodes, calls, tasks        which node, what next, what to say of a job when: machines without a socket or a clock
+    seats                      what a live worker says, on a connection of its own
     deferred, blocking         the two thin sides that send and wait
 
 Neither side loads the library of the other: `Client` and `Worker` of this module are loaded when they are first asked
@@ -27,9 +28,11 @@ from disqued.client.errors import (
     NodeLoading,
     NodeRefuses,
     NotReplicated,
+    NoWorker,
     QueuePaused,
     QueueTooLong,
     ServerError,
+    StaleWorker,
     TooLate,
     Uncertain,
     UnknownJob,
@@ -66,9 +69,11 @@ __all__ = [  # noqa: RUF022 - what one begins with comes first
     "NodeLoading",
     "NodeRefuses",
     "NotReplicated",
+    "NoWorker",
     "QueuePaused",
     "QueueTooLong",
     "ServerError",
+    "StaleWorker",
     "TooLate",
     "Uncertain",
     "UnknownJob",

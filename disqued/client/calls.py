@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar, cast
 
 import attrs
 
-from disqued.client.commands import Command, Lane, hello
+from disqued.client.commands import Command, Lane, Seat, hello
 from disqued.client.errors import (
     JournalFailed,
     NodeFull,
@@ -46,6 +46,8 @@ class Ask:
     lane: Lane
     #: Seconds after which the connection counts as broken.
     limit: float
+    #: The live worker whose connection it goes by.
+    seat: Seat | None = None
 
 
 @attrs.frozen
@@ -65,6 +67,10 @@ class Patience:
     reply: float = 5.0
     #: Until a node that cannot be reached counts as broken.
     connect: float = 5.0
+
+    def of(self, total: float) -> "Patience":
+        """The same, for so long in all."""
+        return attrs.evolve(self, total=total)
 
 
 class Call(Generic[T]):
@@ -97,7 +103,8 @@ class Call(Generic[T]):
         if self._asks_hello:
             return Ask(node, _HELLO.words, Lane.QUICK, self._patience.reply)
         wait = self._slice(now)
-        return Ask(node, self._command.asking(wait), self._command.lane, wait + self._patience.reply)
+        limit = wait + self._patience.reply
+        return Ask(node, self._command.asking(wait), self._command.lane, limit, self._command.seat)
 
     def _slice(self, now: float) -> float:
         """How long the node may take before it answers."""

@@ -46,6 +46,17 @@ class Lane(Enum):
 
 
 @attrs.frozen
+class Seat:
+    """A live worker, as a node knows it; it has a connection of its own to each node that it takes jobs from."""
+
+    id: bytes
+    #: Seconds without a sign of life after which it counts as dead.
+    dead_after: float
+    #: For people to read.
+    name: bytes = b""
+
+
+@attrs.frozen
 class Command(Generic[T]):
     """A command, ready to be sent, perhaps several times."""
 
@@ -60,6 +71,8 @@ class Command(Generic[T]):
     fetches: bool = False
     #: Id of the node that it is best sent to; b"" = any.
     near: bytes = b""
+    #: The live worker whose connection it goes by; None = none in particular.
+    seat: Seat | None = None
 
     def asking(self, seconds: float) -> tuple[bytes, ...]:
         """The words that ask for a reply within a time; only a fetch has a time of its own in them."""

@@ -88,6 +88,18 @@ class WrongKind(ServerError):
     code = "WRONGTYPE"
 
 
+class NoWorker(ServerError):
+    """No worker of this id is alive on the node."""
+
+    code = "NOWORKER"
+
+
+class StaleWorker(ServerError):
+    """Somebody else is the worker now, or it is not alive any more."""
+
+    code = "STALE"
+
+
 class AccessDenied(ServerError):
     """The password is missing or wrong."""
 
@@ -127,7 +139,8 @@ class NodeCrowded(NodeRefuses):
 
 
 _CLASSES: tuple[type[ServerError], ...] = (
-    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, TooLate, BadJobId, WrongKind, AccessDenied,
+    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, TooLate, BadJobId, WrongKind, NoWorker, StaleWorker,
+    AccessDenied,
     NodeLeaving, NodeLoading, NodeFull, JournalFailed,
 )  # fmt: skip
 _BY_WORD = {each.code: each for each in _CLASSES} | {"WRONGPASS": AccessDenied}

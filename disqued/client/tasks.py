@@ -9,7 +9,8 @@
          --> give_up: what still runs is given back
 
 A job is kept alive from the moment that it is there until it is acknowledged or given back, while it is held, too.
-How long its retry time is a worker learns from the answer to WORKING; the shortest is one second.
+A live worker (`seats`) need not say so: its node keeps what it has, as long as it lives.  How long its retry time is a
+worker learns from the answer to WORKING; the shortest is one second.
 
 Nothing here waits or sends: a worker does what `due` says, and tells what came of it.  Times are seconds.
 """
@@ -131,9 +132,13 @@ class Tasks:
     """All jobs of one worker."""
 
     def __init__(
-        self, concurrency: int, backoff: Backoff, rng: Random, max_tries: int | None = None, held_most: int = HELD_MOST
-    ) -> None:
-        """Take at most `concurrency` jobs at a time; `max_tries` None = never exhausted.  Raises ValueError."""
+        self, concurrency: int, backoff: Backoff, rng: Random, max_tries: int | None = None,
+        held_most: int = HELD_MOST, *, keeps_alive: bool = True,
+    ) -> None:  # fmt: skip
+        """Take at most `concurrency` jobs at a time; `max_tries` None = never exhausted.  Raises ValueError.
+
+        Without `keeps_alive` the node keeps alive what is in hand.
+        """
         for name, value in (("concurrency", concurrency), ("max_tries", max_tries), ("held_most", held_most)):
             if value is not None:
                 whole_number(value, name)
@@ -142,6 +147,7 @@ class Tasks:
         self._rng = rng
         self._max_tries = max_tries
         self._held_most = held_most
+        self._keeps_alive = keeps_alive
         self._tasks: dict[bytes, Task] = {}
         self.is_stopping: bool = False
         self.figures = Figures()
@@ -165,7 +171,7 @@ class Tasks:
         if known is not None and known.phase is not Phase.RETURNING:
             return None
         self.figures.taken += 1
-        task = self._tasks[job.id] = Task(job, Phase.RUNNING, now + FIRST_WORKING_S)
+        task = self._tasks[job.id] = Task(job, Phase.RUNNING, now + FIRST_WORKING_S if self._keeps_alive else None)
         return task
 
     # Time.
@@ -191,11 +197,11 @@ class Tasks:
     def kept(self, task: Task, retry: float, now: float) -> None:
         """Take the answer to WORKING: the retry time of the job, which begins now."""
         task.retry = float(retry)
-        task.working_at = None if task.is_once else now + task.retry / KEEPS_PER_RETRY
+        task.working_at = None if task.is_once or not self._keeps_alive else now + task.retry / KEEPS_PER_RETRY
 
     def not_kept(self, task: Task, now: float) -> None:
         """Take that WORKING could not be said, or that the node that was asked did not know the job."""
-        if not task.is_once:
+        if not task.is_once and self._keeps_alive:
             task.working_at = now + max(AGAIN_S, (task.retry or 0.0) / KEEPS_PER_RETRY / 2)
 
     def too_late(self, task: Task) -> None:

@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from disqued.client import commands
 from disqued.client.blocking.connections import Broken, Connections, NotSent
 from disqued.client.calls import Ask, Call, Patience, Pause
-from disqued.client.commands import Command, JobStateName, Page
+from disqued.client.commands import Command, JobStateName, Page, Seat
 from disqued.client.errors import Closed, ServerError
 from disqued.client.nodes import HELLO_EVERY_S, Address, Node, Nodes
 from disqued.client.values import Span, encode_data, waiting_seconds
@@ -151,12 +151,13 @@ class Client:
 
     # How a command goes its way.
 
-    def run(self, command: Command[T]) -> T:
-        """Carry out a command that is made already."""
-        return self._carry_out(self._call(command))
+    def run(self, command: Command[T], patience: float | None = None) -> T:
+        """Carry out a command that is made already, with another patience than usual if need be."""
+        return self._carry_out(self._call(command, patience=patience))
 
-    def _call(self, command: Command[T], pinned: Node | None = None) -> Call[T]:
-        return Call(command, self._nodes, self._patience, self.now(), pinned)
+    def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
+        usual = self._patience
+        return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
 
     def _carry_out(self, call: Call[T]) -> T:
         while True:
@@ -174,7 +175,11 @@ class Client:
     def _ask(self, call: Call[T], ask: Ask) -> bool:
         """Ask a node; say whether the command is done."""
         try:
-            reply = self._connections_to(ask.node).ask(ask.words, ask.limit)
+            connections = self._connections_to(ask.node)
+            if ask.seat is None:
+                reply = connections.ask(ask.words, ask.limit)
+            else:
+                reply = connections.ask_seated(ask.seat, ask.words, ask.limit)
         except NotSent as error:
             with self._lock:
                 call.not_sent(error, self.now())
@@ -197,6 +202,13 @@ class Client:
             if last is not None and last is not self._last and last.address in self._connections:
                 self._connections[last.address].rest()
             return self._connections[node.address]
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connections of a live worker."""
+        with self._lock:
+            known = list(self._connections.values())
+        for connections in known:
+            connections.leave(seat)
 
     def close(self) -> None:
         """Close all connections; what other threads wait for goes on until its reply, and then raises Closed."""

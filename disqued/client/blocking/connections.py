@@ -1,5 +1,7 @@
 """The connections to one node: each is one thread's while its command is under way, and idle in between.
 
+A live worker has one of its own (`seats`), which nobody else is given.
+
 The connection is redis-py's, without its own way of trying again, which would add jobs twice.  Spans are seconds.
 """
 
@@ -12,8 +14,10 @@ from redis.connection import DefaultParser
 from redis.retry import Retry
 
 from disqued.client.calls import Patience
-from disqued.client.errors import ServerError, server_error
+from disqued.client.commands import Seat
+from disqued.client.errors import NoWorker, ServerError, StaleWorker, server_error
 from disqued.client.nodes import Address
+from disqued.client.seats import take_a_seat
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
 
@@ -41,6 +45,8 @@ class Connections:
         self._patience = patience
         self._lock = threading.Lock()
         self._idle: list[redis.Connection] = []
+        #: Of live workers, by their ids, while nothing is under way on them.
+        self._seats: dict[bytes, redis.Connection] = {}
         self._is_closed = False
 
     def ask(self, words: tuple[bytes, ...], limit: float) -> object:
@@ -56,6 +62,65 @@ class Connections:
             raise
         self._give(connection)
         return reply
+
+    def ask_seated(self, seat: Seat, words: tuple[bytes, ...], limit: float) -> object:
+        """Send a command on the connection of a live worker, and wait for its reply.
+
+        A worker that was declared dead begins anew.  Raises NotSent, Broken, ServerError.
+        """
+        try:
+            return self._ask_on(seat, self._take_seat(seat), words, limit)
+        except (NoWorker, StaleWorker):
+            self.leave(seat)
+            return self._ask_on(seat, self._sit(seat), words, limit)
+
+    def _ask_on(self, seat: Seat, connection: redis.Connection, words: tuple[bytes, ...], limit: float) -> object:
+        try:
+            reply = _exchange(connection, words, limit)
+        except ServerError:
+            self._give_seat(seat, connection)
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._give_seat(seat, connection)
+        return reply
+
+    def _take_seat(self, seat: Seat) -> redis.Connection:
+        with self._lock:
+            connection = self._seats.pop(seat.id, None)
+        if connection is not None:
+            if _is_quiet(connection):
+                return connection
+            connection.disconnect()
+        return self._sit(seat)
+
+    def _sit(self, seat: Seat) -> redis.Connection:
+        """Open a connection whose end is the death of a worker."""
+        connection = self._connect()
+        try:
+            _exchange(connection, take_a_seat(seat), self._patience.reply)
+        except Broken as error:
+            connection.disconnect()
+            raise NotSent(str(error)) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def _give_seat(self, seat: Seat, connection: redis.Connection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._seats[seat.id] = connection
+                return
+        connection.disconnect()
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connection of a live worker, if there is one."""
+        with self._lock:
+            connection = self._seats.pop(seat.id, None)
+        if connection is not None:
+            connection.disconnect()
 
     def _take(self) -> redis.Connection:
         with self._lock:
@@ -101,6 +166,10 @@ class Connections:
         """Close what is idle now, and the rest when its command is over."""
         self._is_closed = True
         self.rest()
+        with self._lock:
+            seats, self._seats = self._seats, {}
+        for connection in seats.values():
+            connection.disconnect()
 
     def rest(self) -> None:
         """Close what is idle."""

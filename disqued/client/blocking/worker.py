@@ -1,6 +1,7 @@
 """A worker with threads: it fetches, hands jobs to its handlers, keeps them alive meanwhile, and says how they ended.
 
     run, in the caller's thread   fetches as many jobs as there is room for
+                                  and says that the worker is alive, if it is a live one
     handler threads               work, and then acknowledge, hold or move the job
     one more                      says WORKING, and gives back what was held
 
@@ -17,9 +18,11 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from disqued.client import commands
 from disqued.client.blocking.client import Client
 from disqued.client.errors import AccessDenied, DisquedError, TooLate
 from disqued.client.job import Job
+from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, taken_by
 from disqued.client.tasks import (
     Backoff,
     Drop,
@@ -57,12 +60,19 @@ class Worker:
         on_exhausted: OnExhausted = go_on,
         grace: Span = 30,
         poll: Span = 1,
+        live: bool = False,
+        dead_after: Span = 10,
+        name: bytes | str = b"",
     ) -> None:
         """Take a client, which may be used otherwise, too.  Raises ValueError.
 
         `max_tries` is how often a job is tried before `on_exhausted` says what becomes of it: `Drop`, `MoveTo` or
         `GoOn`.  `grace` is how long handlers may go on when the worker is stopped.  `poll` is how long one fetch waits,
         and so how long stopping may take when nothing is to be done.
+
+        A `live` worker keeps its jobs as long as it is alive, whatever their retry time is, and they are back at once
+        when its process ends or its connection breaks, or when its node has heard nothing of it for `dead_after`.
+        `name` is what people read on the page of workers.
         """
         self._client = client
         self._queues = encode_queues(queues)
@@ -71,14 +81,21 @@ class Worker:
         self._grace = check_grace(grace)
         self._poll = waiting_seconds(poll, "poll")
         self._rng = client.random
+        self._seat = new_seat(self._rng, dead_after, name) if live else None
         self._concurrency = concurrency
-        self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries)
+        self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries, keeps_alive=not live)
         #: Guards `_tasks`; told when something changes that a thread may wait for.
         self._changed = threading.Condition()
         self._todo: SimpleQueue[Task | None] = SimpleQueue()
+        self._heard_at = 0.0  #: when the nodes heard last that it is alive
         self._stop_asked = False
         self._is_over = False
         self._was_started = False
+
+    @property
+    def id(self) -> bytes:
+        """What nodes call it, if it is a live one; else empty."""
+        return self._seat.id if self._seat else b""
 
     @property
     def figures(self) -> Figures:
@@ -115,6 +132,7 @@ class Worker:
             self._fetch_all()
         finally:
             self._put_away()
+            self._stand_up()
             self._is_over = True
             for _ in threads:
                 self._todo.put(None)
@@ -129,8 +147,10 @@ class Worker:
             with self._changed:
                 room = self._tasks.room()
                 if not room:
-                    self._changed.wait(self._poll)
-                    continue
+                    self._changed.wait(self._at_most(self._poll))
+            if not room:
+                self._stay_alive()
+                continue
             try:
                 jobs = self._fetch(room)
                 failures = 0
@@ -139,14 +159,44 @@ class Worker:
             except DisquedError as error:
                 failures += 1
                 _log.warning("fetching from %s failed: %s", self._queues, error)
-                self._rest(next_pause(failures, self._rng))
+                self._rest(self._at_most(next_pause(failures, self._rng)))
                 continue
             for job in jobs:
                 self._begin(job)
 
     def _fetch(self, room: int) -> list[Job]:
         """Ask for jobs; every fetch of a worker goes through here."""
-        return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        if self._seat is None:
+            return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        self._heard_at = self._client.now()
+        fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        return self._client.run(taken_by(self._seat, fetch))
+
+    # Being alive.
+
+    def _at_most(self, seconds: float) -> float:
+        """How long to wait for something: a live worker gives a sign of life now and then."""
+        return seconds if self._seat is None else min(seconds, between_signs(self._seat))
+
+    def _stay_alive(self) -> None:
+        """Give a sign of life, if it is time."""
+        if self._seat is None or self._client.now() < self._heard_at + between_signs(self._seat):
+            return
+        self._heard_at = self._client.now()
+        try:
+            self._client.run(stay_alive(self._seat), between_signs(self._seat))
+        except DisquedError as error:
+            _log.warning("the nodes could not be told that this worker is alive: %s", error)
+
+    def _stand_up(self) -> None:
+        """Be a worker no more; what came back by itself would come back so, too."""
+        if self._seat is None:
+            return
+        try:
+            self._client.run(stand_up(self._seat), between_signs(self._seat))
+        except DisquedError as error:
+            _log.warning("no node could be told that this worker has ended: %s", error)
+        self._client.leave(self._seat)
 
     def _rest(self, seconds: float) -> None:
         end = self._client.now() + seconds
@@ -330,11 +380,20 @@ class Worker:
         with self._changed:
             self._tasks.stop(self._client.now())
             self._changed.notify_all()
-            while self._tasks.any_running() and self._client.now() < end:
-                self._changed.wait(max(0.0, end - self._client.now()))
+        while self._still_runs(end):
+            self._stay_alive()
+        with self._changed:
             self._tasks.give_up(self._client.now())
             self._changed.notify_all()
             self._changed.wait_for(lambda: not len(self._tasks))
+
+    def _still_runs(self, end: float) -> bool:
+        """Wait for the handlers, a while; say whether some are at work and may go on."""
+        with self._changed:
+            left = end - self._client.now()
+            if self._tasks.any_running() and left > 0:
+                self._changed.wait(self._at_most(left))
+            return self._tasks.any_running() and self._client.now() < end
 
     def _change(self) -> None:
         with self._changed:

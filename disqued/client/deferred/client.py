@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from disqued.client import commands, replies
 from disqued.client.calls import Ask, Call, Patience, Pause
-from disqued.client.commands import Command, JobStateName, Page
+from disqued.client.commands import Command, JobStateName, Page, Seat
 from disqued.client.deferred.failures import Broken, NotSent
 from disqued.client.deferred.links import Links
 from disqued.client.errors import Closed, DisquedError, ServerError
@@ -166,12 +166,13 @@ class Client:
 
     # How a command goes its way.
 
-    def run(self, command: Command[T]) -> "Deferred[T]":
-        """Carry out a command that is made already."""
-        return Deferred.fromCoroutine(self._carry_out(self._call(command)))
+    def run(self, command: Command[T], patience: float | None = None) -> "Deferred[T]":
+        """Carry out a command that is made already, with another patience than usual if need be."""
+        return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience)))
 
-    def _call(self, command: Command[T], pinned: Node | None = None) -> Call[T]:
-        return Call(command, self._nodes, self._patience, self.now(), pinned)
+    def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
+        usual = self._patience
+        return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
 
     async def _carry_out(self, call: Call[T]) -> T:
         while True:
@@ -188,7 +189,10 @@ class Client:
         """Ask a node; say whether the command is done."""
         try:
             links = self._links_to(ask.node)
-            reply = await links.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
+            if ask.seat is None:
+                reply = await links.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
+            else:
+                reply = await links.ask_seated(ask.seat, ask.words, ask.limit, self._unclaimed)
         except NotSent as error:
             call.not_sent(error, self.now())
         except Broken as error:
@@ -221,6 +225,11 @@ class Client:
     def _not_given_back(failure: Any) -> None:
         failure.trap(DisquedError)
         _log.warn("jobs of a cancelled get come back by their retry time only: {why}", why=failure.getErrorMessage())
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connections of a live worker."""
+        for links in self._links.values():
+            links.leave(seat)
 
     def close(self) -> "Deferred[None]":
         """Close all connections; what is under way fails with Closed or Uncertain."""

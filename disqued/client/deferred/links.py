@@ -3,6 +3,7 @@
     quick   ack, working, looks ...      many at a time, answered in order
     add     ADDJOB                       waits for copies, so that nothing else stands behind it
     fetch   GETJOB                       taken from those that are idle, given back when its reply is there
+    seat    what a live worker says      its own (`seats`)
 
 A fetch whose caller has gone away is still answered: the jobs that come are handed to `unclaimed`.  Spans are seconds.
 """
@@ -16,10 +17,11 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane
+from disqued.client.commands import Lane, Seat
 from disqued.client.deferred.failures import Broken, NotSent
-from disqued.client.errors import ServerError
+from disqued.client.errors import NoWorker, ServerError, StaleWorker
 from disqued.client.nodes import Address
+from disqued.client.seats import take_a_seat
 
 if TYPE_CHECKING:
     from disqued.client.deferred.protocol import Link, Unclaimed
@@ -40,6 +42,8 @@ class Links:
         #: Who waits for the connection that is being made.
         self._opening: dict[Lane, list[Deferred[Link]]] = {}
         self._idle: list[Link] = []
+        #: Of live workers, by their ids.
+        self._seats: dict[bytes, Link] = {}
         self._open: set[Link] = set()
         self._is_closed = False
 
@@ -53,6 +57,42 @@ class Links:
         if link is None or not link.is_up:
             link = await self._opened(lane)
         return await link.ask(words, limit)
+
+    async def ask_seated(
+        self, seat: Seat, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None" = None
+    ) -> object:
+        """Send a command on the connection of a live worker, and wait for its reply.
+
+        A worker that was declared dead begins anew.  Raises NotSent, Broken, ServerError.
+        """
+        link = self._seats.get(seat.id)
+        if link is None or not link.is_up:
+            link = await self._sit(seat)
+        try:
+            return await link.ask(words, limit, unclaimed)
+        except (NoWorker, StaleWorker):
+            self.leave(seat)
+            link = await self._sit(seat)
+            return await link.ask(words, limit, unclaimed)
+
+    async def _sit(self, seat: Seat) -> "Link":
+        """Open a connection whose end is the death of a worker."""
+        link = await self._connect()
+        try:
+            await link.ask(take_a_seat(seat), self._patience.reply)
+        except Broken as error:
+            raise NotSent(str(error)) from error
+        except BaseException:
+            link.finish()
+            raise
+        self._seats[seat.id] = link
+        return link
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connection of a live worker, if there is one."""
+        link = self._seats.pop(seat.id, None)
+        if link is not None and link.is_up:
+            link.finish()
 
     def _opened(self, lane: Lane) -> "Deferred[Link]":
         """Wait for a new connection that is shared; all who ask while it is made get the same one."""

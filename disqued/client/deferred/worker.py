@@ -18,9 +18,11 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued.client import commands
 from disqued.client.deferred.client import Client
 from disqued.client.errors import AccessDenied, DisquedError, TooLate
 from disqued.client.job import Job
+from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, taken_by
 from disqued.client.tasks import (
     Backoff,
     Drop,
@@ -58,12 +60,19 @@ class Worker:
         on_exhausted: OnExhausted = go_on,
         grace: Span = 30,
         poll: Span = 1,
+        live: bool = False,
+        dead_after: Span = 10,
+        name: bytes | str = b"",
     ) -> None:
         """Take a client, which may be used otherwise, too.  Raises ValueError.
 
         `max_tries` is how often a job is tried before `on_exhausted` says what becomes of it: `Drop`, `MoveTo` or
         `GoOn`.  `grace` is how long handlers may go on when the worker is stopped.  `poll` is how long one fetch waits,
         and so how long stopping may take when nothing is to be done.
+
+        A `live` worker keeps its jobs as long as it is alive, whatever their retry time is, and they are back at once
+        when its process ends or its connection breaks, or when its node has heard nothing of it for `dead_after`.
+        `name` is what people read on the page of workers.
         """
         self._client = client
         self._queues = encode_queues(queues)
@@ -72,13 +81,20 @@ class Worker:
         self._grace = check_grace(grace)
         self._poll = waiting_seconds(poll, "poll")
         self._rng = client.random
-        self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries)
+        self._seat = new_seat(self._rng, dead_after, name) if live else None
+        self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries, keeps_alive=not live)
         self._running: dict[Task, Deferred[Any]] = {}
         self._timer: Any = None
+        self._heard_at = 0.0  #: when the nodes heard last that it is alive
         #: Fires when something has changed that the worker may wait for.
         self._changed: Deferred[None] = Deferred()
         self._end: Deferred[None] | None = None
         self._waiters: list[Deferred[None]] = []
+
+    @property
+    def id(self) -> bytes:
+        """What nodes call it, if it is a live one; else empty."""
+        return self._seat.id if self._seat else b""
 
     @property
     def figures(self) -> Figures:
@@ -128,13 +144,15 @@ class Worker:
             self._tasks.stop(self._client.now())
             self._tick()
             await self._put_away()
+            await self._stand_up()
 
     async def _fetch_all(self) -> None:
         failures = 0
         while not self._tasks.is_stopping:
             room = self._tasks.room()
             if not room:
-                await self._until_changed()
+                await self._until_changed(self._at_most())
+                await self._stay_alive()
                 continue
             try:
                 jobs = await self._fetch(room)
@@ -144,14 +162,46 @@ class Worker:
             except DisquedError as error:
                 failures += 1
                 _log.warn("fetching from {queues} failed: {error}", queues=self._queues, error=error)
-                await self._until_changed(next_pause(failures, self._rng))
+                await self._until_changed(self._at_most(next_pause(failures, self._rng)))
                 continue
             for job in jobs:
                 self._begin(job)
 
     def _fetch(self, room: int) -> "Deferred[list[Job]]":
         """Ask for jobs; every fetch of a worker goes through here."""
-        return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        if self._seat is None:
+            return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        self._heard_at = self._client.now()
+        fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        return self._client.run(taken_by(self._seat, fetch))
+
+    # Being alive.
+
+    def _at_most(self, seconds: float | None = None) -> float | None:
+        """How long to wait for something, None = for ever: a live worker gives a sign of life now and then."""
+        if self._seat is None:
+            return seconds
+        return between_signs(self._seat) if seconds is None else min(seconds, between_signs(self._seat))
+
+    async def _stay_alive(self) -> None:
+        """Give a sign of life, if it is time."""
+        if self._seat is None or self._client.now() < self._heard_at + between_signs(self._seat):
+            return
+        self._heard_at = self._client.now()
+        try:
+            await self._client.run(stay_alive(self._seat), between_signs(self._seat))
+        except DisquedError as error:
+            _log.warn("the nodes could not be told that this worker is alive: {error}", error=error)
+
+    async def _stand_up(self) -> None:
+        """Be a worker no more; what came back by itself would come back so, too."""
+        if self._seat is None:
+            return
+        try:
+            await self._client.run(stand_up(self._seat), between_signs(self._seat))
+        except DisquedError as error:
+            _log.warn("no node could be told that this worker has ended: {error}", error=error)
+        self._client.leave(self._seat)
 
     def _begin(self, job: Job) -> None:
         task = self._tasks.begin(job, self._client.now())
@@ -299,7 +349,8 @@ class Worker:
         """Wait for the handlers, then give back what they have not ended."""
         end = self._client.now() + self._grace
         while self._tasks.any_running() and self._client.now() < end:
-            await self._until_changed(end - self._client.now())
+            await self._until_changed(self._at_most(end - self._client.now()))
+            await self._stay_alive()
         for task in self._tasks.give_up(self._client.now()):
             if (running := self._running.get(task)) is not None:
                 running.cancel()

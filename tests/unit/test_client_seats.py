@@ -1,0 +1,71 @@
+"""What a live worker of the client library says, and what it leaves to its node."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from disqued.client import commands
+from disqued.client.calls import Ask, Call, Patience
+from disqued.client.commands import Seat
+from disqued.client.errors import NoWorker, StaleWorker, server_error
+from disqued.client.job import Job
+from disqued.client.nodes import Nodes
+from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, take_a_seat, taken_by
+from disqued.client.tasks import Backoff, Tasks, What
+
+SEAT = Seat(b"w", 1.5)
+JOB = Job(b"q", b"DI%046d" % 1, b"body")
+
+
+def test_each_connection_of_a_live_worker_begins_with_its_start() -> None:
+    assert b" ".join(take_a_seat(SEAT)) == b"WORKER START ID w TTL 1500 BIND"
+    assert b" ".join(take_a_seat(Seat(b"w", 10, b"press"))) == b"WORKER START ID w TTL 10000 BIND NAME press"
+
+
+def test_a_fetch_of_a_live_worker_names_it_and_goes_by_its_connection() -> None:
+    fetch = taken_by(SEAT, commands.get("a", timeout=2, counters=True))
+    call = Call(fetch, Nodes(["host:1"], Random(1)), Patience(), 0.0)
+    first = call.next(0.0)
+    assert isinstance(first, Ask)
+    assert (first.words, first.seat) == ((b"HELLO",), None)
+    call.answered([1, b"a" * 40, [b"a" * 40, b"", b"1", b"1"]], 0.0)
+    asked = call.next(0.0)
+    assert isinstance(asked, Ask)
+    assert b" ".join(asked.words) == b"GETJOB TIMEOUT 2000 WORKER w WITHCOUNTERS COUNT 1 FROM a"
+    assert asked.seat is SEAT
+
+
+def test_it_gives_signs_of_life_and_ends_by_its_connection() -> None:
+    for command, words in ((stay_alive(SEAT), b"WORKER KEEPALIVE"), (stand_up(SEAT), b"WORKER STOP")):
+        assert (b" ".join(command.words), command.seat) == (words, SEAT)
+    assert between_signs(SEAT) == 0.5
+
+
+def test_two_workers_have_two_ids_and_a_time_that_is_none_is_refused() -> None:
+    rng = Random(1)
+    one, other = (new_seat(rng, 10, "press") for _ in range(2))
+    assert one.id != other.id
+    assert (len(one.id), one.name) == (32, b"press")
+    wrong: list[Any] = [0, -1, "10"]
+    for dead_after in wrong:
+        with pytest.raises(ValueError, match="dead_after is"):
+            new_seat(rng, dead_after, b"")
+
+
+def test_a_dead_and_a_superseded_worker_are_errors_of_their_own() -> None:
+    assert isinstance(server_error("NOWORKER no such worker"), NoWorker)
+    assert isinstance(server_error("STALE somebody else"), StaleWorker)
+
+
+def test_the_node_keeps_alive_what_a_live_worker_has() -> None:
+    tasks = Tasks(1, Backoff(), Random(1), keeps_alive=False)
+    task = tasks.begin(JOB, 0.0)
+    assert task is not None
+    assert tasks.next_at() is None
+    tasks.not_kept(task, 1.0)
+    assert tasks.next_at() is None
+    tasks.kept(task, 30, 2.0)
+    assert (tasks.next_at(), task.retry) == (None, 30.0)
+    tasks.hold(task, 3.0)
+    assert [what for what, _ in tasks.due(200.0)] == [What.NACK]
