@@ -159,8 +159,12 @@ class Acks:
         counters = state.counters
         requeue_at = job.requeue_at
         if requeue_at and job.flags & FLAG_LEASED:
-            span_ms = state.spans.get(job) or job.options.retry_ms
-            flight_ms = max(0, state.now - requeue_at + span_ms)
+            span_ms = job.options.retry_ms
+            if state.spans:
+                span_ms = state.spans.get(job, span_ms)
+            flight_ms = state.now - requeue_at + span_ms
+            if flight_ms < 0:
+                flight_ms = 0
             counters.flight_buckets[flight_ms.bit_length()] += 1
             counters.flight_ms += flight_ms
         else:

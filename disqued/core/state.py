@@ -285,18 +285,23 @@ class State:
                 self.queues.by_name[job.queue].units.remove(job)
         elif job.flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
-        elif isinstance(job, Event):
-            queue = self.queues.by_name.get(job.queue)
-            if queue is not None and queue.log is not None:
-                queue.log.delayed.pop(job, None)
         self.memory.used -= JOB_COST + len(job.body)
         self.schedule.cancel(job)
-        if isinstance(job, NamedJob):
-            self._forget_name(job)
+        if job.__class__ is not Job:
+            self._let_go_of_its_own(job)
         if self.evictable:
             self.evictable.pop(job, None)
         if self.acked:
             self.acked.pop(job, None)
+
+    def _let_go_of_its_own(self, job: Job) -> None:
+        """Undo what a job of another class than most took."""
+        if isinstance(job, NamedJob):
+            self._forget_name(job)
+        elif isinstance(job, Event) and job.state != QUEUED:
+            queue = self.queues.by_name.get(job.queue)
+            if queue is not None and queue.log is not None:
+                queue.log.delayed.pop(job, None)
 
     def _leave_log(self, event: Event) -> None:
         """Take an event out of its log, with all that groups have of it."""
@@ -319,16 +324,18 @@ class State:
             queue.leased.pop(unit, None)
             if queue.elsewhere:
                 queue.elsewhere.pop(unit, None)
-        if self.spans:
-            self.spans.pop(unit, None)
-        if self.bound:
-            worker = self.bound.pop(unit, None)
-            if worker is not None:
-                del worker.leases[unit]
-        if self.elsewhere:
-            home = self.elsewhere.pop(unit.job, None)
-            if home is not None:
-                del home.jobs[unit.job]
+        if self.spans or self.bound or self.elsewhere:
+            self._end_lease_of_its_own(unit)
+
+    def _end_lease_of_its_own(self, unit: Unit) -> None:
+        """Undo what a lease brought along that few have: a span of its own, or a worker."""
+        self.spans.pop(unit, None)
+        worker = self.bound.pop(unit, None)
+        if worker is not None:
+            del worker.leases[unit]
+        home = self.elsewhere.pop(unit.job, None)
+        if home is not None:
+            del home.jobs[unit.job]
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""
