@@ -86,8 +86,8 @@ ALL: Final = (
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
-    Profile("workers", load=WORKED, consumers=1, workers=8, rules=Rules(workers_keep=True)),
-    Profile("deaths", load=WORKED, consumers=1, workers=8, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
+    Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
+    Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),
     Profile(
         "lists-apart", nodes=4, load=LISTED, producers=1, consumers=1, lists=4, jobs=15, kinds=_APART, every_ms=9_000,

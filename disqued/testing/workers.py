@@ -1,9 +1,9 @@
 """Live workers in virtual time.
 
-    START, WQ.WORK --> WQ.DEQUEUE or GETJOB WORKER --> work, and KEEPALIVE meanwhile --> WQ.FINISH or ACKJOB --> again
-          ^                                             |--> falls silent, and is somebody else after a while
-          |                                             |--> its connection ends: with BIND that is its death,
-          +---------------------------------------------+    else it goes on elsewhere, as the same worker
+    START, WQ.WORK --> WQ.DEQUEUE --> work, and KEEPALIVE meanwhile --> WQ.FINISH, ACKJOB or RQ.ACK --> again
+          ^            GETJOB WORKER   |--> falls silent, and is somebody else after a while
+          |            RQ.POP WORKER   |--> its connection ends: with BIND that is its death,
+          +----------------------------+    else it goes on elsewhere, as the same worker
 
 While it works it says so in time; work may take longer than the retry period of its tasks.  What it has it tells the
 checker, and takes back when it may be dead.  Times are integer milliseconds.
@@ -35,6 +35,7 @@ class LiveWorker(Actor):
         self._lives = 0
         self._asked: str = ""  #: what it waits for the answer to
         self._held: dict[bytes, bytes] = {}  #: processes that it has, and their jobs
+        self._popped: dict[bytes, tuple[bytes, bytes]] = {}  #: jobs that it had from a list: which, and their names
         self._busy_until = 0
         self._works = False  #: it has said on which queues it works
         self._began = False  #: it has been started
@@ -54,6 +55,7 @@ class LiveWorker(Actor):
         """Not know any more whether what it has is its own."""
         self.checker.left(self._held.values())
         self._held.clear()
+        self._popped.clear()
 
     def retire(self) -> None:
         """End now; what it has comes back."""
@@ -82,9 +84,13 @@ class LiveWorker(Actor):
     def _fetch(self, connection: Connection) -> None:
         queues = self.rng.sample(self.load.queues, len(self.load.queues))
         count = b"%d" % self.rng.choice((1, 1, 3))
-        if self.rng.random() < 0.3:
+        draw = self.rng.random()
+        if draw < 0.3:
             words = [b"GETJOB", b"COUNT", count, b"TIMEOUT", b"5000", b"WORKER", self.id, b"FROM", *queues]
             self._say(connection, "jobs", *words)
+        elif draw < 0.6:
+            words = [b"RQ.POP", b"COUNT", count, b"BLOCK", b"5000", b"WORKER", self.id, b"KEYS", *queues]
+            self._say(connection, "elements", *words)
         else:
             self._say(connection, "tasks", b"WQ.DEQUEUE", *queues, b"COUNT", count, b"BLOCK", b"5000")
 
@@ -108,9 +114,11 @@ class LiveWorker(Actor):
         del self._held[process]
         self.checker.left([job_id])
         self.checker.ack_sent(job_id)
-        word = b"WQ.FINISH" if process != job_id else b"ACKJOB"
         self._finishing = job_id
-        self._say(connection, "finish", word, process)
+        if job_id in self._popped:
+            self._say(connection, "finish", b"RQ.ACK", *self._popped.pop(job_id))
+        else:
+            self._say(connection, "finish", b"WQ.FINISH" if process != job_id else b"ACKJOB", process)
 
     def _leave(self, connection: Connection) -> None:
         """Break the connection; who is not bound to it goes on elsewhere."""
@@ -145,6 +153,9 @@ class LiveWorker(Actor):
             self._began = True
         elif asked == "work":
             self._works = True
+        elif asked == "elements":
+            self._popped = {row.job_id: (row[0], row[1]) for row in value or []}
+            self._take(connection, [(row[0], row.job_id, row[2]) for row in value or []])
         elif asked in ("tasks", "jobs"):
             self._take(connection, value or [])
         elif asked == "finish" and value:

@@ -64,6 +64,7 @@ class Profile:
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
     lists: int = 0  #: consumers of reliable lists, beside the others, and as many producers per burst
+    pushes: int = 0  #: producers of reliable lists per burst, whose elements the others take
     logs: int = 0  #: consumers of logs, beside the others, and half as many producers per burst
     log_load: LogLoad = LogLoad()
     log_rules: LogRules = LogRules()
@@ -209,7 +210,7 @@ class World:
         consumer.plan(consumer.rng.randint(1, 2_000))
 
     def _push_lists(self) -> None:
-        for _ in range(self.profile.lists):
+        for _ in range(self.profile.lists + self.profile.pushes):
             name = self._name("list producer")
             draws = generator(f"{self.seed} {name}")
             count = draws.randint(1, 2 * self.profile.jobs)
@@ -258,7 +259,8 @@ class World:
         )
         for server in self.servers[:1] if self.profile.one_node else self.servers:
             self._engage(list(self.load.queues), server, diligent)
-            if self.profile.lists:
+            # Where nothing fails what dead workers had comes back without being recovered.
+            if self.profile.lists or (self.profile.pushes and self.profile.kinds):
                 self._engage_for_lists(diligent, server)
         if self.profile.rules.collected_ms is not None:
             self._check_collection(self.profile.rules.collected_ms)

@@ -13,6 +13,7 @@ from unittest import mock
 
 import attrs
 
+from disqued.commands.lists import RqPop
 from disqued.core import recovery
 from disqued.core.acks import Acks
 from disqued.core.copies import Copies
@@ -30,7 +31,7 @@ from disqued.core.recovery import Recovery
 from disqued.core.replication import Replication
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
-from disqued.core.workers import Workers
+from disqued.core.workers import WorkerForm, Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
@@ -123,7 +124,7 @@ FULL = Profile(
 #: Live workers, some of whom die, and whose tasks take longer than their retry periods.
 WORKERS = Profile(
     "mutant-workers", load=attrs.evolve(WORKED, retries_s=(3,), replicate=(2, 3), work_ms=9_000), consumers=1,
-    workers=8, bursts=2, rules=Rules(workers_keep=True), **_SHORT,
+    workers=8, bursts=2, pushes=1, rules=Rules(workers_keep=True), **_SHORT,
 )  # fmt: skip
 
 
@@ -290,7 +291,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "whoever knows a job says that its consumer has it", ROUGH,
         Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "elif True:",
         (
-            "state.tell(job, self._delivery.leases.hint(job))",
+            "self._delivery.leases.tell(job)",
             "state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, job.options.retry_ms))",
         ),
     ),
@@ -446,7 +447,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what live workers have comes back by its retry period", WORKERS,
         (
-            Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, list(worker.leases)))", "pass"),)),
+            Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, _jobs(worker.leases)))", "pass"),)),
             Edit(Delivery, "due", (("if state.bound and job in state.bound and", "if False and"),)),
         ),
     ),
@@ -465,6 +466,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
         Workers, "_put_in_front", "self._delivery.enqueue(unit, front=True)", "False",
+    ),
+    _mutant(
+        "what is popped for a worker is nobody's", WORKERS,
+        RqPop, "run", "node.workers.bind(worker, units)", "pass",
+    ),
+    _mutant(
+        "what comes for a worker that waits is nobody's", WORKERS,
+        WorkerForm, "row", "self._workers.bind(self._taker, [unit])", "pass",
     ),
     # Logs.
     _mutant(
