@@ -212,14 +212,14 @@ class QGroupStart:
             # A stamp before all events tells a group that was started from one that was forgotten.
             floor = {node.id[:8]: 0}
         elif self.at == b"NOW":
-            floor = node.logs.floor_now(log)
+            floor = node.logs.beginnings.floor_now(log)
         else:
             event = node.state.jobs.get(self.at)
             if not isinstance(event, Event) or event.log is not log:
                 raise UnknownJob
             makers = {node.id[:8], *(node_id[:8] for node_id in node.state.peers.by_id), *log.seen}
             floor = dict.fromkeys(makers, event.ctime - 1)
-        node.logs.start(log, self.group, floor, now=self.at == b"NOW")
+        node.logs.beginnings.start(log, self.group, floor, now=self.at == b"NOW")
         return DONE
 
 
@@ -249,13 +249,16 @@ class QGroupReturn:
     "QGROUP FORGET",
     group="logs",
     flags=Flag.WRITE,
-    reply=integer("1 when there was such a group, else 0"),
+    reply=integer("1 when this node knew of such a group, else 0"),
     cost="O(N) in the events of the queue",
     errors=(WrongType,),
 )
 @attrs.define
 class QGroupForget:
-    """Forget what a group made of a log; should it come again it is a new one, and begins at the oldest event."""
+    """Forget what a group made of a log, on all nodes; should it come again it is new, and begins at the oldest event.
+
+    Nodes that cannot be reached hear of it when they come back.
+    """
 
     queue: bytes = positional("Queue of the group.", QUEUE)
     group: bytes = positional("Group to forget.", GROUP)
@@ -264,7 +267,7 @@ class QGroupForget:
         """Forget it."""
         queue = queue_of_log(node, self.queue)
         group: Group | None = None if queue is None or queue.log is None else queue.log.groups.get(self.group)
-        if group is None or queue is None or queue.log is None or not group.is_known:
-            return 0
-        node.logs.start(queue.log, self.group, {})
-        return 1
+        is_known = group is not None and group.is_known
+        if is_known or node.state.peers.linked:
+            node.logs.beginnings.start(node.state.log(self.queue), self.group, {})
+        return int(is_known)

@@ -414,9 +414,7 @@ class QFlush:
 
     def run(self, node: Node, client: Client) -> Any:
         """Flush it; returns OK when there is little to do, else BLOCKED."""
-        queue = node.state.queues.by_name.get(self.queue)
-        if queue is not None:
-            node.logs.flush(queue)
+        node.logs.beginnings.flush(self.queue)
         parts = okq.flushed(node, self.queue)
         node.lists.tell_flush(self.queue)
         try:

@@ -143,7 +143,7 @@ class Facts(Timed):
         state = self._state
         node_id = this.node_id
         for count, log in enumerate(list(self._all_logs()), 1):
-            self._tell_beginnings(node_id, log)
+            self._logs.beginnings.tell(node_id, log)
             for events in _pieces(log):
                 if self._rounds.get(node_id) is not this:
                     return
@@ -154,13 +154,6 @@ class Facts(Timed):
         if self._rounds.get(node_id) is this and node_id in state.peers.linked:
             this.is_collected = True
             self._go_on(this)
-
-    def _tell_beginnings(self, node_id: bytes, log: Log) -> None:
-        if log.horizon:
-            self._state.send(node_id, self._logs.horizon_of(log))
-        for group in log.groups.values():
-            if group.epoch or group.floor:
-                self._state.send(node_id, self._logs.beginning_of(log, group))
 
     def _concerns(self, event: Event, node_id: bytes) -> bool:
         """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""

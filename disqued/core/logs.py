@@ -32,25 +32,23 @@ from collections.abc import Callable
 
 from disqued.core.arbiters import Arbiters
 from disqued.core.background import Background
+from disqued.core.beginnings import Beginnings
 from disqued.core.delivery import FETCHED_BYTES, Delivery
 from disqued.core.groups import (
     Behind,
     EventForm,
-    Floor,
     GivenUnit,
     Group,
     GroupUnit,
     GroupWaiter,
     Log,
-    raise_floor,
     read_scope,
 )
-from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
+from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.members import Members
-from disqued.core.messages import BEGIN, DELIVERED, SETACK, Lease, Message
-from disqued.core.outbox import GONE_DELETED, GROUP, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.messages import DELIVERED, SETACK, Lease
+from disqued.core.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
-from disqued.core.registry import Registry
 from disqued.core.replication import Replication
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
@@ -59,7 +57,6 @@ from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
 
 ADD_TIMEOUT_MS = 5_000
 UNTIL_DIGITS = 20  #: of an end of a lease, at most
-FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
 
 
 class QueueName(Form):
@@ -79,12 +76,13 @@ class Logs:
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
-        "_delivery", "_state", "add_timeout_ms", "arbiters", "background", "members", "on_doubt", "on_foundling",
-        "on_given_back", "serve_others",
+        "_delivery", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members", "on_doubt",
+        "on_foundling", "on_given_back", "serve_others",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self.arbiters = Arbiters(state)
+        self.beginnings = Beginnings(state, self._make_ready)
         #: Called with an event that is handed out by a node of which that is only supposed.
         self.on_doubt: Callable[[bytes, Event], None] = lambda node_id, event: None
         #: Called with a copy whose maker is not the one that hands it out.
@@ -553,7 +551,7 @@ class Logs:
         name, epoch = read_scope(scope) or (b"", 0)
         group = log.group(name)
         if epoch > group.epoch:
-            self.merge_group(log, group, epoch, {})
+            self.beginnings.merge_group(log, group, epoch, {})
         return group
 
     def _note_done(self, event: Event, scope: bytes) -> None:
@@ -587,129 +585,6 @@ class Logs:
                 self._state.counters.working += 1
                 longest_ms = max(longest_ms, unit.lease_ms)
         return longest_ms // 1_000
-
-    # Whole groups and logs.
-
-    def start(self, log: Log, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
-        """Let a group begin behind a floor, on all nodes that can be reached.
-
-        What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes have made, too.
-        """
-        group = log.group(group_name)
-        self.merge_group(log, group, group.epoch + 1, floor)
-        self.tell_all(self.beginning_of(log, group, asks=now))
-
-    def beginning_of(self, log: Log, group: Group, *, asks: bool = False) -> Message:
-        """What other nodes are told of where a group began."""
-        left_ms = max(0, log.over_at(group) - self._state.now)
-        return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
-
-    def horizon_of(self, log: Log, *, asks: bool = False) -> Message:
-        """What other nodes are told of up to where a log was flushed."""
-        left_ms = max(0, log.over_at(log) - self._state.now)
-        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
-
-    def tell_all(self, message: Message) -> None:
-        """Send a message to all nodes that can be reached."""
-        for node_id in list(self._state.peers.linked):
-            self._state.send(node_id, message)
-
-    def on_begin(self, sender: bytes, message: Message) -> None:
-        """Hear where a group began, or up to where a log was flushed."""
-        _, name, scope, floor, left_ms, asks = message
-        state = self._state
-        known = read_scope(scope)
-        if (scope and known is None) or (name not in state.queues.by_name and state.memory.level == 3):
-            return
-        log = state.log(name)
-        if asks:
-            floor = {**floor, state.node_id[:8]: state.last_ctime}
-        if known is None:
-            parts = self.merge_horizon(log, floor)
-            log.until = max(log.until, state.now + left_ms)
-            if parts is not None:
-                state.work(parts)
-            answer = self.horizon_of(log)
-        else:
-            group = log.group(known[0])
-            self.merge_group(log, group, known[1], floor)
-            group.until = max(group.until, state.now + left_ms)
-            answer = self.beginning_of(log, group)
-            log.let_go(group)
-        if asks:
-            self.tell_all(answer)
-
-    def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
-        """Note where a group began in an epoch; say whether that is news."""
-        state = self._state
-        ended = group.merge(epoch, floor)
-        if ended is None:
-            return False
-        for unit in ended:
-            state.schedule.cancel(unit)
-        group.since = state.now
-        if state.journaling:
-            state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
-        queue = state.queue(log.queue)
-        self._make_ready(queue, log)
-        return True
-
-    def floor_now(self, log: Log) -> Floor:
-        """All events that this node knows of, and could know of, at this moment."""
-        floor = dict(log.seen)
-        floor[self._state.node_id[:8]] = self._state.last_ctime
-        return floor
-
-    def flush(self, queue: Queue) -> None:
-        """Let all events of a queue end that this node could know of.
-
-        Nobody can have any of them from now on, nor are they counted any more; they are let go of bit by bit.
-        """
-        log = queue.log
-        if log is None:
-            return
-        state = self._state
-        queue.log = log.successor()
-        self._note_horizon(queue.log, self.floor_now(log))
-        self.tell_all(self.horizon_of(queue.log, asks=True))
-        state.work(self._let_go(log, state.jobs))
-
-    def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:
-        """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
-        return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
-
-    def forget_group(self, log: Log, name: bytes) -> None:
-        """Hear that it means nothing any more where a group began."""
-        group = log.groups.get(name)
-        if group is not None:
-            for unit in group.forget():
-                self._state.schedule.cancel(unit)
-            log.let_go(group)
-
-    def _note_horizon(self, log: Log, horizon: Floor) -> bool:
-        state = self._state
-        if not raise_floor(log.horizon, horizon):
-            return False
-        log.since = state.now
-        if state.journaling:
-            state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
-        return True
-
-    def _let_go(self, log: Log, jobs: Registry) -> Parts:
-        """Forget a log that is nobody's any more, and its events."""
-        yield from self._let_go_flushed(log, jobs)
-        # After a flush of the whole node nothing of it is counted.
-        if self._state.jobs is jobs:
-            self._state.memory.used -= log.cost
-
-    def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
-        state = self._state
-        events: list[Event] = [event for event in (*log, *log.delayed) if log.is_flushed(event)]
-        for at in range(0, len(events), FORGOTTEN_PER_PART):
-            for event in events[at : at + FORGOTTEN_PER_PART]:
-                if state.jobs is jobs and jobs.get(event.id) is event:
-                    state.forget(event, GONE_DELETED)
-            yield
 
 
 def group_lease(unit: GroupUnit, until: int) -> Record:

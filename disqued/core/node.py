@@ -133,7 +133,7 @@ class Node:
             messages.FLUSH: self.lists.on_flush,
             messages.FACTS: self.facts.on_facts,
             messages.MISSING: self.facts.on_missing,
-            messages.BEGIN: self.logs.on_begin,
+            messages.BEGIN: self.logs.beginnings.on_begin,
             messages.WANT: self.readers.on_want,
             messages.HAVE: self.readers.on_have,
             messages.TAKE: self.readers.on_take,

@@ -427,10 +427,10 @@ class Recovery:
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:
-            for _ in self._logs.merge_horizon(log, dict(floor)) or ():
+            for _ in self._logs.beginnings.merge_horizon(log, dict(floor)) or ():
                 pass
             log.since = since
-        elif self._logs.merge_group(log, log.group(name[0]), name[1], dict(floor)):
+        elif self._logs.beginnings.merge_group(log, log.group(name[0]), name[1], dict(floor)):
             log.group(name[0]).since = since
         log.longest_ms = max(log.longest_ms, UNHEARD_MS)
 
@@ -442,7 +442,7 @@ class Recovery:
         if name is None:
             queue.log.horizon = {}
         else:
-            self._logs.forget_group(queue.log, name[0])
+            self._logs.beginnings.forget_group(queue.log, name[0])
 
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""

@@ -612,6 +612,37 @@ def test_a_flush_empties_the_log_on_all_nodes_that_can_be_reached_and_on_others_
     assert get(a)[0] in (made_apart, ids[2])
 
 
+def test_a_flush_and_a_group_that_is_forgotten_reach_the_events_of_other_nodes_from_one_that_has_none() -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    event_id = add(a)
+    ack(a, get(a)[0])
+    assert c("QGROUP", "FORGET", "q", "g") == 0
+    assert get(a) == [event_id, b"x"]
+    assert c("QFLUSH", "q") == b"OK"
+    cluster.advance(100)
+    assert not a.holds(event_id)
+    # A queue that nobody has anything of is not made by that.
+    c("QFLUSH", "another")
+    assert not any(b"another" in member.state.queues.by_name for member in cluster)
+
+
+def test_what_is_flushed_is_what_the_nodes_that_can_be_reached_know_of_also_from_one_that_cannot() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.cut(a, c)
+    event_id = add(c, copies=2)
+    cluster.heal(a, c)
+    add(a)
+    isolated(cluster, c)
+    assert (a.holds(event_id), b.holds(event_id)) == (False, True)
+    a("QFLUSH", "q")
+    cluster.advance(100)
+    assert not b.holds(event_id)
+    healed(cluster, c)
+    assert not holders(cluster, event_id)
+
+
 # After a start.
 
 

@@ -1,0 +1,183 @@
+"""Beginnings: where the groups of a log began, and up to where a log was flushed, here and on all nodes.
+
+    QGROUP START, FORGET    a group begins anew: its epoch is one more, and it wants nothing up to a floor
+    QFLUSH                  all groups begin behind a floor, the horizon, and what is up to it is let go of
+
+    us  --BEGIN(floor, asks)--> all          merged there; asks: and behind all that you know of, too
+        <--BEGIN(floor)-- all                each adds what it has seen, and tells all
+
+A floor is the last stamp that is not wanted, for each node that makes events; floors and epochs merge by maximum.  So
+events that are made on the other side of a partition, which nobody here could know of, are behind no floor.
+
+Times are integer milliseconds; stamps are those of `Job.ctime`.
+"""
+
+from collections.abc import Callable
+
+from disqued.core.groups import Floor, Group, Log, raise_floor, read_scope
+from disqued.core.job import WORK_SCOPE, Event
+from disqued.core.messages import BEGIN, Message
+from disqued.core.outbox import GONE_DELETED, GROUP
+from disqued.core.queues import Queue
+from disqued.core.registry import Registry
+from disqued.core.state import State
+from disqued.core.unfinished import Parts
+
+FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+
+
+class Beginnings:
+    """The machine behind QGROUP START and FORGET, and QFLUSH of a log."""
+
+    __slots__ = ("_make_ready", "_state")
+
+    def __init__(self, state: State, make_ready: Callable[[Queue, Log], None]) -> None:
+        """Take what serves those who wait, when a group begins before events that it was done with."""
+        self._state = state
+        self._make_ready = make_ready
+
+    # Groups.
+
+    def start(self, log: Log, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
+        """Let a group begin behind a floor, on all nodes that can be reached.
+
+        What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes know of, too.
+        """
+        group = log.group(group_name)
+        self.merge_group(log, group, group.epoch + 1, floor)
+        self._tell_all(self.of_group(log, group, asks=now))
+
+    def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
+        """Note where a group began in an epoch; say whether that is news."""
+        state = self._state
+        ended = group.merge(epoch, floor)
+        if ended is None:
+            return False
+        for unit in ended:
+            state.schedule.cancel(unit)
+        group.since = state.now
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
+        self._make_ready(state.queue(log.queue), log)
+        return True
+
+    def forget_group(self, log: Log, name: bytes) -> None:
+        """Hear that it means nothing any more where a group began."""
+        group = log.groups.get(name)
+        if group is not None:
+            for unit in group.forget():
+                self._state.schedule.cancel(unit)
+            log.let_go(group)
+
+    def floor_now(self, log: Log) -> Floor:
+        """All events that this node knows of, and could know of, at this moment."""
+        floor = dict(log.seen)
+        floor[self._state.node_id[:8]] = self._state.last_ctime
+        return floor
+
+    # Flushes.
+
+    def flush(self, name: bytes) -> None:
+        """Let all events of a queue end that this node could know of, and others that can be reached.
+
+        Nobody can have any of them from now on, nor are they counted any more; they are let go of bit by bit.
+        """
+        state = self._state
+        queue = state.queues.by_name.get(name)
+        if queue is None or queue.log is None:
+            self._tell_all((BEGIN, name, WORK_SCOPE, {}, 0, True))
+            return
+        log = queue.log
+        queue.log = log.successor()
+        self._note_horizon(queue.log, self.floor_now(log))
+        self._tell_all(self.of_log(queue.log, asks=True))
+        state.work(self._let_go(log, state.jobs))
+
+    def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:
+        """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
+        return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
+
+    def _note_horizon(self, log: Log, horizon: Floor) -> bool:
+        state = self._state
+        if not raise_floor(log.horizon, horizon):
+            return False
+        log.since = state.now
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
+        return True
+
+    def _let_go(self, log: Log, jobs: Registry) -> Parts:
+        """Forget a log that is nobody's any more, and its events."""
+        yield from self._let_go_flushed(log, jobs)
+        # After a flush of the whole node nothing of it is counted.
+        if self._state.jobs is jobs:
+            self._state.memory.used -= log.cost
+
+    def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
+        state = self._state
+        events: list[Event] = [event for event in (*log, *log.delayed) if log.is_flushed(event)]
+        for at in range(0, len(events), FORGOTTEN_PER_PART):
+            for event in events[at : at + FORGOTTEN_PER_PART]:
+                if state.jobs is jobs and jobs.get(event.id) is event:
+                    state.forget(event, GONE_DELETED)
+            yield
+
+    # Other nodes.
+
+    def of_group(self, log: Log, group: Group, *, asks: bool = False) -> Message:
+        """What other nodes are told of where a group began."""
+        left_ms = max(0, log.over_at(group) - self._state.now)
+        return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
+
+    def of_log(self, log: Log, *, asks: bool = False) -> Message:
+        """What other nodes are told of up to where a log was flushed."""
+        left_ms = max(0, log.over_at(log) - self._state.now)
+        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
+
+    def _tell_all(self, message: Message) -> None:
+        for node_id in list(self._state.peers.linked):
+            self._state.send(node_id, message)
+
+    def tell(self, node_id: bytes, log: Log) -> None:
+        """Tell a node of all beginnings of a log."""
+        if log.horizon:
+            self._state.send(node_id, self.of_log(log))
+        for group in log.groups.values():
+            if group.epoch or group.floor:
+                self._state.send(node_id, self.of_group(log, group))
+
+    def on_begin(self, sender: bytes, message: Message) -> None:
+        """Hear where a group began, or up to where a log was flushed."""
+        _, name, scope, floor, left_ms, asks = message
+        state = self._state
+        known = read_scope(scope)
+        queue = state.queues.by_name.get(name)
+        if (scope and known is None) or (queue is None and state.memory.level == 3):
+            return
+        if not floor and not scope and (queue is None or queue.log is None):
+            return  # there is nothing here to be flushed
+        log = state.log(name)
+        if asks:
+            floor = dict(floor)
+            raise_floor(floor, self.floor_now(log))
+        if known is None:
+            answer = self._hear_of_flush(log, floor, left_ms)
+        else:
+            answer = self._hear_of_group(log, *known, floor, left_ms)
+        if asks:
+            self._tell_all(answer)
+
+    def _hear_of_flush(self, log: Log, floor: Floor, left_ms: int) -> Message:
+        parts = self.merge_horizon(log, floor)
+        log.until = max(log.until, self._state.now + left_ms)
+        if parts is not None:
+            self._state.work(parts)
+        return self.of_log(log)
+
+    def _hear_of_group(self, log: Log, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
+        group = log.group(name)
+        self.merge_group(log, group, epoch, floor)
+        group.until = max(group.until, self._state.now + left_ms)
+        answer = self.of_group(log, group)
+        log.let_go(group)
+        return answer
