@@ -186,7 +186,8 @@ class QGet:
     [id, contents], and no more once they are a mebibyte together.
 
     With WORKER the events belong to a worker of this node (WORKER START): if it dies within the EX seconds they are
-    available to the group again at once, before all others.
+    available to the group again at once, before all others.  Those that another node hands out belong to nobody: they
+    are available again when the EX seconds are over.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)

@@ -10,7 +10,8 @@
     careless     other policies than `always`, or no journal at all: W copies are all that there is
     leaving      nodes leave, are stopped when they say that it is safe, and come back empty
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
-    workers      calm, with live workers that die and leave; what one has that is alive nobody else gets
+    workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
+                 that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
     lists        calm, with reliable lists and the events of okq, whose consumers die, give back and recover
     lists-apart  the same, under partitions, crashes and restarts
