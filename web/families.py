@@ -178,7 +178,8 @@ def _of_workers(node: Node) -> Iterator[Metric]:
         "disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
         {"here": len(node.workers.by_id), "elsewhere": len(node.homes.known)},
     )  # fmt: skip
-    yield _gauge("disqued_worker_leases", "Jobs in the hands of workers of this node.", len(state.bound))
+    held = node.workers.units_held
+    yield _gauge("disqued_worker_leases", "Jobs and events in the hands of workers of this node.", held)
     yield _count(
         "disqued_worker_deaths", "Workers of this node that died, or were said to be dead.", counters.workers_died
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from disqued.core.groups import GroupUnit
 from disqued.core.job import Unit
 from disqued.core.node import Node
 from disqued.core.queues import Queue
@@ -117,7 +118,7 @@ def sums_of(node: Node) -> dict[str, int]:
     """What there is to say of all workers of a node together."""
     counters = node.state.counters
     return {
-        "here": len(node.workers.by_id), "elsewhere": len(node.homes.known), "has": len(node.state.bound),
+        "here": len(node.workers.by_id), "elsewhere": len(node.homes.known), "has": node.workers.units_held,
         "died": counters.workers_died, "returned": counters.tasks_given_back, "refused": counters.unique_refused,
     }  # fmt: skip
 
@@ -145,7 +146,7 @@ def _held(node: Node, units: Iterable[Unit], visitor: Visitor) -> list[dict[str,
     state, now = node.state, node.clock.now()
     rows = []
     for unit in units:
-        worker = state.bound.get(unit)
+        worker = unit.worker if isinstance(unit, GroupUnit) else state.bound.get(unit)
         queue = state.queues.by_name.get(unit.queue)
         since = worker.leases[unit] if worker is not None else now if queue is None else queue.leased.get(unit, now)
         rows.append(_row(unit, None if worker is None else worker.id, max(0, now - since), None, visitor))

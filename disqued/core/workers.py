@@ -101,6 +101,11 @@ class Workers:
 
     # Life.
 
+    @property
+    def units_held(self) -> int:
+        """Jobs and events that workers of this node have."""
+        return sum(len(worker.leases) for worker in self.by_id.values())
+
     def begin(self, worker: Worker, client: Client | None = None, *, bind: bool = False) -> None:
         """Take a worker in that lives here from now on.  Raises CommandError when there are too many."""
         if len(self.by_id) >= WORKERS_MAX and worker.id not in self.by_id:
