@@ -51,7 +51,7 @@ messages = st.one_of(
     st.builds(lambda scope, floor: (m.BEGIN, b"q", scope, floor, DAY_MS, False), scopes, floors),
     st.builds(lambda floor: (m.BEGIN, b"q", b"", floor, DAY_MS, False), floors),
 )
-said = st.lists(st.tuples(st.sampled_from(SENDERS), messages), max_size=4)
+said = st.lists(st.tuples(st.sampled_from(SENDERS), messages), max_size=3)
 
 
 def tell(messages: Said) -> Member:
