@@ -348,11 +348,13 @@ class Node:
             self.facts.tell(sender, event)
 
     def _on_setack(self, sender: bytes, message: Message) -> None:
-        event = self.state.jobs.get(message[1])
-        if isinstance(event, Event) and message[2]:
-            self.logs.on_setack(sender, event, message[2], message[4])
-        else:
+        if not message[2]:
             self.acks.on_setack(sender, message)
+            return
+        event = self.state.jobs.get(message[1])
+        # That a group is done with an event that is not here does not end the event.
+        if isinstance(event, Event):
+            self.logs.on_setack(sender, event, message[2], message[4])
 
     def _on_delivered(self, sender: bytes, message: Message) -> None:
         event = self.state.jobs.get(message[1])
