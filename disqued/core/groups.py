@@ -191,6 +191,12 @@ class GroupWaiter(Waiter):
         self.groups: list[Group] = groups
         self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
 
+    @property
+    def is_owed(self) -> bool:
+        """Tell whether its group may be done with something that is on its way to it from another node."""
+        form = self.form
+        return self.asked > 0 and isinstance(form, EventForm) and not form.lease_ms
+
     def enter(self) -> None:
         """Begin to wait."""
         for group in self.groups:

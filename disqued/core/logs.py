@@ -333,19 +333,21 @@ class Logs:
             if not isinstance(waiter.form, EventForm):
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, queue.name, []))
-        while group.waiters:
-            waiter = next(iter(group.waiters))
+        for waiter in list(group.waiters):
             form = waiter.form
             assert isinstance(form, EventForm)
+            if waiter.is_owed:
+                continue
             try:
                 units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))
                 continue
-            if not units:
+            if units:
+                self.hand(waiter, form, units)
+            elif not form.strict:
                 return
-            self.hand(waiter, form, units)
 
     def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
         """Answer a consumer that waits."""

@@ -314,8 +314,9 @@ class Node:
         elif isinstance(item, GroupUnit):
             self.logs.due(item)
         elif isinstance(item, Waiter):
-            self.delivery.timed_out(item)
-            self.federation.deserted(item.queues)
+            if not self.readers.puts_off(item):
+                self.delivery.timed_out(item)
+                self.federation.deserted(item.queues)
         elif isinstance(item, Queue):
             self._queue_due(item)
         else:

@@ -12,6 +12,9 @@ An event is leased by the node that hands it out (`arbiters`), for a consumer th
 group the same event while they can hear each other, and nothing is fetched ahead.  A consumer waits for one answer at a
 time.  Who had some is asked first by the next one.  Consumers of the node that hands out come before others.
 
+With EX 0 the group is done with what is given when it leaves, so that it must not arrive in vain: a consumer that has
+asked for it takes nothing else until the answer is there, and waits for it for `LOOK_MS` when its time is up.
+
 Who does not wait (QGET without BLOCK) waits until all nodes that can be reached have answered, `LOOK_MS` at most: then
 null means that none of them has anything.
 
@@ -28,7 +31,7 @@ from disqued.core.groups import Behind, EventForm, GivenUnit, Group, GroupWaiter
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.logs import Logs
 from disqued.core.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
-from disqued.core.queues import PAUSE_OUT, Client, Form, Queue
+from disqued.core.queues import PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
@@ -249,6 +252,7 @@ class Readers:
             waiter.asked = 0
         if not events:
             thirst.sources.pop(sender, None)
+            self._serve(thirst)
         elif state.blocked.get(waiter.client) is waiter:
             form = waiter.form
             assert isinstance(form, EventForm)
@@ -258,6 +262,20 @@ class Readers:
         else:
             self._refuse(sender, thirst.queue, scope, events)
         self._ask(thirst)
+
+    def _serve(self, thirst: Thirst) -> None:
+        """Let those who wait have what came here while one of them waited for an answer."""
+        queue = self._state.queues.by_name.get(thirst.queue)
+        if queue is not None:
+            self._state.ready[queue] = None
+
+    def puts_off(self, waiter: Waiter) -> bool:
+        """Tell whether a consumer whose time is up waits on for what may be on its way to it alone."""
+        if not isinstance(waiter, GroupWaiter) or not waiter.is_owed or waiter.nohang:
+            return False
+        waiter.nohang = True
+        self._state.schedule.add(waiter, self._state.now + LOOK_MS)
+        return True
 
     def _units(self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> list[Unit]:
         options = self._state.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
@@ -390,6 +408,7 @@ class Readers:
             if question.node_id == node_id:
                 del self._questions[number]
                 question.waiter.asked = 0
+                self._serve(question.thirst)
         for thirst in list(self._thirsts.values()):
             thirst.sources.pop(node_id, None)
             thirst.told.discard(node_id)

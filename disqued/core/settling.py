@@ -13,7 +13,8 @@ be found to fail (`MARGIN_MS` more than `cluster-node-timeout`), an acknowledgem
 1, it is kept (`orphans`) as long as the event may live, and told to each node with which a link opens.  What was given
 back is 0 then: its time will be over by itself.
 
-A 0 leaves no trace: who hears it may undo what it did.
+A 0 leaves no trace: who hears it may undo what it did.  So it is answered only when nobody who was asked may have done
+what was asked for: an answer that is lost makes a later refusal worth nothing, and the acknowledgement is a fact.
 
 Times are integer milliseconds.
 """
@@ -52,7 +53,10 @@ _UNDECIDED: Final = (OUTCOME_UNKNOWN, OUTCOME_LATER)
 class Settlement(Timed):
     """A consumer waits to hear what became of some events."""
 
-    __slots__ = ("asked", "client", "count", "deadline_at", "group", "known", "number", "open", "queue", "verb")
+    __slots__ = (
+        "asked", "client", "count", "deadline_at", "doubted", "group", "known", "number", "open", "queue", "refused",
+        "verb",
+    )  # fmt: skip
 
     def __init__(self, client: Client, number: int, verb: int, *, queue: bytes, group: bytes, deadline_at: int) -> None:
         self.awake_at = 0
@@ -67,6 +71,8 @@ class Settlement(Timed):
         self.open: dict[bytes, set[bytes]] = {}
         self.asked: dict[bytes, set[bytes]] = {}  #: who was asked on the link that is open
         self.known: set[bytes] = set()  #: those that some node holds
+        self.refused: set[bytes] = set()  #: those of which some node said that nothing was changed
+        self.doubted: set[bytes] = set()  #: those that may be done: somebody was asked, and the answer is lost
 
 
 class Settling:
@@ -168,7 +174,9 @@ class Settling:
         for job_id in list(this.open):
             outcome = self._decide(this.verb, this.queue, this.group, job_id)
             if outcome not in _UNDECIDED:
-                self._close(this, job_id, outcome)
+                self._conclude(this, job_id, outcome)
+            elif job_id in this.refused:
+                self._refuse(this, job_id)
             elif outcome == OUTCOME_LATER or job_id in this.known:
                 # Who answered is asked again.
                 this.asked[job_id] = set(this.open[job_id])
@@ -191,8 +199,24 @@ class Settling:
         del this.open[job_id], this.asked[job_id]
         this.count += outcome == OUTCOME_DONE
 
+    def _conclude(self, this: Settlement, job_id: bytes, outcome: int) -> None:
+        """Hear from one who decides."""
+        if outcome == OUTCOME_DONE:
+            self._close(this, job_id, outcome)
+        else:
+            this.refused.add(job_id)
+            self._refuse(this, job_id)
+
+    def _refuse(self, this: Settlement, job_id: bytes) -> None:
+        """Let something be refused, once nobody is left who may still say that it is done."""
+        if not this.open[job_id]:
+            is_done = job_id in this.doubted and self._adopt(this, job_id)
+            self._close(this, job_id, OUTCOME_DONE if is_done else OUTCOME_REFUSED)
+
     def _give_up(self, this: Settlement, job_id: bytes) -> int:
         """Decide of an event about which nobody can be asked."""
+        if this.open[job_id]:
+            this.doubted.add(job_id)
         if this.verb != ACK or self._is_known_to_nobody(this, job_id):
             return OUTCOME_REFUSED
         return OUTCOME_DONE if self._adopt(this, job_id) else OUTCOME_REFUSED
@@ -204,18 +228,21 @@ class Settling:
         return this.asked[job_id] - this.open[job_id] >= self._state.peers.by_id.keys()
 
     def _adopt(self, this: Settlement, job_id: bytes) -> bool:
-        """Take an acknowledgement as a fact; say whether there is room for it."""
+        """Take an acknowledgement as a fact; say whether there is room for it, and it is not somebody else's."""
         state = self._state
+        if this.verb != ACK:
+            return False
         queue = state.queues.by_name.get(this.queue)
         group = queue.log.groups.get(this.group) if queue is not None and queue.log is not None else None
         scope = group.scope if group is not None else scope_of(this.group, 0)
         event = state.jobs.get(job_id)
         if isinstance(event, Event):
-            return self._logs.adopt(event, scope)
+            return (scope in event.done and job_id in this.doubted) or self._logs.adopt(event, scope)
         self._forget_old()
         if len(self.orphans) >= ORPHANS_KEPT:
             return False
         self.orphans[job_id, scope] = state.now + ttl_of(job_id)
+        self._logs.tell_all((SETACK, job_id, scope, False, frozenset()))
         return True
 
     def _forget_old(self) -> None:
@@ -236,10 +263,10 @@ class Settling:
 
     def _hear(self, this: Settlement, sender: bytes, job_id: bytes, outcome: int) -> None:
         """Hear what another node says of one of the events that it was asked of."""
-        if outcome not in _UNDECIDED:
-            self._close(this, job_id, outcome)
-            return
         this.open[job_id].discard(sender)
+        if outcome not in _UNDECIDED:
+            self._conclude(this, job_id, outcome)
+            return
         if outcome == OUTCOME_LATER:
             this.known.add(job_id)
             return
@@ -292,11 +319,13 @@ class Settling:
             self._state.send(node_id, (SETACK, job_id, scope, False, frozenset()))
 
     def link_closed(self, node_id: bytes) -> None:
-        """Expect no answer of a node; it is asked again when it can be."""
+        """Expect no answer of a node, which may have done what it was asked; it is asked again when it can be."""
         for this in self._open.values():
             for job_id, asked in this.asked.items():
                 asked.discard(node_id)
-                this.open[job_id].discard(node_id)
+                if node_id in this.open[job_id]:
+                    this.open[job_id].discard(node_id)
+                    this.doubted.add(job_id)
 
     def flushed(self) -> None:
         """Everything is gone, and the schedule with it: who waits hears of what was done."""
