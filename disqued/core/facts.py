@@ -21,7 +21,7 @@ Times are integer milliseconds.
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.arbiters import HEARD_MS
+from disqued.core.arbiters import HEARD_MS, NOBODY
 from disqued.core.groups import START, Log
 from disqued.core.job import WAIT_REPL, Event
 from disqued.core.logs import Logs
@@ -159,7 +159,8 @@ class Facts(Timed):
         """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""
         if not event.holders or node_id not in event.holders:
             return False
-        return bool(event.done) or self._logs.arbiters.of(event) == node_id or any(self._leases_of(event))
+        # After a start it is not known yet who hands out what.
+        return bool(event.done) or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
 
     # Telling.
 

@@ -30,7 +30,7 @@ from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.logchecker import LogRules
-from disqued.testing.logs import LIFE_MS, LogLife, LogLoad
+from disqued.testing.logs import DRAIN_MS, LIFE_MS, LogLife, LogLoad
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.workers import LiveWorker
@@ -281,9 +281,13 @@ class World:
     def _drain_logs(self) -> None:
         """Let every group be done with every event, and then let the time of all events end."""
         self._logs.drain(self.events.now)
-        self._wait_until(self._logs.is_drained, self.profile.drain_ms, "not every group is done with every event")
-        if self._logs.checker.violations:
-            raise Broken(self._report(self._logs.checker.violations))
+        end = self.events.now + DRAIN_MS
+        while not self._logs.is_drained():
+            if self.events.now >= end or self._logs.checker.violations:
+                raise Broken(
+                    self._report([f"logs are not as they must be {DRAIN_MS} ms after the heal", *self._logs.wrong()])
+                )
+            self._pass(LOOK_MS)
         self._logs.end()
         self._pass(LIFE_MS)
 
