@@ -32,7 +32,8 @@ from disqued.core.unfinished import Parts
 
 LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
 QUEUES_PER_PART: Final = 500
-ANSWER_MS: Final = 2_000  #: how long an answer is waited for before a round goes on without
+ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
+ANSWER_MAX_MS: Final = 60_000
 FACTS_BYTES: Final = 1 << 18  #: of scopes, after which a message is full
 ROUND_MAX: Final = 0xFFFFFFFF  #: numbers begin again after this one
 
@@ -40,13 +41,15 @@ ROUND_MAX: Final = 0xFFFFFFFF  #: numbers begin again after this one
 class Round(Timed):
     """What a node is to be told, in the order of its coming to mind."""
 
-    __slots__ = ("at", "awaited", "events", "is_collected", "node_id")
+    __slots__ = ("at", "awaited", "began_at", "events", "is_collected", "node_id", "patience_ms")
 
     def __init__(self, node_id: bytes) -> None:
         self.awake_at = 0
         self.node_id: bytes = node_id
         self.events: list[Event] = []
         self.at: int = 0  #: so many of them were told
+        self.began_at: int = 0  #: the same, before the last message
+        self.patience_ms: int = ANSWER_MS  #: how long its answer is waited for
         self.awaited: int = 0  #: number of the message whose answer is waited for; 0 = none
         self.is_collected: bool = False  #: these are all
 
@@ -186,9 +189,13 @@ class Facts(Timed):
             self._state.send(node_id, (FACTS, 0, (self._fact(event),), False))
 
     def round_due(self, this: Round) -> None:
-        """Go on with a round whose answer did not come, or that begins."""
-        if self._rounds.get(this.node_id) is this:
-            self._go_on(this)
+        """Say once more what was not answered, or begin."""
+        if self._rounds.get(this.node_id) is not this:
+            return
+        if this.awaited:
+            this.at = this.began_at
+            this.patience_ms = min(2 * this.patience_ms, ANSWER_MAX_MS)
+        self._go_on(this)
 
     def _await(self, this: Round, number: int, in_ms: int = 1) -> None:
         this.awaited = number
@@ -199,6 +206,7 @@ class Facts(Timed):
         state = self._state
         facts: list[Fact] = []
         size = 0
+        this.began_at = this.at
         while this.at < len(this.events) and len(facts) < FACTS_PER_MESSAGE and size < FACTS_BYTES:
             event = this.events[this.at]
             this.at += 1
@@ -208,12 +216,14 @@ class Facts(Timed):
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
         last = this.at == len(this.events)
         self._numbers = self._numbers % ROUND_MAX + 1
-        is_sent = state.send(this.node_id, (FACTS, self._numbers, tuple(facts), last))
-        if last or not is_sent:
-            del self._rounds[this.node_id]
-            state.schedule.cancel(this)
+        if state.send(this.node_id, (FACTS, self._numbers, tuple(facts), last)):
+            self._await(this, self._numbers, this.patience_ms)
         else:
-            self._await(this, self._numbers, ANSWER_MS)
+            self._end(this)
+
+    def _end(self, this: Round) -> None:
+        del self._rounds[this.node_id]
+        self._state.schedule.cancel(this)
 
     def _leases_of(self, event: Event) -> Iterator[Lease]:
         if event.log is not None:
@@ -271,8 +281,20 @@ class Facts(Timed):
                 event.absent |= {sender}
                 self._logs.place(event)
         this = self._rounds.get(sender)
-        if number and this is not None and this.awaited == number:
+        if not number or this is None or this.awaited != number:
+            return
+        this.patience_ms = ANSWER_MS
+        if this.at == len(this.events):
+            self._end(this)
+        else:
             self._go_on(this)
+
+    def on_gotjob(self, sender: bytes, message: Message) -> None:
+        """Hear that a node holds a copy; of an event that is not here, as a start has taken it, it is to know that."""
+        job_id = message[1]
+        if self._state.jobs.get(job_id) is None:
+            gone = (DELJOB, job_id) if job_id in self._state.ended else (MISSING, 0, (job_id,))
+            self._state.send(sender, gone)
 
     def flushed(self) -> None:
         """Everything is gone, and the schedule with it."""

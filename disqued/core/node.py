@@ -91,6 +91,7 @@ class Node:
         self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
         self.settling = Settling(self.state, self.logs, self.membership)
         self.replication.on_refusal = self.membership.tell
+        self.replication.on_unknown = self.facts.on_gotjob
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
         self.workers = Workers(self.state, self.delivery, self.events)

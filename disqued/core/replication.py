@@ -110,7 +110,7 @@ class Pending(Timed):
 class Replication:
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_refused", "_state", "on_refusal", "wishes")
+    __slots__ = ("_delivery", "_refused", "_state", "on_refusal", "on_unknown", "wishes")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
@@ -119,6 +119,8 @@ class Replication:
         self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
         #: Called with the id of a node whose copy was not taken because this one takes none now.
         self.on_refusal: Callable[[bytes], None] = lambda _: None
+        #: Called with what a node says that holds a copy of a job which is not known here.
+        self.on_unknown: Callable[[bytes, Message], None] = lambda sender, message: None
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
 
@@ -393,7 +395,10 @@ class Replication:
         job_id = message[1]
         job = state.jobs.get(job_id)
         if job is None:
-            if self._refused.get(job_id, sender) != sender:
+            keeper = self._refused.get(job_id)
+            if keeper is None:
+                self.on_unknown(sender, message)
+            elif keeper != sender:
                 state.send(sender, (DELJOB, job_id))
             return
         if job.state == ACKED or job.confirmed is None:
