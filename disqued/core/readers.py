@@ -168,7 +168,7 @@ class Readers:
     def _end(self, thirst: Thirst) -> None:
         del self._thirsts[thirst.queue, thirst.group]
         self._state.schedule.cancel(thirst)
-        for node_id in thirst.told:
+        for node_id in sorted(thirst.told):
             self._state.send(node_id, (WANT, thirst.queue, thirst.group, False))
 
     def _group(self, thirst: Thirst) -> Group | None:
