@@ -135,28 +135,40 @@ class Facts(Timed):
             this.is_collected = True
             self._go_on(this)
 
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to this one is there again: ask after what it hands out, it may be gone there."""
+        if node_id in self._state.peers.linked and node_id not in self._rounds and self._has_logs:
+            this = self._rounds[node_id] = Round(node_id)
+            self._state.work(self._collect(this, others=False))
+
     def link_closed(self, node_id: bytes) -> None:
         """Tell a node no more: it is told all of it when the next link opens."""
         this = self._rounds.pop(node_id, None)
         if this is not None:
             self._state.schedule.cancel(this)
 
-    def _collect(self, this: Round) -> Parts:
-        """Tell a node of all beginnings, and find the events that it is to be told of."""
+    def _collect(self, this: Round, *, others: bool = True) -> Parts:
+        """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
         state = self._state
         node_id = this.node_id
         for count, log in enumerate(list(self._all_logs()), 1):
-            self._logs.beginnings.tell(node_id, log)
+            if others:
+                self._logs.beginnings.tell(node_id, log)
             for events in _pieces(log):
                 if self._rounds.get(node_id) is not this:
                     return
-                this.events += [event for event in events if self._concerns(event, node_id)]
+                concerns = self._concerns if others else self._is_left_to
+                this.events += [event for event in events if concerns(event, node_id)]
                 yield
             if count % QUEUES_PER_PART == 0:
                 yield
         if self._rounds.get(node_id) is this and node_id in state.peers.linked:
             this.is_collected = True
             self._go_on(this)
+
+    def _is_left_to(self, event: Event, node_id: bytes) -> bool:
+        """Tell whether a node hands out an event, as far as is known."""
+        return event.holders is not None and self._logs.arbiters.of(event) == node_id
 
     def _concerns(self, event: Event, node_id: bytes) -> bool:
         """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""

@@ -230,6 +230,7 @@ class Node:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
         self.events.greeted(greeting.id)
         self.homes.greeted(greeting.id)
+        self.facts.greeted(greeting.id)
         self.membership.greeted(greeting, host, own_host)
         self.acks.link_opened(greeting.id)
 

@@ -48,6 +48,8 @@ class LogRules:
 
     exact: bool = False  #: nothing fails
     acks_last: bool = True  #: no node forgets what it has acknowledged
+    #: Nor what it has acknowledged of events that it could ask nobody about: no process ends.
+    all_acks_last: bool = False
     on_time_ms: int = LATE_MS  #: what a message may be under way, beside the time of its event
 
 
@@ -83,6 +85,7 @@ class Reading:
     holds: list[Hold] = attrs.field(factory=list)
     acks: list[Ack] = attrs.field(factory=list)
     done_at: int | None = None  #: when it was first heard that the group is done with it
+    firm_at: int | None = None  #: when that was first heard of what outlasts the end of a process
     doubts: list[int] = attrs.field(factory=list)  #: when somebody heard null who should have had it
 
     def __str__(self) -> str:
@@ -161,14 +164,21 @@ class LogChecker(Ledger):
             self._reading(self._by_id[event_id], group).acks.append(ack)
         return acks
 
-    def acked(self, event_ids: list[bytes], group: bytes, acks: list[Ack], count: int, at: int) -> None:
-        """It was answered so many; which of several these are nobody says."""
+    def acked(
+        self, event_ids: list[bytes], group: bytes, acks: list[Ack], count: int, at: int, *,
+        orphans: Iterable[bytes] = (),
+    ) -> None:  # fmt: skip
+        """It was answered so many; which of several these are nobody says.
+
+        `orphans`: those that the node acknowledged alone, as nobody could be asked who has them.
+        """
         if 0 < count < len(acks):
             return
         for event_id, ack in zip(event_ids, acks, strict=True):
             ack.answered_at, ack.accepted = at, count > 0
             if ack.accepted:
-                self._note_done(self._reading(self._by_id[event_id], group), at)
+                reading = self._reading(self._by_id[event_id], group)
+                self._note_done(reading, at, is_firm=event_id not in orphans or self.rules.all_acks_last)
 
     def given_up(self, event_ids: list[bytes], group: bytes, at: int) -> None:
         """A consumer begins to give events back, whoever of the group has them by now."""
@@ -277,7 +287,9 @@ class LogChecker(Ledger):
             reading = self._readings[key] = Reading(request, group)
         return reading
 
-    def _note_done(self, reading: Reading, at: int) -> None:
+    def _note_done(self, reading: Reading, at: int, *, is_firm: bool = True) -> None:
+        if is_firm and reading.firm_at is None:
+            reading.firm_at = at
         if reading.done_at is None:
             reading.done_at = at
             reading.doubts = [doubt for doubt in reading.doubts if at > doubt + LATE_MS]
@@ -295,7 +307,7 @@ class LogChecker(Ledger):
         if hold.group == self._strict and reading.holds and not self._forgot(reading.request):
             self.blame(f"at most once: {hold} comes again of {reading}")
         if reading.done_at is not None:
-            if self._is_late(hold.at, reading.done_at):
+            if reading.firm_at is not None and self._is_late(hold.at, reading.firm_at):
                 name = "exactly once" if self.rules.exact else "acks last"
                 self.blame(f"{name}: {hold} comes after all was done of {reading}")
         elif self.rules.exact and reading.holds and _is_held(reading.holds[-1], hold.at):

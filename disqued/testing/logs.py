@@ -224,7 +224,8 @@ class LogConsumer(Taker[bytes]):
             if self.home is None:
                 connection.close()
         elif said == b"QACK":
-            self.checker.acked(done, self._group, acks, value, now)
+            orphans = {event_id for event_id, _ in connection.server.node.settling.orphans}
+            self.checker.acked(done, self._group, acks, value, now, orphans=orphans)
         elif said == b"QGROUP":
             if value == len(done):
                 self.checker.given_back(done, self._group, now)
