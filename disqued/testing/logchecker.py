@@ -237,6 +237,10 @@ class LogChecker(Ledger):
             and not self._may_be_flushed(reading.request)
         ]
 
+    def unpromised(self, queue: bytes) -> int:
+        """Events of a queue that nobody was promised, and that may be there all the same."""
+        return sum(request.queue == queue and not request.is_promised for request in self.requests.values())
+
     def verdict(self) -> list[str]:
         """Say what is wrong, at the end of a run in which every event has had its chance; empty = nothing."""
         wrong = [*self.violations, *(f"at least once: {reading}" for reading in self.missing())]

@@ -359,14 +359,12 @@ class LogLife:
     def is_drained(self) -> bool:
         """Tell whether every group is done with every event; nodes are asked, and answer by the next time.
 
-        What its producer was refused may be on some node that did not make it; STRICT leaves that alone, so that where
-        something fails it is not waited for.
+        What its producer was refused, or never heard of, may be on some node all the same, and is not waited for.
         """
         undone, self._undone, self._answers = self._answers, self._answers, {}
-        groups = GROUPS if self.checker.rules.exact else [group for group in GROUPS if group != STRICT]
         for server in self._servers:
             asker = Operator(lambda rows, node=server.number: self._note_figures(node, rows))  # type: ignore[misc]
-            server.command(asker, [b"QSTATUS", *QUEUES, b"GROUPS", *groups])
+            server.command(asker, [b"QSTATUS", *QUEUES, b"GROUPS", *GROUPS])
         return (
             all(producer.is_over for producer in self._producers)
             and len(undone) == len(self._servers)
@@ -379,8 +377,9 @@ class LogLife:
         for queue, groups in rows:
             for group, figures in zip(groups[::2], groups[1::2], strict=True):
                 values = dict(zip(figures[::2], figures[1::2], strict=True))
-                if values[b"total"] > values[b"done"]:
-                    undone[f"{queue.decode()} {group.decode()}"] = values[b"total"] - values[b"done"]
+                count = values[b"total"] - values[b"done"]
+                if count > self.checker.unpromised(queue):
+                    undone[f"{queue.decode()} {group.decode()}"] = count
         self._answers[node] = undone
 
     def end(self) -> None:

@@ -16,7 +16,8 @@
     lists        calm, with reliable lists and the events of okq, whose consumers die, give back and recover
     lists-apart  the same, under partitions, crashes and restarts
     logs         events for groups of consumers, who dawdle, die and give back; nothing fails
-    logs-crash   the same while processes and power fail, under `always`
+    logs-crash   the same while processes, power and links fail, under `always`
+    logs-apart   the same while links fail and nothing else
     storm        everything at once
     wide         nine nodes, everything at once
 
@@ -51,6 +52,7 @@ WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
 _RESTARTS: Final = ("crash", "power", "restart", "compact", "pause")
+_PARTED: Final = ("partition", "one_way", "clog", "cut", "slow", "pause")
 _NETWORK: Final = ("partition", "one_way", "clog", "cut", "mess", "slow", "pause")
 _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow", "compact")
 _CARELESS: Final = ("crash", "power", "cut", "partition")
@@ -59,12 +61,15 @@ _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
+#: What a message may be under way through all that, beside the time of the event that it brings.
+LATE_LOGS_MS: Final = 150_000
+
 #: Acks may be evicted, lost with what was not written down, or gone with a node that left before all had heard of them.
 CAREFREE: Final = Rules(acks_last=False)
 
 _LOGS: Final = Profile(
-    "logs", nodes=1, load=DILIGENT, producers=1, consumers=1, logs=12, log_rules=LogRules(exact=True), jobs=30,
-    bursts=6, quiet_ms=2 * LIFE_MS,
+    "logs", load=DILIGENT, producers=1, consumers=1, logs=12, log_rules=LogRules(exact=True), jobs=30, bursts=6,
+    quiet_ms=2 * LIFE_MS,
 )  # fmt: skip
 
 ALL: Final = (
@@ -78,7 +83,7 @@ ALL: Final = (
         rules=Rules(all_acks_last=True, exactly_once=True, on_time=True),
     ),
     Profile(
-        "partitions", nodes=5, kinds=("partition", "one_way", "clog", "cut", "slow", "pause"), every_ms=6_000,
+        "partitions", nodes=5, kinds=_PARTED, every_ms=6_000,
         asked_at_once=2, rules=Rules(all_acks_last=True, collected_ms=10_000),
     ),
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
@@ -96,8 +101,12 @@ ALL: Final = (
     ),
     _LOGS,
     attrs.evolve(
-        _LOGS, name="logs-crash", kinds=_RESTARTS, every_ms=5_000, log_rules=LogRules(on_time_ms=150_000),
-        rules=CAREFREE,
+        _LOGS, name="logs-crash", kinds=(*_RESTARTS, "partition", "cut", "slow"), every_ms=6_000,
+        log_rules=LogRules(on_time_ms=LATE_LOGS_MS), rules=CAREFREE,
+    ),
+    attrs.evolve(
+        _LOGS, name="logs-apart", nodes=5, kinds=_PARTED, every_ms=6_000,
+        log_rules=LogRules(on_time_ms=LATE_LOGS_MS, all_acks_last=True), rules=CAREFREE,
     ),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,
         rules=CAREFREE,
