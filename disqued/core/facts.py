@@ -304,9 +304,8 @@ class Facts(Timed):
     def on_gotjob(self, sender: bytes, message: Message) -> None:
         """Hear that a node holds a copy; of an event that is not here, as a start has taken it, it is to know that."""
         job_id = message[1]
-        if self._state.jobs.get(job_id) is None:
-            gone = (DELJOB, job_id) if job_id in self._state.ended else (MISSING, 0, (job_id,))
-            self._state.send(sender, gone)
+        if self._state.jobs.get(job_id) is None and job_id not in self._state.ended:
+            self._state.send(sender, (MISSING, 0, (job_id,)))
 
     def flushed(self) -> None:
         """Everything is gone, and the schedule with it."""

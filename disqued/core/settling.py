@@ -267,6 +267,9 @@ class Settling:
         if outcome not in _UNDECIDED:
             self._conclude(this, job_id, outcome)
             return
+        if job_id in this.refused:
+            self._refuse(this, job_id)
+            return
         if outcome == OUTCOME_LATER:
             this.known.add(job_id)
             return
