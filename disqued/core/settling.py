@@ -242,7 +242,8 @@ class Settling:
         if len(self.orphans) >= ORPHANS_KEPT:
             return False
         self.orphans[job_id, scope] = state.now + ttl_of(job_id)
-        self._logs.tell_all((SETACK, job_id, scope, False, frozenset()))
+        for node_id in list(state.peers.linked):
+            state.send(node_id, (SETACK, job_id, scope, False, frozenset()))
         return True
 
     def _forget_old(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.arbiters import HEARD_MS
 from disqued.core.job import Event
-from disqued.core.messages import FACTS, GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
+from disqued.core.messages import FACTS, GIVE, HAVE, MISSING, SETACK, SETTLE, SETTLED, TAKE, UNSEEN, WANT
 from disqued.core.outbox import UNIT_DONE
 from disqued.core.readers import LINGER_MS, LOOK_MS, WANTS_OF_NODE
 from tests.cluster_fixtures import Cluster, Member
@@ -384,6 +384,55 @@ def test_an_acknowledgement_that_nobody_can_decide_is_a_fact_by_itself() -> None
     assert figures(a)[b"done"] == 1
 
 
+def test_an_answer_that_is_lost_is_no_refusal() -> None:
+    """The node that decides says 0 when it is asked again, for it is done: by this acknowledgement."""
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a)
+    assert get(b, "EX", 300) == [event_id, b"x"]
+    cluster.lose = lambda flight: flight.kind == SETTLED
+    assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
+    assert figures(a)[b"done"] == 1
+    cluster.lose = lambda flight: False
+    cluster.cut(a, b)
+    cluster.heal(a, b)
+    cluster.advance(1_000)
+    assert b.answers.pop("settler") == [1]
+
+
+def test_that_a_group_is_done_with_an_event_does_not_end_a_copy_that_is_still_to_come() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a)
+    a.say(b, (SETACK, event_id, b"0:g", False, frozenset((a.id, b.id))))
+    assert event_id not in b.state.ended
+
+
+def test_with_ex_zero_what_is_on_its_way_is_waited_for_when_the_time_of_its_consumer_is_up() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    assert b("QGET", "q", "g", "EX", 0, "BLOCK", 5, client="reader") is BLOCKED
+    cluster.hold(b, a)
+    event_id = add(a)
+    # Nor does it take another one meanwhile: that one is for the next.
+    own = add(b, body="own")
+    cluster.advance(5_000)
+    assert "reader" not in b.answers
+    cluster.release(b, a)
+    assert b.answers.pop("reader") == [[event_id, b"x"]]
+    assert get(b) == [own, b"own"]
+
+
+def test_with_ex_zero_an_answer_that_does_not_come_is_not_waited_for_long() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    assert b("QGET", "q", "g", "EX", 0, "BLOCK", 5, client="reader") is BLOCKED
+    cluster.hold(b, a)
+    add(a)
+    cluster.advance(5_000 + LOOK_MS)
+    assert b.answers.pop("reader") == [None]
+
+
 def test_a_node_that_cannot_write_its_journal_decides_nothing_for_others() -> None:
     cluster = Cluster(2)
     a, b = cluster
@@ -523,6 +572,21 @@ def test_a_node_that_has_lost_its_memory_does_not_keep_others_from_handing_out_i
     assert get(a) == [event_id, b"x"]
     assert ack(a, event_id) == 1
     assert get(b) is get(c) is None
+
+
+def test_what_was_not_answered_is_told_again() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a, copies=2)
+    a.state.drop(a.state.jobs.get(event_id))
+    cluster.lose = lambda flight: flight.kind == MISSING
+    cluster.cut(a, b)
+    cluster.heal(a, b)
+    cluster.advance(1_000)
+    assert get(b) is None
+    cluster.lose = lambda flight: False
+    cluster.advance(4_000)
+    assert get(b) == [event_id, b"x"]
 
 
 def test_a_copy_that_its_node_did_not_keep_is_handed_out_by_one_of_the_others() -> None:
