@@ -50,7 +50,7 @@ class LogRules:
     acks_last: bool = True  #: no node forgets what it has acknowledged
     #: Nor what it has acknowledged of events that it could ask nobody about: no process ends.
     all_acks_last: bool = False
-    on_time_ms: int = LATE_MS  #: what a message may be under way, beside the time of its event
+    on_time_ms: int = LATE_MS  #: what a message may be under way
 
 
 @attrs.define
@@ -340,8 +340,10 @@ class LogChecker(Ledger):
                 self.blame(f"flushed: {hold} comes after {flush} of {reading}")
 
     def _may_be_flushed(self, request: Request) -> bool:
+        """Tell whether an event was there when a node heard of a flush, which may be after that was answered."""
+        latest = request.asked_at - self.rules.on_time_ms
         return any(
-            flush.queue == request.queue and (flush.answered_at is None or request.asked_at <= flush.answered_at)
+            flush.queue == request.queue and (flush.answered_at is None or latest <= flush.answered_at)
             for flush in self._flushes
         )
 
