@@ -16,6 +16,7 @@ import attrs
 from disqued.commands.lists import RqPop
 from disqued.core import recovery
 from disqued.core.acks import Acks
+from disqued.core.beginnings import Beginnings
 from disqued.core.copies import Copies
 from disqued.core.delivery import Delivery
 from disqued.core.federation import Federation
@@ -493,7 +494,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "a flush is forgotten in a crash", LOGS_CRASH,
             State, "forget", "if self.journaling:", "if self.journaling and not isinstance(job, Event):",
         ),
-        Edit(Logs, "_note_horizon", (("if state.journaling:", "if False:"),)),
+        Edit(Beginnings, "_note_horizon", (("if state.journaling:", "if False:"),)),
     ),
     _mutant(
         "a deadline passes and nothing happens", LOGS,
