@@ -283,10 +283,11 @@ class World:
         self._logs.drain(self.events.now)
         end = self.events.now + DRAIN_MS
         while not self._logs.is_drained():
-            if self.events.now >= end or self._logs.checker.violations:
-                raise Broken(
-                    self._report([f"logs are not as they must be {DRAIN_MS} ms after the heal", *self._logs.wrong()])
-                )
+            if self._logs.checker.violations:
+                raise Broken(self._report(self._logs.wrong()))
+            if self.events.now >= end:
+                what = f"not every group is done with every event {DRAIN_MS} ms after the heal"
+                raise Broken(self._report([what, *self._logs.wrong()]))
             self._pass(LOOK_MS)
         self._logs.end()
         self._pass(LIFE_MS)
