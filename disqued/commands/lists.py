@@ -36,7 +36,7 @@ from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.inquiries import Known
-from disqued.core.job import ACTIVE, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, Job, JobOptions, Unit
+from disqued.core.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, Job, JobOptions, Unit
 from disqued.core.lists import Found, Wish
 from disqued.core.messages import ACK_ONE
 from disqued.core.node import Node
@@ -323,8 +323,10 @@ class RqAck:
     def _is_doubtful(self, node: Node, name: bytes) -> bool:
         """Tell whether others have to be asked: it is not here, or a copy that somebody may have from elsewhere."""
         jobs = jobs_called(node.state, self.key, ELEMENT, name)
-        return not is_job_id(name) and all(
-            job.holders and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER for job in jobs
+        return (
+            not is_job_id(name)
+            and len(name) < ALIAS_MAX
+            and all(job.holders and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER for job in jobs)
         )
 
     def _answer(

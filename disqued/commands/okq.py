@@ -295,7 +295,7 @@ def taker(node: Node, worker_id: bytes, held: int) -> Worker:
 def acknowledge(node: Node, client: Client, queue: bytes, event_id: bytes) -> Any:
     """Acknowledge every job of a queue that has this event id, or this job id; returns 1 or 0, or BLOCKED."""
     jobs = jobs_called(node.state, queue, EVENT, event_id)
-    if jobs or not node.inquiries.can_ask:
+    if jobs or not node.inquiries.can_ask or len(event_id) >= ALIAS_MAX:
         return int(sum(map(node.acks.acknowledge, [job.id for job in jobs])) > 0)
     node.inquiries.ask(client, ACK_EVERY, queue, [EVENT + event_id], _one_if_any)
     return BLOCKED

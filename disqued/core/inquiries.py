@@ -9,8 +9,8 @@
 The client waits until all have answered, or for `INQUIRY_MS`: a node that is silent, or on the other side of a
 partition, does not keep it, so that both sides may take one name.
 
-Two nodes may ask for the same name at the same time: the one with the higher node id adds it, and tells the other one
-that it is about to.
+Two nodes may ask for the same name at the same time.  One that is asked after it has heard that the asker has nothing
+says that it is about to add it; when neither has heard of the other yet, the one with the higher node id says so.
 
 Times are integer milliseconds.
 """
@@ -26,7 +26,7 @@ from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.errors import CommandError
 
-INQUIRY_MS: Final = 500
+INQUIRY_MS: Final = 2_000
 NUMBER_MAX: Final = 0xFFFFFFFF
 
 
@@ -93,11 +93,15 @@ class Inquiries:
 
     def is_claimed(self, queue: bytes, alias: bytes, *, anywhere: bool = False) -> bool:
         """Tell whether somebody on this node is about to add a job of this name."""
+        return self._claim(queue, alias, anywhere=anywhere) is not None
+
+    def _claim(self, queue: bytes, alias: bytes, *, anywhere: bool) -> Inquiry | None:
+        """The inquiry of one who is about to add a job of this name."""
         verb = HAS_ANYWHERE if anywhere else HAS
-        return any(
-            this.verb == verb and alias in this.aliases and (anywhere or this.queue == queue)
-            for this in self._open.values()
-        )
+        for this in self._open.values():
+            if this.verb == verb and alias in this.aliases and (anywhere or this.queue == queue):
+                return this
+        return None
 
     def due(self, this: Inquiry) -> None:
         """Go on without those who have not answered."""
@@ -141,8 +145,10 @@ class Inquiries:
             jobs = tuple(job for job in jobs if job.flags & FLAG_WITH_CONSUMER)[:1]
         if verb in (ACK_EVERY, ACK_ONE):
             jobs = tuple(job for job in jobs if self._acks.acknowledge(job.id))
-        elif not jobs and state.node_id > sender and self.is_claimed(queue, alias, anywhere=anywhere):
-            return _SOON
+        elif not jobs:
+            claim = self._claim(queue, alias, anywhere=anywhere)
+            if claim is not None and (sender not in claim.waits_for or state.node_id > sender):
+                return _SOON
         return Known(A_JOB, jobs[0].id) if jobs else _NOTHING
 
     def link_closed(self, node_id: bytes) -> None:

@@ -81,6 +81,25 @@ def test_a_node_that_is_silent_keeps_nobody_for_long(cluster: Cluster) -> None:
     assert a.answers.pop("client") == [0]
 
 
+def test_who_asks_a_little_later_hears_of_the_one_that_is_being_added(cluster: Cluster) -> None:
+    """Also when that node comes first by its id, and has already said that it has nothing."""
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    with pytest.raises(CommandError, match="duplicate event one"):
+        push(b, "one")
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [b"OK"]
+    assert [member("QLEN", "q") for member in cluster] == [1, 0, 0]
+
+
+def test_a_name_that_is_too_long_for_any_job_is_asked_of_nobody(cluster: Cluster) -> None:
+    a, _, _ = cluster
+    for words in (("QACK", "q", "x" * 70_000), ("RQ.ACK", "q", "x" * 70_000)):
+        assert a(*words) in (0, None)
+    assert not cluster.sent(INQUIRE)
+
+
 def test_both_sides_of_a_partition_may_take_an_id(cluster: Cluster) -> None:
     a, b, _ = cluster
     cluster.isolate(a)
