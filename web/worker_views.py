@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.core.groups import GroupUnit
+from disqued.core.groups import LogUnit
 from disqued.core.job import Unit
 from disqued.core.node import Node
 from disqued.core.queues import Queue
@@ -146,7 +146,7 @@ def _held(node: Node, units: Iterable[Unit], visitor: Visitor) -> list[dict[str,
     state, now = node.state, node.clock.now()
     rows = []
     for unit in units:
-        worker = unit.worker if isinstance(unit, GroupUnit) else state.bound.get(unit)
+        worker = unit.worker if isinstance(unit, LogUnit) else state.bound.get(unit)
         queue = state.queues.by_name.get(unit.queue)
         since = worker.leases[unit] if worker is not None else now if queue is None else queue.leased.get(unit, now)
         rows.append(_row(unit, None if worker is None else worker.id, max(0, now - since), None, visitor))

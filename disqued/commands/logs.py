@@ -186,8 +186,7 @@ class QGet:
     [id, contents], and no more once they are a mebibyte together.
 
     With WORKER the events belong to a worker of this node (WORKER START): if it dies within the EX seconds they are
-    available to the group again at once, before all others.  Those that another node hands out belong to nobody: they
-    are available again when the EX seconds are over.
+    available to the group again at once, before all others, on whatever node they were added.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)

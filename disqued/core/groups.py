@@ -89,13 +89,35 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
     return rose
 
 
-class GroupUnit(Unit):
+class LogUnit(Unit):
+    """An event that somebody has, or had."""
+
+    __slots__ = ("body", "granter", "id", "options", "queue", "worker")
+
+    def __init__(self, granter: bytes) -> None:
+        self.awake_at = 0
+        self.granter: bytes = granter  #: node that handed it out last; empty = this one
+        self.worker: Worker | None = None  #: of this node, with whom it comes back; None = there is none
+
+    def bind(self, worker: Worker, now: int) -> None:
+        """Let it come back when a worker dies."""
+        self.worker = worker
+        worker.leases[self] = now
+
+    def unbind(self) -> None:
+        """Note that no worker has it any more."""
+        if self.worker is not None:
+            self.worker.leases.pop(self, None)
+            self.worker = None
+
+
+class GroupUnit(LogUnit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("body", "deliveries", "event", "granter", "group", "id", "lease_ms", "options", "queue", "worker")
+    __slots__ = ("deliveries", "event", "group", "lease_ms")
 
     def __init__(self, event: Event, group: "Group") -> None:
-        self.awake_at = 0
+        super().__init__(b"")
         self.event: Event = event
         self.group: Group = group
         self.id = event.id
@@ -110,8 +132,6 @@ class GroupUnit(Unit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
-        self.granter: bytes = b""  #: node that handed it out last; empty = this one
-        self.worker: Worker | None = None  #: of this node, with whom it comes back; None = there is none
 
     @property
     def job(self) -> Job:
@@ -128,34 +148,22 @@ class GroupUnit(Unit):
         """How far it has come, as nodes merge it, by maximum: times that a consumer got it, given back, until when."""
         return (self.deliveries, not self.requeue_at, self.requeue_at)
 
-    def bind(self, worker: Worker, now: int) -> None:
-        """Let it come back when a worker dies."""
-        self.worker = worker
-        worker.leases[self] = now
 
-    def unbind(self) -> None:
-        """Note that no worker has it any more."""
-        if self.worker is not None:
-            self.worker.leases.pop(self, None)
-            self.worker = None
+class GivenUnit(LogUnit):
+    """An event that another node has handed out to a consumer of this one; on the schedule while a worker has it."""
 
-
-class GivenUnit(Unit):
-    """An event that another node has handed out to a consumer of this one."""
-
-    __slots__ = ("_scope", "body", "granter", "id", "options", "queue")
+    __slots__ = ("_scope",)
 
     def __init__(
         self, job_id: bytes, queue: bytes, scope: bytes, body: bytes, *, options: JobOptions, granter: bytes
     ) -> None:
-        self.awake_at = 0
+        super().__init__(granter)
         self.id = job_id
         self.queue = queue
         self.body = body
         self.options = options
         self.state = ACTIVE
         self.order_key = self.requeue_at = self.flags = self.nacks = self.additional_deliveries = 0
-        self.granter: bytes = granter  #: node that handed it out
         self._scope = scope
 
     @property

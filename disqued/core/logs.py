@@ -42,6 +42,7 @@ from disqued.core.groups import (
     GroupUnit,
     GroupWaiter,
     Log,
+    LogUnit,
     read_scope,
 )
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
@@ -77,7 +78,7 @@ class Logs:
 
     __slots__ = (
         "_delivery", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members", "on_doubt",
-        "on_foundling", "on_given_back", "serve_others",
+        "on_foundling", "on_given_back", "on_returned", "serve_others",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
@@ -89,6 +90,8 @@ class Logs:
         self.on_foundling: Callable[[Event], None] = lambda event: None
         #: Called with what another node gave a consumer that turned out to be gone.
         self.on_given_back: Callable[[GivenUnit], None] = lambda unit: None
+        #: Called with what another node gave a worker that is dead; says whether that node can be told.
+        self.on_returned: Callable[[GivenUnit], bool] = lambda unit: False
         #: Called with a log that has something, when nobody waits for it here any more.
         self.serve_others: Callable[[Queue], None] = lambda queue: None
         self.background = Background()
@@ -395,11 +398,13 @@ class Logs:
         self._return(unit, self._state.next_front() if front else None)
         self._note_lease(unit)
 
-    def returned(self, unit: GroupUnit) -> bool:
+    def returned(self, unit: LogUnit) -> bool:
         """The worker that has a unit is dead, or gives back what it has: its group can have it before all others.
 
         Returns whether that is so: not when its log was flushed.
         """
+        if not isinstance(unit, GroupUnit):
+            return isinstance(unit, GivenUnit) and self.on_returned(unit)
         queue = self._state.queues.by_name.get(unit.queue)
         if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
             return False

@@ -29,7 +29,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.facts import Facts, Round
 from disqued.core.federation import Errand, Federation
-from disqued.core.groups import GroupUnit, read_scope
+from disqued.core.groups import GivenUnit, GroupUnit, read_scope
 from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
 from disqued.core.inquiries import Inquiries, Inquiry
@@ -90,6 +90,7 @@ class Node:
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
         self.settling = Settling(self.state, self.logs, self.membership)
+        self.settling.on_settled_elsewhere = self.readers.settled
         self.replication.on_refusal = self.membership.tell
         self.replication.on_unknown = self.facts.on_gotjob
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
@@ -149,6 +150,7 @@ class Node:
             (Pending, self.replication.due),
             (Errand, self.federation.due),
             (Thirst, self.readers.due),
+            (GivenUnit, self.readers.lapsed),
             (Settlement, self.settling.due),
             (Inquiry, self.inquiries.due),
             (Round, self.facts.round_due),

@@ -27,14 +27,15 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.delivery import Delivery
-from disqued.core.groups import Behind, EventForm, GivenUnit, Group, GroupWaiter
+from disqued.core.groups import Behind, EventForm, GivenUnit, Group, GroupWaiter, read_scope
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.logs import Logs
-from disqued.core.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
+from disqued.core.messages import GIVE, HAVE, JOBS_PER_MESSAGE, RETURN, SETTLE, TAKE, UNSEEN, WANT, Message
 from disqued.core.queues import PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
 from disqued.errors import JournalFailed
 
 LOOK_MS: Final = 1_000  #: how long who does not wait is kept waiting for the answers of other nodes
@@ -85,7 +86,7 @@ class Question:
 class Readers:
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_delivery", "_logs", "_numbers", "_of_node", "_questions", "_state", "_thirsts")
+    __slots__ = ("_bound", "_delivery", "_logs", "_numbers", "_of_node", "_questions", "_state", "_thirsts")
 
     def __init__(self, state: State, delivery: Delivery, logs: Logs) -> None:
         self._state = state
@@ -98,6 +99,9 @@ class Readers:
         self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
         logs.serve_others = self.offer
         logs.on_given_back = self.give_back
+        logs.on_returned = self.give_back_of_worker
+        #: What workers of this node have from others: {(job id, scope): unit}.
+        self._bound: dict[tuple[bytes, bytes], GivenUnit] = {}
 
     # Consumers of this node.
 
@@ -258,7 +262,9 @@ class Readers:
             assert isinstance(form, EventForm)
             units = self._units(thirst.queue, sender, scope, events)
             state.counters.imported += len(units)
-            self._logs.hand(waiter, form, units)
+            if form.worker is not None:
+                self._bind(form.worker, units, form.lease_ms)
+            self._logs.hand(waiter, form, list(units))
         else:
             self._refuse(sender, thirst.queue, scope, events)
         self._ask(thirst)
@@ -277,7 +283,9 @@ class Readers:
         self._state.schedule.add(waiter, self._state.now + LOOK_MS)
         return True
 
-    def _units(self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> list[Unit]:
+    def _units(
+        self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]
+    ) -> list[GivenUnit]:
         options = self._state.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
         return [GivenUnit(job_id, queue, scope, body, options=options, granter=giver) for job_id, body in events]
 
@@ -287,8 +295,44 @@ class Readers:
             ids = tuple(job_id for job_id, _ in events)
             self._state.send(node_id, (SETTLE, queue, scope, 0, UNSEEN, ids))
 
+    # Workers.
+
+    def _bind(self, worker: Worker, units: list[GivenUnit], lease_ms: int) -> None:
+        """Let events go back to the node that gave them, should their worker die before their time is over."""
+        now = self._state.now
+        for unit in units:
+            worker.started += 1
+            unit.bind(worker, now)
+            self._bound[unit.id, unit.scope] = unit
+            self._state.schedule.add(unit, now + lease_ms)
+
+    def lapsed(self, unit: GivenUnit) -> None:
+        """The time is over for which a worker has an event: its node gives it to others."""
+        self._let_go(unit)
+
+    def settled(self, job_id: bytes, group_name: bytes) -> None:
+        """An event was acknowledged, or given back: no worker has it any more."""
+        for unit in [unit for (known_id, _), unit in self._bound.items() if known_id == job_id]:
+            scope = read_scope(unit.scope)
+            if scope is not None and scope[0] == group_name:
+                if unit.worker is not None:
+                    unit.worker.done += 1
+                self._let_go(unit)
+
+    def _let_go(self, unit: GivenUnit) -> None:
+        self._bound.pop((unit.id, unit.scope), None)
+        self._state.schedule.cancel(unit)
+        unit.unbind()
+
+    def give_back_of_worker(self, unit: GivenUnit) -> bool:
+        """Let the node that gave an event have it back from a worker that is dead; says whether it can be told."""
+        self._let_go(unit)
+        name, _ = read_scope(unit.scope) or (b"", 0)
+        return self._state.send(unit.granter, (SETTLE, unit.queue, name, 0, RETURN, (unit.id,)))
+
     def give_back(self, unit: GivenUnit) -> None:
         """A consumer turned out to be gone before it heard of what it was given."""
+        self._let_go(unit)
         self._state.send(unit.granter, (SETTLE, unit.queue, unit.scope, 0, UNSEEN, (unit.id,)))
 
     # Consumers of other nodes.
@@ -419,3 +463,6 @@ class Readers:
         """Everything is gone, and the schedule with it."""
         self._thirsts.clear()
         self._questions.clear()
+        for unit in list(self._bound.values()):
+            unit.unbind()
+        self._bound.clear()

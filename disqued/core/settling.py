@@ -19,6 +19,7 @@ what was asked for: an answer that is lost makes a later refusal worth nothing, 
 Times are integer milliseconds.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from disqued.core.acks import ttl_of
@@ -78,7 +79,7 @@ class Settlement(Timed):
 class Settling:
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_logs", "_membership", "_numbers", "_open", "_state", "orphans")
+    __slots__ = ("_logs", "_membership", "_numbers", "_open", "_state", "on_settled_elsewhere", "orphans")
 
     def __init__(self, state: State, logs: Logs, membership: Membership) -> None:
         self._state = state
@@ -86,6 +87,8 @@ class Settling:
         self._membership = membership
         self._numbers = 0
         self._open: dict[int, Settlement] = {}
+        #: Called with an event and a group that is done with it, or gave it back, as another node has decided.
+        self.on_settled_elsewhere: Callable[[bytes, bytes], None] = lambda job_id, group: None
         #: Acknowledgements of events that nobody knew who could be reached: {(id, scope): until when they are kept}.
         self.orphans: dict[tuple[bytes, bytes], int] = {}
 
@@ -194,10 +197,11 @@ class Settling:
         self._state.schedule.cancel(this)
         self._state.outbox.replies.append((this.client, this.count, []))
 
-    @staticmethod
-    def _close(this: Settlement, job_id: bytes, outcome: int) -> None:
+    def _close(self, this: Settlement, job_id: bytes, outcome: int) -> None:
         del this.open[job_id], this.asked[job_id]
-        this.count += outcome == OUTCOME_DONE
+        if outcome == OUTCOME_DONE:
+            this.count += 1
+            self.on_settled_elsewhere(job_id, this.group)
 
     def _conclude(self, this: Settlement, job_id: bytes, outcome: int) -> None:
         """Hear from one who decides."""

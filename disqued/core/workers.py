@@ -38,7 +38,7 @@ from typing import Any
 
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
-from disqued.core.groups import GroupUnit
+from disqued.core.groups import GroupUnit, LogUnit
 from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit
 from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.queues import Client, Form
@@ -97,7 +97,7 @@ class Workers:
         #: Called with jobs that a worker has taken, or goes on to have.
         self.on_renewal: Callable[[Worker, Iterable[Job]], None] = lambda worker, jobs: None
         #: Called with what a worker has of a log, which its group can have again; says whether that is so.
-        self.return_event: Callable[[GroupUnit], bool] = lambda unit: False
+        self.return_event: Callable[[LogUnit], bool] = lambda unit: False
 
     # Life.
 
@@ -243,7 +243,7 @@ class Workers:
         """
         self._forget(worker, StaleWorker())
         for unit in list(worker.leases):
-            if isinstance(unit, GroupUnit):
+            if isinstance(unit, LogUnit):
                 unit.unbind()
         return _jobs(worker.leases)
 
@@ -372,7 +372,7 @@ class Workers:
         state = self._state
         counts: dict[bytes, int] = {}
         for unit in units:
-            worker = unit.worker if isinstance(unit, GroupUnit) else state.bound.get(unit)
+            worker = unit.worker if isinstance(unit, LogUnit) else state.bound.get(unit)
             if self._put_in_front(unit):
                 counts[unit.queue] = counts.get(unit.queue, 0) + 1
                 if worker is not None:
@@ -384,7 +384,7 @@ class Workers:
         return returned
 
     def _put_in_front(self, unit: Unit) -> bool:
-        if isinstance(unit, GroupUnit):
+        if isinstance(unit, LogUnit):
             return self.return_event(unit)
         return isinstance(unit, Job) and unit.state == ACTIVE and self._delivery.enqueue(unit, front=True)
 

@@ -292,6 +292,47 @@ def test_a_paused_log_gives_nothing_to_other_nodes() -> None:
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
 
 
+# Workers.
+
+
+@pytest.mark.parametrize("end", ["STOP", "FAIL", "connection", "ttl"])
+def test_what_a_worker_has_of_another_node_is_had_again_at_once_when_it_ends(end: str) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    first, second, done = (add(b, body=str(number)) for number in range(3))
+    a("WORKER", "START", "ID", "w", "TTL", 3_000, *(["BIND"] if end == "connection" else []), client="worker")
+    assert get(a, "EX", 600, "COUNT", 3, "WORKER", "w", client="worker") == [
+        [first, b"0"], [second, b"1"], [done, b"2"],
+    ]  # fmt: skip
+    assert answer(a, "QACK", "q", "g", done, client="worker") == 1
+    wait(c)
+    if end == "connection":
+        a.node.begin()
+        a.node.gone("worker")
+        a.settle()
+        cluster.settle()
+    elif end == "ttl":
+        cluster.advance(3_100)
+    else:
+        a("WORKER", end, "w", client="operator")
+    assert c.answers.pop("waiting") == [[first, b"0"]]
+    assert get(b) == [second, b"1"]
+    assert get(b) is None
+
+
+def test_what_a_worker_had_of_another_node_for_too_long_is_not_taken_from_who_has_it_then() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(b)
+    a("WORKER", "START", "ID", "w", "TTL", 600_000, client="worker")
+    assert get(a, "EX", 5, "WORKER", "w", client="worker") == [event_id, b"x"]
+    cluster.advance(5_001)
+    assert get(b, "EX", 600) == [event_id, b"x"]
+    a("WORKER", "STOP", "w", client="operator")
+    assert figures(b)[b"inprogress"] == 1
+    assert ack(b, event_id) == 1
+
+
 # Deadlines.
 
 
