@@ -538,9 +538,14 @@ class Logs:
     def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:
         """Take note of a lease that another node gave."""
         state = self._state
-        unit = group.take(event)
-        unit.deliveries = lease.deliveries
-        unit.granter = sender
+        known = group.units.get(event)
+        if known is None or known.state != ACTIVE or known.deliveries != lease.deliveries or not lease.left_ms:
+            unit = group.take(event)
+            unit.deliveries = lease.deliveries
+            unit.granter = sender
+        else:
+            # The same one, as another node remembers it: who has it here has it still, and a little longer perhaps.
+            unit = known
         if lease.left_ms:
             unit.lease_ms = lease.left_ms + lease.elapsed_ms
             unit.requeue_at = state.now + lease.left_ms

@@ -7,7 +7,7 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.arbiters import HEARD_MS
 from disqued.core.job import Event
-from disqued.core.messages import FACTS, GIVE, HAVE, MISSING, SETACK, SETTLE, SETTLED, TAKE, UNSEEN, WANT
+from disqued.core.messages import DELIVERED, FACTS, GIVE, HAVE, MISSING, SETACK, SETTLE, SETTLED, TAKE, UNSEEN, WANT
 from disqued.core.outbox import UNIT_DONE
 from disqued.core.readers import LINGER_MS, LOOK_MS, WANTS_OF_NODE
 from tests.cluster_fixtures import Cluster, Member
@@ -331,6 +331,20 @@ def test_what_a_worker_had_of_another_node_for_too_long_is_not_taken_from_who_ha
     a("WORKER", "STOP", "w", client="operator")
     assert figures(b)[b"inprogress"] == 1
     assert ack(b, event_id) == 1
+
+
+def test_a_worker_keeps_what_others_remind_its_node_of_and_its_end_returns_it() -> None:
+    """What another node remembers of a lease ends a little later than the lease: spans are told, not moments."""
+    cluster = Cluster(3)
+    a, b, c = cluster
+    event_id = add(a, copies=3)
+    a("WORKER", "START", "ID", "w", "TTL", 30_000, client="worker")
+    assert get(a, "EX", 600, "WORKER", "w", client="worker") == [event_id, b"x"]
+    cluster.advance(5)
+    b.say(a, (DELIVERED, event_id, b"0:g", 600_000, 5, 1))
+    cluster.advance(30_000)
+    assert get(c) == [event_id, b"x"]
+    check(cluster)
 
 
 # Deadlines.
