@@ -173,7 +173,7 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
 
 
 def _of_workers(node: Node) -> Iterator[Metric]:
-    state, counters = node.state, node.state.counters
+    counters = node.state.counters
     yield _gauges(
         "disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
         {"here": len(node.workers.by_id), "elsewhere": len(node.homes.known)},
