@@ -357,7 +357,8 @@ class WqFinish:
 class WqReturn:
     """Give tasks back: they go to the front of their queue, in their order, and whoever waits is woken.
 
-    A process that is over is passed over.
+    Each node that holds the task does so, whichever the worker is on; the answer counts what this one gave back.  A
+    process that is over is passed over, and so is one of which this node knows nothing, as it holds no copy.
     """
 
     process: Process = positional("Process to give back.", PROCESS)

@@ -22,10 +22,22 @@ from hashlib import sha256
 from json import dumps
 from typing import NamedTuple
 
+from disqued.core import messages
 from disqued.core.acks import Acks
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
-from disqued.core.job import ACKED, ACTIVE, FLAG_DROPPED, FLAG_HELD_ELSEWHERE, FLAG_LEASED, QUEUED, Job, NamedJob, Unit
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DROPPED,
+    FLAG_HELD_ELSEWHERE,
+    FLAG_LEASED,
+    QUEUED,
+    WORK_SCOPE,
+    Job,
+    NamedJob,
+    Unit,
+)
 from disqued.core.outbox import CANCEL, DELETE, DONE, HERE_ALONE, RETURNED, News
 from disqued.core.state import UNIQUE, State
 from disqued.core.unfinished import Parts
@@ -122,7 +134,7 @@ class Tasks:
         units: list[Unit] = [job for process in dict.fromkeys(processes) if (job := self.current(process)) is not None]
         units = sorted(dict.fromkeys(units), key=_place, reverse=not back)
         if not back and not delay_ms:
-            return self._workers.give_back(units)
+            return self._workers.give_back(units, asked=True)
         for unit in units:
             self._put_elsewhere(unit.job, back=back, delay_ms=delay_ms)
         return len(units)
@@ -138,11 +150,17 @@ class Tasks:
             return
         state.counters.tasks_given_back += 1
         job.order_key = state.next_ctime() if back else state.next_front()
-        if delay_ms:
-            self._delivery.put_off(job, state.now + delay_ms)
-        else:
-            self._delivery.enqueue(job)
+        is_elsewhere = not job.flags & FLAG_LEASED
+        if not delay_ms:
+            self._delivery.enqueue(job, asked=is_elsewhere)
             self._events.tell(job.queue, RETURNED, 1)
+            return
+        self._delivery.put_off(job, state.now + delay_ms)
+        if is_elsewhere:
+            # The home of the worker that has it lets go, and leaves it to this node for the time.
+            job.additional_deliveries += 1
+            state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, messages.ASKED))
+            state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, delay_ms))
 
     def drop(self, job: Job) -> None:
         """A job would come back to a queue that was deleted while somebody had it: it is done instead."""

@@ -367,13 +367,16 @@ class Workers:
             returned += self.give_back(unit for unit in units[at : at + LEASES_AT_ONCE] if unit in worker.leases)
         return returned
 
-    def give_back(self, units: Iterable[Unit]) -> int:
-        """Queue units again that consumers have, each in front of the one before; returns how many were queued."""
+    def give_back(self, units: Iterable[Unit], *, asked: bool = False) -> int:
+        """Queue units again that consumers have, each in front of the one before; returns how many were queued.
+
+        `asked`: somebody gives them back, so that another node whose worker has them does not keep them.
+        """
         state = self._state
         counts: dict[bytes, int] = {}
         for unit in units:
             worker = unit.worker if isinstance(unit, LogUnit) else state.bound.get(unit)
-            if self._put_in_front(unit):
+            if self._put_in_front(unit, asked=asked and not unit.flags & FLAG_LEASED):
                 counts[unit.queue] = counts.get(unit.queue, 0) + 1
                 if worker is not None:
                     worker.returned += 1
@@ -383,10 +386,12 @@ class Workers:
         state.counters.tasks_given_back += returned
         return returned
 
-    def _put_in_front(self, unit: Unit) -> bool:
+    def _put_in_front(self, unit: Unit, *, asked: bool) -> bool:
         if isinstance(unit, LogUnit):
             return self.return_event(unit)
-        return isinstance(unit, Job) and unit.state == ACTIVE and self._delivery.enqueue(unit, front=True)
+        if not isinstance(unit, Job) or unit.state != ACTIVE:
+            return False
+        return self._delivery.enqueue(unit, asked=asked, front=True)
 
     # The whole node.
 

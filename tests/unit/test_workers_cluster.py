@@ -174,6 +174,76 @@ def test_a_task_from_another_node_dies_with_the_worker_that_fetched_it(cluster):
     assert waiting(b) == [b"x"]
 
 
+# Giving back on another node.
+
+
+@pytest.mark.parametrize("how", [(), ("BACK",)])
+def test_what_is_given_back_on_another_holder_is_taken_from_its_worker(cluster, how):
+    a, b, c = cluster
+    [job_id] = enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    b.add("q", "waits", "REPLICATE", 1)
+    assert b("WQ.RETURN", process, *how) == 1
+    assert info(a, "w")["processes"] == 0
+    assert waiting(b) == ([b"waits", b"x"] if how else [b"x", b"waits"])
+    assert a("WQ.PROCS") == b("WQ.PROCS") == c("WQ.PROCS") == []
+    alive(cluster, 310_000, a)
+    assert everywhere(cluster).count(b"x") == 1
+    start(b, "v", "TTL", 0)
+    rows = b("WQ.DEQUEUE", "q", "COUNT", 2, client="v")
+    assert (b"q", job_id + b":2", b"x") in rows
+    assert a("WQ.RETURN", process) == 0
+
+
+def test_what_is_given_back_on_another_holder_goes_to_who_waits_anywhere(cluster):
+    a, b, c = cluster
+    [job_id] = enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    start(c, "v", "TTL", 0)
+    assert c("WQ.DEQUEUE", "q", "BLOCK", 0, client="v") is BLOCKED
+    assert b("WQ.RETURN", process) == 1
+    alive(cluster, 2_000, a)
+    assert c.answers["v"] == [[(b"q", job_id + b":2", b"x")]]
+    assert a("WQ.FINISH", process, "STRICT", client="w") == 0
+    assert c("WQ.FINISH", job_id + b":2", client="v") == 1
+
+
+def test_what_is_given_back_on_another_holder_for_later_is_queued_then(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    assert b("WQ.RETURN", process, "DELAY", 60) == 1
+    assert info(a, "w")["processes"] == 0
+    alive(cluster, 58_000, a)
+    assert everywhere(cluster) == []
+    alive(cluster, 3_000, a)
+    assert everywhere(cluster) == [b"x"]
+
+
+def test_a_job_of_a_worker_is_given_back_on_another_holder(cluster):
+    a, b, _ = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 5)
+    a("WORKER", "START", "ID", "w", client="w")
+    [[_, job_id, _]] = a("GETJOB", "WORKER", "w", "FROM", "q", client="w")
+    assert b("WQ.RETURN", job_id) == 1
+    alive(cluster, 20_000, a)
+    assert info(a, "w")["processes"] == 0
+    assert everywhere(cluster) == [b"x"]
+
+
+def test_a_process_is_given_back_where_nothing_is_known_of_it_to_no_effect(cluster):
+    a, *_ = cluster
+    [job_id] = enqueue(cluster, a, "x", copies=2)
+    start(a)
+    [process] = dequeue(a)
+    [third] = [node for node in cluster if not node.holds(job_id)]
+    assert third("WQ.RETURN", process) == 0
+    assert info(a, "w")["processes"] == 1
+
+
 # A node that fails.
 
 
