@@ -100,7 +100,7 @@ class Readers:
         logs.serve_others = self.offer
         logs.on_given_back = self.give_back
         logs.on_returned = self.give_back_of_worker
-        #: What workers of this node have from others: {(job id, scope): unit}.
+        #: What workers of this node have from others: {(job id, group): unit}.
         self._bound: dict[tuple[bytes, bytes], GivenUnit] = {}
 
     # Consumers of this node.
@@ -303,7 +303,7 @@ class Readers:
         for unit in units:
             worker.started += 1
             unit.bind(worker, now)
-            self._bound[unit.id, unit.scope] = unit
+            self._bound[unit.id, _group_of(unit)] = unit
             self._state.schedule.add(unit, now + lease_ms)
 
     def lapsed(self, unit: GivenUnit) -> None:
@@ -312,23 +312,21 @@ class Readers:
 
     def settled(self, job_id: bytes, group_name: bytes) -> None:
         """An event was acknowledged, or given back: no worker has it any more."""
-        for unit in [unit for (known_id, _), unit in self._bound.items() if known_id == job_id]:
-            scope = read_scope(unit.scope)
-            if scope is not None and scope[0] == group_name:
-                if unit.worker is not None:
-                    unit.worker.done += 1
-                self._let_go(unit)
+        unit = self._bound.get((job_id, group_name))
+        if unit is not None:
+            if unit.worker is not None:
+                unit.worker.done += 1
+            self._let_go(unit)
 
     def _let_go(self, unit: GivenUnit) -> None:
-        self._bound.pop((unit.id, unit.scope), None)
+        self._bound.pop((unit.id, _group_of(unit)), None)
         self._state.schedule.cancel(unit)
         unit.unbind()
 
     def give_back_of_worker(self, unit: GivenUnit) -> bool:
         """Let the node that gave an event have it back from a worker that is dead; says whether it can be told."""
         self._let_go(unit)
-        name, _ = read_scope(unit.scope) or (b"", 0)
-        return self._state.send(unit.granter, (SETTLE, unit.queue, name, 0, RETURN, (unit.id,)))
+        return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))
 
     def give_back(self, unit: GivenUnit) -> None:
         """A consumer turned out to be gone before it heard of what it was given."""
@@ -466,3 +464,8 @@ class Readers:
         for unit in list(self._bound.values()):
             unit.unbind()
         self._bound.clear()
+
+
+def _group_of(unit: GivenUnit) -> bytes:
+    name, _ = read_scope(unit.scope) or (b"", 0)
+    return name
