@@ -104,6 +104,7 @@ class WorkerStart:
         elif not workers.is_seated(worker, client):
             workers.supersede(worker, worker.epoch + 1)
         worker.ttl_ms = self.ttl
+        worker.epoch_is_known = True
         if self.name is not None:
             worker.name = self.name
         workers.begin(worker, client, bind=self.bind)
@@ -125,11 +126,12 @@ class WorkerKeepAlive:
     """Show a sign of life, of the worker that this connection works as or of another one, as which it works then.
 
     One that lives on another node moves to this one, with its queues and what it has.  One that nobody knows, or that
-    is dead, has to START again; what it had has come back by then.
+    is dead, has to START again; what it had has come back by then.  So has one with an epoch that this node has not
+    heard of, as it was given behind a cut; it keeps what it has.
     """
 
     id: bytes | None = optional("Its id; the one that this connection works as when none is given.", WORKER_ID)
-    epoch: int | None = optional("Its epoch: who has an old one is refused.", _EPOCH)
+    epoch: int | None = optional("Its epoch: who has an old one is refused, or one that nobody has heard of.", _EPOCH)
 
     def run(self, node: Node, client: Client) -> Any:
         """Note the sign; returns the ttl in milliseconds, or BLOCKED while a worker moves."""
@@ -139,13 +141,23 @@ class WorkerKeepAlive:
         worker = workers.by_id.get(self.id)
         if worker is None:
             return self._move(node, client, self.id)
-        if self.epoch is not None and not workers.is_seated(worker, client):
-            if self.epoch < worker.epoch:
-                raise StaleWorker
-            if self.epoch > worker.epoch:
-                workers.supersede(worker, self.epoch)
+        if self.epoch is not None:
+            self._check_epoch(node, client, worker, self.epoch)
         workers.adopt(worker, client)
         return worker.ttl_ms
+
+    @staticmethod
+    def _check_epoch(node: Node, client: Client, worker: Worker, epoch: int) -> None:
+        """Refuse an epoch that is over, and one that never was; after a restart one that may have been is it."""
+        workers = node.workers
+        if epoch > worker.epoch:
+            if not workers.is_plausible(worker, epoch):
+                raise CommandError(_BAD_EPOCH)
+            workers.supersede(worker, epoch)
+            workers.on_change(worker)
+        elif epoch < worker.epoch and not workers.is_seated(worker, client):
+            raise StaleWorker
+        worker.epoch_is_known = True
 
     def _move(self, node: Node, client: Client, worker_id: bytes) -> Any:
         home = node.homes.known.get(worker_id)
@@ -153,6 +165,8 @@ class WorkerKeepAlive:
             raise NoWorker
         if self.epoch is not None and self.epoch < home.epoch:
             raise StaleWorker
+        if self.epoch is not None and self.epoch > home.highest:
+            raise CommandError(_BAD_EPOCH)
         came_from = home.node_id
         worker = node.homes.come(worker_id)
         assert worker is not None

@@ -156,12 +156,14 @@ class Homes:
             home = self.known[worker_id] = Home(worker_id, epoch, sender, ttl_ms)
         elif home.node_id == sender:
             home.epoch, home.ttl_ms = epoch, ttl_ms
+            home.highest = max(home.highest, epoch)
             self._stand_down(home)
         elif (home.epoch, home.node_id) > (epoch, sender):
             return None
         else:
             before = home.node_id
             home.epoch, home.ttl_ms, home.node_id = epoch, ttl_ms, sender
+            home.highest = max(home.highest, epoch)
             self._stand_down(home)
             if home.jobs and before not in self._state.peers.linked:
                 # Who had them cannot hand them over itself.
@@ -258,12 +260,12 @@ class Homes:
         if home is None:
             return None
         self._stand_down(home)
-        return Worker(worker_id, home.epoch + 1, home.ttl_ms, self._state.now) if not home.jobs else self._bring(home)
+        return Worker(worker_id, home.highest + 1, home.ttl_ms, self._state.now) if not home.jobs else self._bring(home)
 
     def _bring(self, home: Home) -> Worker:
         """Make a worker with what is known of what it has."""
         now = self._state.now
-        worker = Worker(home.worker_id, home.epoch + 1, home.ttl_ms, now)
+        worker = Worker(home.worker_id, home.highest + 1, home.ttl_ms, now)
         for job in list(home.jobs):
             self._state.end_lease(job)
             worker.queues[job.queue] = None

@@ -16,8 +16,8 @@ class Worker(Timed):
     """A worker on its home node; on the schedule for the end of its life and for the next renewal of its leases."""
 
     __slots__ = (
-        "alive_at", "bound_to", "clients", "done", "epoch", "id", "is_alive", "leases", "name", "queues", "renew_at",
-        "renew_ms", "returned", "started", "ttl_ms",
+        "alive_at", "bound_to", "clients", "done", "epoch", "epoch_is_known", "id", "is_alive", "leases", "name",
+        "queues", "renew_at", "renew_ms", "returned", "started", "ttl_ms",
     )  # fmt: skip
 
     def __init__(self, worker_id: bytes, epoch: int, ttl_ms: int, now: int, *, name: bytes = b"") -> None:
@@ -25,6 +25,7 @@ class Worker(Timed):
         self.id: bytes = worker_id
         #: Grows each time that somebody else takes the worker over: who was it before is stale.
         self.epoch: int = epoch
+        self.epoch_is_known: bool = True  #: False = it came back from the journal, and may have had a higher one
         self.ttl_ms: int = ttl_ms  #: span after the last sign of life; 0 = it lives until it is stopped
         self.name: bytes = name  #: for people; empty = none
         self.alive_at: int = now  #: the last sign of life
@@ -46,12 +47,13 @@ class Home(Timed):
     Of two words the one with the higher epoch counts, and of two equal ones that of the higher node id.
     """
 
-    __slots__ = ("epoch", "jobs", "node_id", "stage", "ttl_ms", "worker_id")
+    __slots__ = ("epoch", "highest", "jobs", "node_id", "stage", "ttl_ms", "worker_id")
 
     def __init__(self, worker_id: bytes, epoch: int, node_id: bytes, ttl_ms: int) -> None:
         self.awake_at = 0
         self.worker_id: bytes = worker_id
         self.epoch: int = epoch
+        self.highest: int = epoch  #: of all that were heard of; a node that was started again knows less
         self.node_id: bytes = node_id
         self.ttl_ms: int = ttl_ms  #: 0 = it never dies by itself
         self.jobs: dict[Job, None] = {}  #: that it has and of which this node holds copies

@@ -51,6 +51,7 @@ TTL_MS = 3_000  #: life after the last sign of it, by default
 HEARTBEATS = 3  #: a worker is advised to give so many signs of life in the time after which it is dead
 BACK_AFTER_START_MS = 10_000  #: how long what workers had before a restart is kept for them
 WORKERS_MAX = 100_000
+EPOCH_BELIEVED = 2**32  #: no worker is taken over more often while it lives
 LATE_MS = 100  #: a node that looks at its deadlines so late was busy, or stopped for a while
 LEASES_AT_ONCE = 500  #: units that come back, or are renewed, in one step: some milliseconds' work
 
@@ -132,6 +133,10 @@ class Workers:
         worker.clients.clear()
         worker.bound_to = None
         worker.alive_at = self._state.now
+
+    def is_plausible(self, worker: Worker, epoch: int) -> bool:
+        """Tell whether somebody may have been this worker with an epoch that is not known here."""
+        return not worker.epoch_is_known and epoch <= EPOCH_BELIEVED
 
     def heard(self, client: Client) -> None:
         """Take note of a sign of life, if this client is a worker."""
@@ -422,6 +427,7 @@ class Workers:
         worker = self.by_id.get(worker_id)
         if worker is None:
             worker = Worker(worker_id, 1, BACK_AFTER_START_MS, self._state.now)
+            worker.epoch_is_known = False
             self.begin(worker)
         worker.queues[queue] = None
         return worker

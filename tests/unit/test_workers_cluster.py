@@ -382,6 +382,30 @@ def test_who_comes_with_an_old_epoch_is_stale(cluster):
     assert c.refusal("WORKER", "KEEPALIVE", "w", 1, client="w").startswith("STALE")
 
 
+def test_an_epoch_that_never_was_is_refused_on_every_node_and_changes_nothing(cluster):
+    a, b, _ = cluster
+    start(a)
+    for epoch in (2, 2**63 - 1):
+        for node in (a, b):
+            assert node.refusal("WORKER", "KEEPALIVE", "w", epoch, client="other").startswith("ERR the epoch is")
+        assert a.refusal("WORKER", "KEEPALIVE", "w", epoch, client="w").startswith("ERR the epoch is")
+    assert info(a, "w")["epoch"] == 1
+    assert b("WORKER", "START", "ID", "w", client="new")[:2] == [b"w", 2]
+    assert a("WORKER", "START", "ID", "w", client="newer")[:2] == [b"w", 3]
+    assert b.refusal("WORKER", "KEEPALIVE", "w", 2, client="new").startswith("STALE")
+    assert b.refusal("WORKER", "KEEPALIVE", "w", 4, client="new").startswith("ERR the epoch is")
+
+
+def test_an_epoch_that_was_given_before_its_node_was_started_again_is_still_heard_of(cluster):
+    a, b, _ = cluster
+    start(a)
+    a("WORKER", "START", "ID", "w", client="second")
+    a.say(b, (m.LIVES, (m.Life(b"w", 1, 10_000, lives=True),)))
+    assert b("WORKER", "KEEPALIVE", "w", 2, client="second") is BLOCKED
+    assert b.answers["second"] == [10_000]
+    assert info(b, "w")["epoch"] == 3
+
+
 def test_workers_of_all_nodes_are_listed_and_those_that_ended_are_not(cluster):
     a, b, c = cluster
     start(a, "v")
