@@ -322,7 +322,9 @@ class WqDequeue:
     "WQ.FINISH",
     group="workers",
     flags=Flag.WRITE | Flag.FAST,
-    reply=integer("1 = it was the current process; 2 = it was late, and the task is done now; 0 = nothing was done"),
+    reply=integer(
+        "1 = it was the current process; 2 = it was late, and the task is done now; 0 = nothing was done here"
+    ),
     cost="O(1)",
     is_large=True,
 )
@@ -332,8 +334,10 @@ class WqFinish:
 
     Who is late finishes the task all the same: if another worker has it by then, that one hears `cancel` with the id of
     its process, and its own WQ.FINISH is answered 0.  With STRICT the late one is answered 0 instead, and nothing is
-    done.  A task that is not known here, or was done before, is answered 0; in a cluster the word is passed on to the
-    nodes that may know it.
+    done.  A task that was done before is answered 0, and so is one of which this node holds no copy; the latter is done
+    all the same, whatever STRICT says, as soon as a node that knows it is told, and nobody hears `done`.  So on another
+    node than the worker's own 2 means that this node was told that the task is queued again or with somebody else, and
+    0 may be the answer though the task is done.
     """
 
     process: Process = positional("Process that is done.", PROCESS)

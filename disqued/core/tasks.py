@@ -4,6 +4,7 @@
     process    a task that somebody has, named ``<job id>:<attempt>``: the attempt tells this delivery from every other
 
     finish     the attempt that is current ---> done                                                       1
+               one that no other node told of -> done: it is current, and the word of it is under way      1
                an older one, nobody has it ---> done                                                       2
                an older one, somebody has it -> done, and that one hears ``cancel``; refused when STRICT   2, or 0
                done before, or not known -----> nothing                                                    0
@@ -29,6 +30,7 @@ from disqued.core.events import Events
 from disqued.core.job import (
     ACKED,
     ACTIVE,
+    FLAG_DELIVERED,
     FLAG_DROPPED,
     FLAG_HELD_ELSEWHERE,
     FLAG_LEASED,
@@ -101,8 +103,9 @@ class Tasks:
             if job is None and process.job_id not in state.ended:
                 self._acks.acknowledge(process.job_id)
             return NOTHING_DONE
-        outcome = WAS_CURRENT if self.current(process) is not None else WAS_LATE
         somebody_has_it = job.state == ACTIVE and job.flags & (FLAG_LEASED | FLAG_HELD_ELSEWHERE)
+        is_current = self.current(process) is not None or (not somebody_has_it and self._is_news(job, process.attempt))
+        outcome = WAS_CURRENT if is_current else WAS_LATE
         if outcome == WAS_LATE and somebody_has_it:
             if strict:
                 return NOTHING_DONE
@@ -111,6 +114,16 @@ class Tasks:
         self._tell_done(job, b"" if worker is None else worker.id, result)
         self._acks.acknowledge(job.id)
         return outcome
+
+    @staticmethod
+    def _is_news(job: Job, attempt: int) -> bool:
+        """Tell whether an attempt is another node's, which has not been heard to have given the job to anybody.
+
+        What is queued again is announced, and counted here: an attempt that is not older than what is known is no
+        late one.  Of what this node gave out itself it knows that it came back.
+        """
+        known = attempt_of(job)
+        return job.state == ACTIVE and (attempt > known or (attempt == known and not job.flags & FLAG_DELIVERED))
 
     def _tell_done(self, job: Job, worker_id: bytes, result: bytes | None) -> None:
         if not self._state.listeners:

@@ -174,6 +174,49 @@ def test_a_task_from_another_node_dies_with_the_worker_that_fetched_it(cluster):
     assert waiting(b) == [b"x"]
 
 
+def test_a_finish_that_is_faster_than_the_word_of_the_delivery_is_not_late(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    cluster.hold(a, b)
+    [process] = dequeue(a)
+    assert b("WQ.FINISH", process, "STRICT") == 1
+    cluster.release(a, b)
+    assert info(a, "w")["processes"] == 0
+    cluster.advance(1_000)
+    assert not any(len(node.state.jobs) for node in cluster)
+
+
+def test_a_finish_of_what_came_back_is_late_on_every_holder(cluster):
+    a, b, _ = cluster
+    for told in (a, b):
+        enqueue(cluster, a, "x", copies=3)
+        start(a)
+        [process] = dequeue(a)
+        a("WQ.RETURN", process)
+        assert told("WQ.FINISH", process) == 2
+        assert everywhere(cluster) == []
+
+
+def test_a_finish_of_what_was_put_off_is_late(cluster):
+    a, *_ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    [process] = dequeue(a)
+    a("WQ.RETURN", process, "DELAY", 60)
+    assert a("WQ.FINISH", process) == 2
+
+
+def test_a_finish_where_no_copy_is_is_answered_0_and_done(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=1)
+    start(a)
+    [process] = dequeue(a)
+    assert b("WQ.FINISH", process) == 0
+    assert info(a, "w")["processes"] == 0
+    assert a("WQ.FINISH", process, client="w") == 0
+
+
 # Giving back on another node.
 
 
