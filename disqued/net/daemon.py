@@ -131,7 +131,9 @@ class Daemon(Factory):
         self._loader.start()
 
     async def stop(self) -> None:
-        """Commit and let go of everything."""
+        """Run nobody's commands any more, commit, and let go of everything."""
+        self.paused = self.ending = True
+        self._find_guards()
         self.bus.pause()
         if self._idle_check.running:
             self._idle_check.stop()

@@ -82,6 +82,7 @@ class Driver:
         self._timer: IDelayedCall | None = None
         self._timer_at = 0
         self._halted = False
+        self._is_closed = False
         self._waiting: dict[Recipient, None] = {}  #: their replies wait for the next commit
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._messages: Messages = []  #: they wait for the next commit
@@ -104,6 +105,8 @@ class Driver:
 
     def finish_step(self, client: Recipient | None) -> None:
         """Carry out the effects of the step that has just run, on behalf of a client or of the timer."""
+        if self._is_closed:
+            return  # Nothing can be made durable any more, so nobody hears of it.
         outbox = self._outbox
         if outbox.replies:
             self._hand_over_replies()
@@ -352,7 +355,7 @@ class Driver:
 
     def _attend(self) -> None:
         """Hear from the store that there is something to do for it, although nothing is committed."""
-        if self._commit_call is None and self._under_way is None and self.failure is None:
+        if not (self._commit_call or self._under_way or self.failure or self._is_closed):
             self._commit_call = self.reactor.callLater(0, self._commit)
 
     # Compaction.
@@ -487,9 +490,10 @@ class Driver:
                 self._commit()
 
     async def stop(self) -> None:
-        """Commit, close the store and set no timer again.  Raises StoreFailed."""
+        """Commit, close the store and do nothing again, whoever takes a step.  Raises StoreFailed."""
         self.halt()
         await self.settle()
+        self._is_closed = True
         result = self.store.close()
         if result is not None:
             await result

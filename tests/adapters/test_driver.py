@@ -193,6 +193,40 @@ async def test_a_daemon_that_ends_answers_what_it_commits(launch: Launch) -> Non
 
 
 @async_test
+async def test_a_daemon_that_ends_runs_nobodys_commands(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    client, other = await running.connect(), await running.connect()
+    client.send("ADDJOB", "q", "one", 0)
+    await wait_until(lambda: store.under_way is not None)
+    ending = Deferred.fromCoroutine(running.daemon.stop())
+    received = running.daemon.bytes_in
+    other.send("ADDJOB", "q", "late", 0)
+    await wait_until(lambda: running.daemon.bytes_in > received)
+    store.answer_at_once()
+    await ending
+    assert len(running.daemon.node.state.jobs) == len(store.committed) == 1
+
+
+@async_test
+async def test_a_step_while_the_store_is_being_closed_is_not_committed_and_nobody_hears_of_it(launch: Launch) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    closed: Deferred[None] = Deferred()
+    store.close = lambda: closed  # type: ignore[method-assign,assignment,return-value]
+    batches = listen(running)
+    ending = Deferred.fromCoroutine(running.daemon.stop())
+    add(running, CONFIRMED, record=PAUSED)
+    store.attention()
+    driver = running.daemon.driver
+    due = [call for call in reactor.getDelayedCalls() if getattr(call.func, "__self__", None) is driver]
+    closed.callback(None)
+    await ending
+    assert due == []
+    assert (store.commits, store.appended, batches) == (0, [], [])
+
+
+@async_test
 async def test_a_shutdown_whose_journal_cannot_be_written_is_refused_and_the_node_goes_on(launch: Launch) -> None:
     store = RecordingStore()
     running = launch(store=store)
