@@ -18,7 +18,17 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import JOBS_AT_ONCE, REPLICATE
-from disqued.commands.names import ELEMENT, element_names, existing, jobs_called, name_of, note_emptied, shown, with_new
+from disqued.commands.names import (
+    ELEMENT,
+    element_names,
+    existing,
+    jobs_called,
+    name_of,
+    note_emptied,
+    shown,
+    with_new,
+    work_queue,
+)
 from disqued.commands.shapes import (
     adding,
     array,
@@ -229,7 +239,7 @@ class RqPushX:
     flags=Flag.WRITE | Flag.FAST,
     reply=POPPED,
     cost="O(1) per element",
-    errors=(NodeLeaving, OutOfMemory, NoWorker),
+    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
     shows_bodies=True,
 )
 @attrs.define
@@ -295,6 +305,7 @@ class RqPop:
     flags=Flag.WRITE | Flag.FAST,
     reply=null_or(array(bulk("id"), "ids that are acknowledged by this call, as they were given")),
     cost="O(1) per id",
+    errors=(WrongType,),
 )
 @attrs.define
 class RqAck:
@@ -302,7 +313,8 @@ class RqAck:
 
     Whoever comes first gets the id back; an id that is not in the reply was acknowledged before, is not delivered, or
     does not exist.  Nodes that can be reached are asked for those that are not known here.  Null: there is no such list
-    on this node, nor any of these elsewhere.
+    on this node, nor any of these elsewhere.  Of two nodes that are told within some milliseconds both may answer
+    the id.
     """
 
     key: bytes = positional("List that they are in.", QUEUE)
@@ -310,6 +322,7 @@ class RqAck:
 
     def run(self, node: Node, client: Client) -> Any:
         """Acknowledge them; returns the ids that counted, or BLOCKED while other nodes are asked."""
+        work_queue(node, self.key)
         names = list(dict.fromkeys(self.ids))
         asks = node.inquiries.can_ask
         doubtful = [name for name in names if asks and self._is_doubtful(node, name)]
@@ -353,7 +366,7 @@ class RqAck:
     reply=RECOVERED,
     cost="O(1) per element, as a rule",
     arity=-4,
-    errors=(_RECOVER, NoWorker),
+    errors=(_RECOVER, NoWorker, WrongType),
     shows_bodies=True,
 )
 @attrs.define
@@ -378,7 +391,7 @@ class RqRecover:
         if self.count is None or self.elapsed is None:
             raise CommandError(_RECOVER)
         worker = None if self.worker is None else node.workers.named(self.worker)
-        queue = node.state.queues.by_name.get(self.key)
+        queue = work_queue(node, self.key)
         if queue is None:
             return None
         count = min(max(0, self.count), JOBS_AT_ONCE)
@@ -399,7 +412,7 @@ def _recovered(found: Found) -> tuple[bytes, bytes]:
     reply=array(either(_ELEMENT, _DELIVERED), "elements; the longer rows with PENDING"),
     cost="O(start + count)",
     arity=-4,
-    errors=(_INSPECT, EmptyKey),
+    errors=(_INSPECT, EmptyKey, WrongType),
     shows_bodies=True,
 )
 @attrs.define
@@ -420,7 +433,7 @@ class RqInspect:
         """Look; returns rows.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
         if self.start is None or self.count is None or self.count < 1:
             raise CommandError(_INSPECT)
-        queue = node.state.queues.by_name.get(self.key)
+        queue = work_queue(node, self.key)
         if queue is None:
             raise EmptyKey
         if self.pending:
@@ -469,7 +482,7 @@ _INFO = ("undelivered", "delivered", "memory", "oldest-pending-ms", "max-deliver
     flags=Flag.READ,
     reply=pairs("what is in the list, on this node", *_INFO),
     cost="O(N) in the elements, bit by bit",
-    errors=(EmptyKey,),
+    errors=(EmptyKey, WrongType),
 )
 @attrs.define
 class RqInfo:
@@ -484,7 +497,7 @@ class RqInfo:
 
     def run(self, node: Node, client: Client) -> Any:
         """Count; returns names and values, or BLOCKED.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
-        queue = node.state.queues.by_name.get(self.key)
+        queue = work_queue(node, self.key)
         if queue is None:
             raise EmptyKey
         parts = self._count(node, queue)

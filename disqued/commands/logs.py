@@ -288,7 +288,8 @@ class QAck:
     may undo what it did.
 
     Without a group an event of okq is acknowledged (QLPUSH): it is done, wherever it is, also when it is back in its
-    queue or was never taken out.
+    queue or was never taken out.  Of two nodes that are told of such an event within some milliseconds both may answer
+    1; only an event of a log is decided by one node.
     """
 
     queue: bytes = positional("Queue of the events.", QUEUE)

@@ -64,6 +64,14 @@ def jobs_called(state: State, queue_name: bytes, family: bytes, name: bytes) -> 
     return found
 
 
+def work_queue(node: Node, name: bytes) -> Queue | None:
+    """The queue of a name, if it is there.  Raises WrongType (WRONGTYPE) when it has events of a log."""
+    queue = node.state.queues.by_name.get(name)
+    if queue is not None:
+        queue.check_kind(KIND_WORK)
+    return queue
+
+
 def existing(node: Node, names: list[bytes]) -> list[Queue]:
     """The queues of these names that are there.  Raises WrongType (WRONGTYPE) when one of them has events of a log."""
     by_name = node.state.queues.by_name

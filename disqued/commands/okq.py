@@ -21,7 +21,7 @@ import attrs
 
 from disqued.commands.jobs import REPLICATE
 from disqued.commands.lists import PUSH_MS, list_options
-from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new
+from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new, work_queue
 from disqued.commands.shapes import OK, adding, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, Kind, read_integer
@@ -211,7 +211,7 @@ class _Peek:
 
     def peek(self, node: Node, *, newest: bool) -> tuple[bytes, bytes] | None:
         """The first event from that side whose time is not over."""
-        queue = node.state.queues.by_name.get(self.queue)
+        queue = work_queue(node, self.queue)
         if queue is None:
             return None
         units = reversed(queue.units) if newest else iter(queue.units)
@@ -221,7 +221,15 @@ class _Peek:
         return None
 
 
-@command("QLPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", shows_bodies=True)
+@command(
+    "QLPEEK",
+    group="lists",
+    flags=Flag.READ | Flag.FAST,
+    reply=EVENT_ROW,
+    cost="O(1)",
+    errors=(WrongType,),
+    shows_bodies=True,
+)
 @attrs.define
 class QLPeek(_Peek):
     """Look at the left-most event that waits on this node: the one that is served last."""
@@ -231,7 +239,15 @@ class QLPeek(_Peek):
         return self.peek(node, newest=True)
 
 
-@command("QRPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", shows_bodies=True)
+@command(
+    "QRPEEK",
+    group="lists",
+    flags=Flag.READ | Flag.FAST,
+    reply=EVENT_ROW,
+    cost="O(1)",
+    errors=(WrongType,),
+    shows_bodies=True,
+)
 @attrs.define
 class QRPeek(_Peek):
     """Look at the right-most event that waits on this node: the one that is served next."""
@@ -247,7 +263,7 @@ class QRPeek(_Peek):
     flags=Flag.WRITE | Flag.FAST,
     reply=handing_out_one(EVENT_ROW),
     cost="O(1)",
-    errors=(DONE_AT_ONCE, NoWorker),
+    errors=(DONE_AT_ONCE, NoWorker, WrongType),
     shows_bodies=True,
 )
 @attrs.define

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
-from disqued.commands.names import note_emptied
+from disqued.commands.names import note_emptied, work_queue
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
@@ -41,6 +41,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     StaleWorker,
+    WrongType,
 )
 from disqued.wire.replies import Status
 
@@ -183,7 +184,7 @@ _WHO = (NoWorker, StaleWorker)
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("tasks that wait in these queues on this node"),
     cost="O(1) per queue",
-    errors=_WHO,
+    errors=(*_WHO, WrongType),
     is_of_connection=True,
 )
 @attrs.define
@@ -195,12 +196,13 @@ class WqWork:
     def run(self, node: Node, client: Client) -> int:
         """Note the queues; returns how many tasks wait in them."""
         worker = node.workers.of(client)
+        waiting = sum(_length(node, queue) for queue in dict.fromkeys(self.queues))
         node.workers.work_on(worker, self.queues)
-        return sum(_length(node, queue) for queue in dict.fromkeys(self.queues))
+        return waiting
 
 
 def _length(node: Node, name: bytes) -> int:
-    queue = node.state.queues.by_name.get(name)
+    queue = work_queue(node, name)
     return 0 if queue is None else len(queue.units)
 
 
@@ -231,6 +233,7 @@ class WqUnwork:
     flags=Flag.READ | Flag.FAST,
     reply=integer("tasks that wait on this node"),
     cost="O(1)",
+    errors=(WrongType,),
     is_of_connection=True,
 )
 @attrs.define
@@ -263,7 +266,7 @@ class ProcessForm(Form):
     flags=Flag.WRITE | Flag.FAST,
     reply=PROCESSES,
     cost="O(1) per task",
-    errors=(*_WHO, NotWorking, NodeLeaving, OutOfMemory),
+    errors=(*_WHO, NotWorking, NodeLeaving, OutOfMemory, WrongType),
     shows_bodies=True,
     is_of_connection=True,
 )
@@ -287,6 +290,8 @@ class WqDequeue:
         worker = workers.of(client)
         names = list(dict.fromkeys((self.queue, *self.queues)))
         workers.check_work(worker, names)
+        for name in names:
+            work_queue(node, name)
         queues = self._queues(node, names)
         units = delivery.fetch(queues, self.count)
         form = ProcessForm(self.count)
@@ -337,7 +342,7 @@ class WqFinish:
     done.  A task that was done before is answered 0, and so is one of which this node holds no copy; the latter is done
     all the same, whatever STRICT says, as soon as a node that knows it is told, and nobody hears `done`.  So on another
     node than the worker's own 2 means that this node was told that the task is queued again or with somebody else, and
-    0 may be the answer though the task is done.
+    0 may be the answer though the task is done.  Of two nodes that are told within some milliseconds both may answer 1.
     """
 
     process: Process = positional("Process that is done.", PROCESS)
@@ -382,6 +387,7 @@ class WqReturn:
     flags=Flag.WRITE,
     reply=array(either(integer("tasks"), bulk("process")), "how many waiting tasks are gone, then ids of processes"),
     cost="O(N) in the tasks of the queue",
+    errors=(WrongType,),
     is_large=True,
 )
 @attrs.define
@@ -398,10 +404,18 @@ class WqCancel:
 
     def run(self, node: Node, client: Client) -> Any:
         """Cancel; returns the count and the ids, or BLOCKED for a very long queue."""
+        work_queue(node, self.queue)
         return in_parts(node, client, node.tasks.cancel(self.queue, self.task, kill=self.kill))
 
 
-@command("WQ.DELETE", group="workers", flags=Flag.WRITE, reply=integer("tasks that are gone"), cost="O(N) in the tasks")
+@command(
+    "WQ.DELETE",
+    group="workers",
+    flags=Flag.WRITE,
+    reply=integer("tasks that are gone"),
+    cost="O(N) in the tasks",
+    errors=(WrongType,),
+)
 @attrs.define
 class WqDelete:
     """End all tasks of a queue that wait on this node; those who listen hear `delete`.
@@ -414,12 +428,13 @@ class WqDelete:
 
     def run(self, node: Node, client: Client) -> Any:
         """Empty the queue; returns how many tasks are gone, or BLOCKED for a very long one."""
+        work_queue(node, self.queue)
         return in_parts(node, client, node.tasks.delete(self.queue, keep=self.keep))
 
 
 def _good(node: Node, queue: bytes) -> Iterator[Unit]:
     """The units that wait in a queue of this node and whose time is not over, the first to be served first."""
-    known = node.state.queues.by_name.get(queue)
+    known = work_queue(node, queue)
     now = node.state.now
     return (unit for unit in (() if known is None else known.units) if unit.job.expires_at > now)
 
@@ -430,6 +445,7 @@ def _good(node: Node, queue: bytes) -> Iterator[Unit]:
     flags=Flag.READ | Flag.FAST,
     reply=null_or(bulk("the task")),
     cost="O(1)",
+    errors=(WrongType,),
     shows_bodies=True,
 )
 @attrs.define
@@ -444,7 +460,14 @@ class WqPeek:
         return None if unit is None else unit.body
 
 
-@command("WQ.LEN", group="workers", flags=Flag.READ | Flag.FAST, reply=integer("tasks that wait"), cost="O(1)")
+@command(
+    "WQ.LEN",
+    group="workers",
+    flags=Flag.READ | Flag.FAST,
+    reply=integer("tasks that wait"),
+    cost="O(1)",
+    errors=(WrongType,),
+)
 @attrs.define
 class WqLen:
     """Count the tasks that wait in a queue of this node."""
@@ -462,6 +485,7 @@ class WqLen:
     flags=Flag.READ,
     reply=array(bulk("task"), "tasks"),
     cost="O(start + count)",
+    errors=(WrongType,),
     shows_bodies=True,
 )
 @attrs.define

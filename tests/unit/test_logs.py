@@ -483,6 +483,22 @@ def test_commands_on_work_are_refused_on_a_queue_of_events(bench: Bench) -> None
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "WQ.LEN q", "WQ.PEEK q", "WQ.TASKS q", "WQ.CANCEL q x", "WQ.DELETE q", "WQ.REQUEST q", "WQ.WORK other q",
+        "WQ.DEQUEUE q", "WQ.DEQUEUE q BLOCK 100", "RQ.ACK q 1-1", "RQ.RECOVER q 1 0", "RQ.INSPECT q 0 1",
+        "RQ.INSPECT q PENDING 0 1", "RQ.INFO q", "QLPEEK q", "QRPEEK q",
+    ],
+)  # fmt: skip
+def test_commands_that_look_at_work_or_take_it_are_refused_on_a_queue_of_events(bench: Bench, line: str) -> None:
+    bench("WORKER", "START", "ID", "w", client="anna")
+    bench("WQ.WORK", "q", client="anna")
+    bench.event()
+    assert bench.refusal(*line.split(), client="anna").startswith("WRONGTYPE ")
+    assert bench.figures()["available"] == 1
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ("QADD", "q", 60, "x"), ("QGET", "q", "g"), ("QACK", "q", "g", UNKNOWN_ID), ("QNOTIFY", "g", 0, "q"),
