@@ -117,7 +117,7 @@ _DELIVERED = tuple_of(
 POPPED = handing_out(
     null_or(array(tuple_of("[key, id, body]", bulk("key"), bulk("id"), bulk("body")), "elements; none at once"))
 )
-RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client; null when there is no such queue"))
+RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client"))
 PUSHED = adding(array(bulk("id"), "ids, one for each element, in order"))
 _PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory, WrongType)
 

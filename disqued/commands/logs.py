@@ -324,7 +324,12 @@ def queue_of_log(node: Node, name: bytes) -> Queue | None:
     flags=Flag.READ,
     reply=null_or(bulk("name of a queue")),
     cost="O(N) in the queues",
-    errors=(WrongType, NodeLeaving, OutOfMemory, *TIMEOUT.errors, *(PATIENCE.errors)),
+    errors=(
+        WrongType,
+        NodeLeaving,
+        OutOfMemory,
+        *(error.removeprefix("ERR ") for error in (*TIMEOUT.errors, *PATIENCE.errors)),
+    ),
     is_of_connection=True,
 )
 @attrs.define

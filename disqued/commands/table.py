@@ -141,7 +141,9 @@ class Field:
     def label(self) -> str:
         """What people call it: with dashes; one of several values by its singular."""
         label = self.name.replace("_", "-")
-        return label.removesuffix("s") if self.arg.style == "rest" else label
+        if self.arg.style != "rest":
+            return label
+        return label.removesuffix("es") if label.endswith("sses") else label.removesuffix("s")
 
 
 @attrs.define
