@@ -36,9 +36,24 @@ _JOB: Final[dict[str, Schema]] = {
     "next-requeue-within": {**_MAYBE, "description": "Milliseconds."},
     "next-awake-within": {**_MAYBE, "description": "Milliseconds."},
 }
+_GROUPS: Final[Schema] = {
+    "type": "array",
+    "items": {
+        "type": "array",
+        "prefixItems": [BYTES, {"enum": ["in progress", "redo", "done"]}, _COUNT, _COUNT],
+        "minItems": 4,
+        "maxItems": 4,
+    },
+    "description": "Of an event alone: group, state, deliveries and milliseconds until its deadline.",
+}
 JOB: Final[Schema] = {
     "type": "object",
-    "properties": {**_JOB, "body": {"anyOf": [BYTES, {"type": "null"}]}, "body_withheld": _WITHHELD},
+    "properties": {
+        **_JOB,
+        "body": {"anyOf": [BYTES, {"type": "null"}]},
+        "body_withheld": _WITHHELD,
+        "groups": _GROUPS,
+    },
     "required": [name for name in SHOWN if name != "body"],
     "additionalProperties": False,
     "description": "A job as SHOW describes it.",

@@ -136,6 +136,18 @@ async def test_a_job_is_shown_with_every_field_of_show(admin: Admin) -> None:
 
 
 @ensureDeferred
+async def test_an_event_is_shown_with_its_groups(admin: Admin) -> None:
+    client = admin()
+    added = {"queue": "news", "expire_seconds": 60, "contents": "x", "replicate": 1}
+    _, _, answer = await client.post("/api/commands/QADD", added)
+    await client.post("/api/commands/QGET", {"queue": "news", "group": "mailers", "ex": 5})
+    _, _, event = await client.get(f"/api/show/{answer['reply']}")
+    assert list(event) == [*SHOWN, "groups"]
+    ((group, state, deliveries, left_ms),) = event["groups"]
+    assert (group, state, deliveries, 0 < left_ms <= 5_000) == ("mailers", "in progress", 1, True)
+
+
+@ensureDeferred
 async def test_a_peek_counts_from_either_end(admin: Admin) -> None:
     client = admin()
     ids = [await add(client, body=str(number)) for number in range(5)]

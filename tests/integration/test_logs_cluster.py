@@ -79,12 +79,13 @@ def test_events_of_a_node_that_is_killed_come_from_the_others_and_what_is_done_s
             row = daemon.call("QGET", "q", "g", "EX", 300)
             if row is not None:
                 rest.append(row[0])  # type: ignore[index]
-        return len(rest) >= EVENTS - 20
+        return {*done, *kept, *rest} == set(ids)
 
     wait_until(all_came, "the events of the node that was killed")
-    assert sorted([*done, *kept, *rest]) == sorted(ids)
+    # That somebody has an event may not have been heard of by the time of the kill; that it is done has.
+    assert not set(done) & set(rest)
     # What the node that is gone had handed out is acknowledged like all others.
-    assert two.call("QACK", "q", "g", *kept, *rest) == EVENTS - 10
+    assert two.call("QACK", "q", "g", *{*kept, *rest}) == EVENTS - 10
     cluster.restart(0)
     cluster.wait_joined()
     again = cluster.nodes[0]
