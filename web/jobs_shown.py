@@ -40,11 +40,11 @@ _GROUPS: Final[Schema] = {
     "type": "array",
     "items": {
         "type": "array",
-        "prefixItems": [BYTES, {"enum": ["in progress", "redo", "done"]}, _COUNT, _COUNT],
+        "items": {"anyOf": [BYTES, _COUNT]},
         "minItems": 4,
         "maxItems": 4,
     },
-    "description": "Of an event alone: group, state, deliveries and milliseconds until its deadline.",
+    "description": "Of an event alone: group; in progress, redo or done; deliveries; milliseconds until its deadline.",
 }
 JOB: Final[Schema] = {
     "type": "object",

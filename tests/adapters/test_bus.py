@@ -16,7 +16,19 @@ from twisted.logger import formatEvent, globalLogPublisher
 
 from disqued.core.ids import NODE_ID_LENGTH
 from disqued.core.job import Job, JobOptions
-from disqued.core.messages import DELJOB, NEEDJOBS, PING, PONG, REPLJOB, VITALS, Greeting, Message, Target
+from disqued.core.messages import (
+    DELJOB,
+    FACTS,
+    MISSING,
+    NEEDJOBS,
+    PING,
+    PONG,
+    REPLJOB,
+    VITALS,
+    Greeting,
+    Message,
+    Target,
+)
 from disqued.net import bus as bus_module
 from disqued.net import links
 from disqued.wire.frames import PIECE_BYTES, FrameReader, FrameWriter, LinkAcceptor, LinkOpener
@@ -63,12 +75,12 @@ async def join(one: Running, other: Running) -> None:
 
 
 def heard_by(running: Running) -> list[Message]:
-    """Have the messages to a node noted that are not about who is there."""
+    """Have the messages to a node noted that are not about who is there, nor what is said when a link opens."""
     heard: list[Message] = []
     handle = running.daemon.node.message
 
     def listen(sender: bytes, message: Message) -> None:
-        if message[0] in (PING, PONG, VITALS):
+        if message[0] in (PING, PONG, VITALS, FACTS, MISSING):
             handle(sender, message)
         else:
             heard.append(message)

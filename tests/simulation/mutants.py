@@ -466,7 +466,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
-        Workers, "_put_in_front", "self._delivery.enqueue(unit, front=True)", "False",
+        Workers, "_put_in_front", "self._delivery.enqueue(unit, asked=asked, front=True)", "False",
     ),
     _mutant(
         "what is popped for a worker is nobody's", WORKERS,
