@@ -331,6 +331,7 @@ class WqDequeue:
         "1 = it was the current process; 2 = it was late, and the task is done now; 0 = nothing was done here"
     ),
     cost="O(1)",
+    errors=(WrongType,),
     is_large=True,
 )
 @attrs.define

@@ -45,6 +45,7 @@ from disqued.core.state import UNIQUE, State
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
 from disqued.core.workers import Workers, attempt_of, process_of, readable
+from disqued.errors import WrongType
 
 RETRY_S = 300  #: when a task comes again whose node is gone, by default
 
@@ -96,6 +97,7 @@ class Tasks:
         """Note that a process is done; returns one of NOTHING_DONE, WAS_CURRENT, WAS_LATE.
 
         `by`: who says so.  What this node does not know is passed on as ACKJOB passes it on.
+        Raises WrongType (WRONGTYPE) for an event.
         """
         state = self._state
         job = state.jobs.get(process.job_id)
@@ -103,6 +105,8 @@ class Tasks:
             if job is None and process.job_id not in state.ended:
                 self._acks.acknowledge(process.job_id)
             return NOTHING_DONE
+        if job.options.kind:
+            raise WrongType
         somebody_has_it = job.state == ACTIVE and job.flags & (FLAG_LEASED | FLAG_HELD_ELSEWHERE)
         is_current = self.current(process) is not None or (not somebody_has_it and self._is_news(job, process.attempt))
         outcome = WAS_CURRENT if is_current else WAS_LATE
