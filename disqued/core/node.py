@@ -346,11 +346,10 @@ class Node:
             self.replication.refuse(job)
 
     def _on_gotjob(self, sender: bytes, message: Message) -> None:
-        self.replication.on_gotjob(sender, message)
+        job = self.replication.on_gotjob(sender, message)
         self.leaving.on_gotjob(sender, message)
-        event = self.state.jobs.get(message[1])
-        if isinstance(event, Event):
-            self.facts.tell(sender, event)
+        if isinstance(job, Event):
+            self.facts.tell(sender, job)
 
     def _on_setack(self, sender: bytes, message: Message) -> None:
         if not message[2]:

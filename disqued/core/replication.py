@@ -389,8 +389,8 @@ class Replication:
             pending.resend_at = state.now + pending.resend_ms
         self._wake(pending)
 
-    def on_gotjob(self, sender: bytes, message: Message) -> None:
-        """Note that a copy is durable elsewhere."""
+    def on_gotjob(self, sender: bytes, message: Message) -> Job | None:
+        """Note that a copy is durable elsewhere; returns the job, None where it is not known here."""
         state = self._state
         job_id = message[1]
         job = state.jobs.get(job_id)
@@ -400,13 +400,12 @@ class Replication:
                 self.on_unknown(sender, message)
             elif keeper != sender:
                 state.send(sender, (DELJOB, job_id))
-            return
-        if job.state == ACKED or job.confirmed is None:
-            return
-        job.confirmed = state.holders(job.confirmed | {sender})
-        pending = state.pending.get(job_id)
-        if pending is not None and self._has_enough(pending):
-            self._achieve(pending)
+        elif job.state != ACKED and job.confirmed is not None:
+            job.confirmed = state.holders(job.confirmed | {sender})
+            pending = state.pending.get(job_id)
+            if pending is not None and self._has_enough(pending):
+                self._achieve(pending)
+        return job
 
     def _has_enough(self, pending: Pending) -> bool:
         """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
