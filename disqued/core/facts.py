@@ -35,7 +35,6 @@ QUEUES_PER_PART: Final = 500
 ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
 ANSWER_MAX_MS: Final = 60_000
 FACTS_BYTES: Final = 1 << 18  #: of scopes, after which a message is full
-ROUND_MAX: Final = 0xFFFFFFFF  #: numbers begin again after this one
 
 
 class Round(Timed):
@@ -57,14 +56,13 @@ class Round(Timed):
 class Facts(Timed):
     """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
 
-    __slots__ = ("_logs", "_looks", "_numbers", "_rounds", "_state")
+    __slots__ = ("_logs", "_looks", "_rounds", "_state")
 
     def __init__(self, state: State, logs: Logs) -> None:
         self.awake_at = 0
         self._state = state
         self._logs = logs
         self._rounds: dict[bytes, Round] = {}
-        self._numbers = 0
         self._looks = 0  #: how often all events were to be looked at again
         logs.on_doubt = self.doubt
         logs.on_foundling = self.ask_around
@@ -227,9 +225,9 @@ class Facts(Timed):
                 facts.append(fact)
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
         last = this.at == len(this.events)
-        self._numbers = self._numbers % ROUND_MAX + 1
-        if state.send(this.node_id, (FACTS, self._numbers, tuple(facts), last)):
-            self._await(this, self._numbers, this.patience_ms)
+        number = state.next_number()
+        if state.send(this.node_id, (FACTS, number, tuple(facts), last)):
+            self._await(this, number, this.patience_ms)
         else:
             self._end(this)
 

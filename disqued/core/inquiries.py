@@ -27,7 +27,6 @@ from disqued.core.state import State
 from disqued.errors import CommandError
 
 INQUIRY_MS: Final = 2_000
-NUMBER_MAX: Final = 0xFFFFFFFF
 
 
 class Known(NamedTuple):
@@ -65,12 +64,11 @@ class Inquiry(Timed):
 class Inquiries:
     """The machine that asks other nodes about names."""
 
-    __slots__ = ("_acks", "_numbers", "_open", "_state", "waits")
+    __slots__ = ("_acks", "_open", "_state", "waits")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
         self._acks = acks
-        self._numbers = 0
         self._open: dict[int, Inquiry] = {}
         self.waits: Any = object()  #: returned by `when_known` when the client is to wait for something else
 
@@ -85,7 +83,7 @@ class Inquiries:
     ) -> None:  # fmt: skip
         """Ask all nodes that can be reached, of which there is one at least; the client is blocked meanwhile."""
         state = self._state
-        number = self._numbers = self._numbers % NUMBER_MAX + 1
+        number = state.next_number()
         this = self._open[number] = Inquiry(client, number, verb, queue=queue, aliases=aliases, when_known=when_known)
         message = (INQUIRE, queue, number, verb, tuple(aliases))
         this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, message)}

@@ -102,7 +102,7 @@ class Lists:
     """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
 
     __slots__ = (
-        "_acks", "_claims", "_delivery", "_homes", "_numbers", "_state", "_workers", "background", "pool_size",
+        "_acks", "_claims", "_delivery", "_homes", "_state", "_workers", "background", "pool_size",
         "replicate", "ttl_s",
     )  # fmt: skip
 
@@ -113,7 +113,6 @@ class Lists:
         self._workers = workers
         self._homes = homes
         self._claims: dict[int, Claim] = {}
-        self._numbers = 0
         self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
         self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
         self.background: int = 0  #: pushes that go on though their clients were answered
@@ -192,8 +191,8 @@ class Lists:
     # Asking other nodes.
 
     def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> Claim:
-        self._numbers = (self._numbers + 1) % (1 << 32)
-        claim = self._claims[self._numbers] = Claim(self._numbers, client, queue.name, wish, row)
+        number = self._state.next_number()
+        claim = self._claims[number] = Claim(number, client, queue.name, wish, row)
         return claim
 
     def _begin_claim(self, claim: Claim, found: list[Job], nodes: list[bytes]) -> None:

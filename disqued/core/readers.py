@@ -43,7 +43,6 @@ AGAIN_MS: Final = 15_000  #: between two times that others are told of a want th
 LIVES_MS: Final = 2 * AGAIN_MS + 5_000  #: how long the want of another node is remembered that is not told again
 LINGER_MS: Final = 5_000  #: how long others go on to tell what they have, when nobody waits any more
 WANTS_OF_NODE: Final = 10_000  #: that are remembered
-NUMBER_MAX: Final = 0xFFFFFFFF
 
 
 class Want:
@@ -86,7 +85,7 @@ class Question:
 class Readers:
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_bound", "_delivery", "_logs", "_numbers", "_of_node", "_questions", "_state", "_thirsts")
+    __slots__ = ("_bound", "_delivery", "_logs", "_of_node", "_questions", "_state", "_thirsts")
 
     def __init__(self, state: State, delivery: Delivery, logs: Logs) -> None:
         self._state = state
@@ -94,7 +93,6 @@ class Readers:
         self._logs = logs
         self._thirsts: dict[tuple[bytes, bytes], Thirst] = {}
         self._questions: dict[int, Question] = {}
-        self._numbers = 0
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
         self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
         logs.serve_others = self.offer
@@ -210,7 +208,7 @@ class Readers:
         return True
 
     def _take(self, thirst: Thirst, waiter: GroupWaiter, form: EventForm, node_id: bytes) -> None:
-        number = self._numbers = self._numbers % NUMBER_MAX + 1
+        number = self._state.next_number()
         count = min(form.count, JOBS_PER_MESSAGE)
         message = (TAKE, thirst.queue, thirst.group, number, count, form.lease_ms, form.strict)
         if self._state.send(node_id, message):

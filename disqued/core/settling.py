@@ -47,7 +47,6 @@ MARGIN_MS: Final = 2_000  #: how much longer an answer is waited for than a node
 AGAIN_MS: Final = 250  #: between two looks at whether somebody can be asked by now
 IDS_AT_ONCE: Final = 1_000  #: in a message
 ORPHANS_KEPT: Final = 10_000
-NUMBER_MAX: Final = 0xFFFFFFFF
 _UNDECIDED: Final = (OUTCOME_UNKNOWN, OUTCOME_LATER)
 
 
@@ -79,13 +78,12 @@ class Settlement(Timed):
 class Settling:
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_logs", "_membership", "_numbers", "_open", "_state", "on_settled_elsewhere", "orphans")
+    __slots__ = ("_logs", "_membership", "_open", "_state", "on_settled_elsewhere", "orphans")
 
     def __init__(self, state: State, logs: Logs, membership: Membership) -> None:
         self._state = state
         self._logs = logs
         self._membership = membership
-        self._numbers = 0
         self._open: dict[int, Settlement] = {}
         #: Called with an event and a group that is done with it, or gave it back, as another node has decided.
         self.on_settled_elsewhere: Callable[[bytes, bytes], None] = lambda job_id, group: None
@@ -107,7 +105,7 @@ class Settling:
                 count += outcome == OUTCOME_DONE
         if not elsewhere:
             return count
-        number = self._numbers = self._numbers % NUMBER_MAX + 1
+        number = state.next_number()
         this = self._open[number] = Settlement(
             client, number, verb, queue=queue, group=group, deadline_at=state.now + self.patience_ms
         )

@@ -25,6 +25,7 @@ from disqued.core.worker import Home, Worker
 
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
+QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
@@ -39,8 +40,8 @@ class State:
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "bound", "counters", "elsewhere", "ended",
         "evictable", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
-        "memory", "named", "node_id", "now", "outbox", "peers", "pending", "queues", "read_only", "ready", "rng",
-        "schedule", "spans", "unfinished", "unique", "wall", "wanted",
+        "memory", "named", "node_id", "now", "outbox", "peers", "pending", "questions", "queues", "read_only", "ready",
+        "rng", "schedule", "spans", "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -58,6 +59,7 @@ class State:
         self.wall: int = 0  #: unix milliseconds, read once per step
         self.unfinished: Unfinished = Unfinished()
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
+        self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
         self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
@@ -206,6 +208,11 @@ class State:
                 ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind
             )
         return options
+
+    def next_number(self) -> int:
+        """Number a question to other nodes, by which its answer is known; never 0, and of 32 bits."""
+        self.questions = self.questions % QUESTIONS + 1
+        return self.questions
 
     def next_front(self) -> int:
         """The order key of a unit that is put in front of all others now."""
