@@ -4,6 +4,7 @@
     disqued.client.blocking    Client and Worker that wait, on redis-py; a Worker has threads
 
     errors, job, values        what both say and raise
+    addresses, tls, renewal    how nodes are named and reached
     commands, replies          what a command is, and how its reply reads
     nodes, calls, tasks        which node, what next, what to say of a job when: machines without a socket or a clock
     seats                      what a live worker says, on a connection of its own
@@ -28,6 +29,7 @@ from disqued.client.errors import (
     NodeLoading,
     NodeRefuses,
     NotReplicated,
+    NotTrusted,
     NoWorker,
     QueuePaused,
     QueueTooLong,
@@ -40,7 +42,8 @@ from disqued.client.errors import (
     WrongKind,
 )
 from disqued.client.job import Job, KnownNode, Topology
-from disqued.client.tasks import Backoff, Drop, GoOn, MoveTo, move_to
+from disqued.client.tasks import Backoff, Drop, Figures, GoOn, MoveTo, Verdict, move_to
+from disqued.client.tls import Tls
 
 if TYPE_CHECKING:
     from disqued.client.deferred import Client as Client
@@ -55,6 +58,9 @@ __all__ = [  # noqa: RUF022 - what one begins with comes first
     "GoOn",
     "MoveTo",
     "move_to",
+    "Verdict",
+    "Figures",
+    "Tls",
     "KnownNode",
     "Topology",
     "AccessDenied",
@@ -69,6 +75,7 @@ __all__ = [  # noqa: RUF022 - what one begins with comes first
     "NodeLoading",
     "NodeRefuses",
     "NotReplicated",
+    "NotTrusted",
     "NoWorker",
     "QueuePaused",
     "QueueTooLong",

@@ -2,13 +2,14 @@
 
     next() --> Ask(node, words) --> answered -----> done, or asked again (a fetch that goes on waiting)
          |                      +-> refused ------> raised, or another node
+         |                      +-> unfit --------> another node; raised when there is no other: waiting would not help
          |                      +-> not_sent -----> another node: nothing was done
          |                      +-> broken -------> another node when it may be done twice, else Uncertain
          +--> Pause(seconds)                        no node is open
          +--> Unreachable                           patience is over
 
-What may be sent again: everything but ADDJOB (unless the caller says so) and `call`.  A fetch is asked in slices, so
-that a node that stands still is noticed, and that a consumer moves when its node does.
+What may be sent again: everything but `call`, and ADDJOB without a key (unless the caller says so).  A fetch is asked
+in slices, so that a node that stands still is noticed, and that a consumer moves when its node does.
 
 Nothing here waits or sends: a client does what `next` says, and tells what came of it.  Times are seconds.
 """
@@ -19,10 +20,13 @@ import attrs
 
 from disqued.client.commands import Command, Lane, Seat, hello
 from disqued.client.errors import (
+    BadReply,
+    DisquedError,
     JournalFailed,
     NodeFull,
     NodeLeaving,
     NodeRefuses,
+    NotTrusted,
     ServerError,
     Uncertain,
     Unreachable,
@@ -119,12 +123,15 @@ class Call(Generic[T]):
         return Pause(min(max(opens_at - now, 0.0), MOST_PAUSE_S))
 
     def _final_error(self) -> Exception:
-        if isinstance(self._error, ServerError):
+        if isinstance(self._error, ServerError | NotTrusted | BadReply):
             return self._error
-        asked = ", ".join(sorted(f"{host}:{port}" for host, port in self._nodes.addresses()))
-        failed = Unreachable(f"no node took {self._name}: {self._error} (known: {asked})")
+        failed = Unreachable(f"no node took {self._name} ({self._nodes.tell()})")
         failed.__cause__ = self._error
         return failed
+
+    def _failed(self, error: Exception, now: float) -> None:
+        self._nodes.failed(cast("Node", self.node), now, error)
+        self._error = error
 
     @property
     def _name(self) -> str:
@@ -135,10 +142,10 @@ class Call(Generic[T]):
     def answered(self, reply: object, now: float) -> bool:
         """Take the reply; say whether the command is done.  Raises BadReply."""
         node = cast("Node", self.node)
-        self._nodes.worked(node)
         if self._asks_hello:
-            self._nodes.heard(node, _HELLO.read(reply, b""), now)
+            self._heard(node, reply, now)
             return False
+        self._nodes.worked(node)
         self._give_up_at = now + self._patience.total
         result = self._command.read(reply, node.id)
         if self._command.fetches:
@@ -148,6 +155,15 @@ class Call(Generic[T]):
                 return False
         self._result = [result]
         return True
+
+    def _heard(self, node: Node, reply: object, now: float) -> None:
+        try:
+            topology = _HELLO.read(reply, b"")
+        except BadReply as error:
+            self.unfit(error, now)
+        else:
+            self._nodes.worked(node)
+            self._nodes.heard(node, topology, now)
 
     def answer(self) -> T:
         """Return what the command returns, once it is done."""
@@ -160,6 +176,9 @@ class Call(Generic[T]):
     def refused(self, error: ServerError, now: float) -> None:
         """Take an error of the node: ask another one, or raise it."""
         node = cast("Node", self.node)
+        if self._asks_hello and type(error) is ServerError:
+            self.unfit(BadReply(f"HELLO answered {error}, which is none of disqued"), now)
+            return
         if not isinstance(error, NodeRefuses) or self._pinned:
             self._nodes.worked(node)
             raise error
@@ -169,7 +188,17 @@ class Call(Generic[T]):
             return
         if isinstance(error, NodeLeaving):
             self._nodes.leaves(node)
-        self._nodes.failed(node, now)
+        self._failed(error, now)
+
+    def unfit(self, error: DisquedError, now: float) -> None:
+        """Take that nothing can be asked of what answers there: it is no node, or is not trusted, or does not trust us.
+
+        Raises the error when it is the one node that may be asked.
+        """
+        self._failed(error, now)
+        if self._pinned:
+            raise error
+        self._refusing.append(cast("Node", self.node))
 
     def not_sent(self, error: Exception, now: float) -> None:
         """Take that the node could not be reached."""
@@ -178,16 +207,15 @@ class Call(Generic[T]):
     def broken(self, error: Exception, now: float) -> None:
         """Take that the connection broke after the command was sent.  Raises Uncertain."""
         if not self._asks_hello and not self._command.repeatable:
-            self._nodes.failed(cast("Node", self.node), now)
+            self._failed(error, now)
             text = f"the connection broke before {self._name} was answered: it may have been done ({error})"
             if self._command.lane is Lane.ADD and self._name == "ADDJOB":
-                text += "; with retry_add=True it would have been added again, perhaps for the second time"
+                text += "; with a key it would have been added again, once, and with retry_add=True perhaps twice"
             raise Uncertain(text) from error
         self._lost(error, now)
 
     def _lost(self, error: Exception, now: float) -> None:
-        self._nodes.failed(cast("Node", self.node), now)
-        self._error = error
+        self._failed(error, now)
         if self._pinned:
             raise Unreachable(f"the node that {self._name} has to ask went away: {error}") from error
         if now >= self._give_up_at:

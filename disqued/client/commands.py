@@ -35,6 +35,7 @@ JobStateName: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 PauseName: TypeAlias = Literal["none", "in", "out", "all", "state"]
 
 DEFAULT_ADD_S: Final = 5.0
+KEY_MAX: Final = 1_024  #: bytes
 
 
 class Lane(Enum):
@@ -95,6 +96,7 @@ def add(
     ttl: Span | None = None,
     maxlen: int | None = None,
     asynchronous: bool = False,
+    key: bytes | str | None = None,
     retry_add: bool = False,
 ) -> Command[bytes]:
     """Add a job; returns its id.
@@ -104,8 +106,11 @@ def add(
     at most once), `ttl` its life, all in whole seconds.  `maxlen` refuses when the queue holds that many jobs.
     `asynchronous` replies at once and copies in the background.
 
-    When the connection breaks before the answer comes the job may have been added: Uncertain is raised.  With
-    `retry_add` the job is added again elsewhere instead, and may then be there twice.
+    While a job of the queue has the `key` nothing is added, and that job's id is returned, whatever its body is: 1 to
+    1024 bytes, free again when its job is done.
+
+    When the connection breaks before the answer comes the job may have been added.  With a `key` it is then added again
+    elsewhere, and is there once.  Without one Uncertain is raised, unless `retry_add` says that it may be there twice.
 
     Raises NotReplicated, QueuePaused, QueueTooLong, Uncertain, Unreachable, ServerError.
     """
@@ -120,7 +125,18 @@ def add(
         words += b"MAXLEN", whole_number(maxlen, "maxlen")
     if asynchronous:
         words.append(b"ASYNC")
-    return Command(tuple(words), replies.read_bytes, repeatable=retry_add, lane=Lane.ADD, waits=seconds)
+    if key is not None:
+        words += b"KEY", _key(key)
+    is_repeatable = retry_add or key is not None
+    return Command(tuple(words), replies.read_bytes, repeatable=is_repeatable, lane=Lane.ADD, waits=seconds)
+
+
+def _key(key: bytes | str) -> bytes:
+    """Write the key of a job.  Raises ValueError for one that is empty, or too long."""
+    data = encode_data(key, "key")
+    if not 0 < len(data) <= KEY_MAX:
+        raise ValueError(f"a key of {len(data)} bytes; 1 to {KEY_MAX} are allowed")
+    return data
 
 
 def get(

@@ -7,6 +7,7 @@
       Uncertain            the connection broke while it was asked for: it was done, or it was not
       Closed               the client was closed
       BadReply             an answer that no node gives
+      NotTrusted           no connection by TLS, because of certificates
 
 Source: the error words of the reference of commands.
 """
@@ -32,6 +33,10 @@ class Closed(DisquedError):
 
 class BadReply(DisquedError):
     """An answer of a form that no node gives: what answers there may be another server."""
+
+
+class NotTrusted(DisquedError):
+    """No connection by TLS: the node's certificate is not in order, or it refuses ours, or it speaks no TLS."""
 
 
 class ServerError(DisquedError):

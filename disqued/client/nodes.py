@@ -1,6 +1,6 @@
 """Which node to talk to.
 
-    seeds --> HELLO of the first that answers --> all nodes, each with a priority
+    seeds --> HELLO of the first that answers --> all nodes, each with a priority (with sockets alone: those)
                                                    |
     broken, refused --> closed for a while         +--> the best that is open, kept while it is one of the best
                         0.1 s, 0.2 s ... 10 s      +--> the node that most of our jobs come from
@@ -14,16 +14,13 @@ Instants and spans are seconds, on a clock that is passed in.  Source: the Disqu
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
+from disqued.client.addresses import Address, Socket, written
 from disqued.client.job import ORIGIN_LENGTH, Topology
 
-#: Host and port.
-Address: TypeAlias = tuple[str, int]
-
-DEFAULT_PORT: Final = 7711
 PRIORITY_FINE: Final = 1
 PRIORITY_LEAVING: Final = 100
 FIRST_CLOSED_S: Final = 0.1
@@ -33,22 +30,6 @@ HELLO_EVERY_S: Final = 30.0
 JOBS_COUNTED: Final = 64  #: after so many jobs it is decided whether to move
 
 
-def read_address(text: str | Address) -> Address:
-    """Read `host`, `host:port` or `[v6]:port`, or take a pair of them.  Raises ValueError."""
-    if not isinstance(text, str):
-        host, number = text
-        port = str(number)
-    elif text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        port = port.removeprefix(":")
-    else:
-        host, _, port = text.partition(":")
-    port = port or str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise ValueError(f"{text!r} is no address of a node: host:port, [v6]:port or (host, port)")
-    return host, int(port)
-
-
 @attrs.define(eq=False)
 class Node:
     """A node, as far as this client knows it."""
@@ -56,20 +37,23 @@ class Node:
     address: Address
     id: bytes = b""  #: known once it has answered, or another one has told
     priority: int = PRIORITY_FINE
+    #: Where others say that it is, or where it was before it was looked for there.
+    elsewhere: Address | None = None
     is_seed: bool = False
     failures: int = 0  #: in a row
     open_at: float = float("-inf")  #: until when it is not asked
     hello_at: float = float("-inf")  #: when it is to be asked for the others
+    error: Exception | None = None  #: what went wrong last, while it fails
 
 
 class Nodes:
     """All nodes of the cluster, and the one that is talked to."""
 
-    def __init__(self, seeds: Iterable[str | Address], rng: Random, hello_every: float = HELLO_EVERY_S) -> None:
-        """Begin with addresses.  Raises ValueError when there is none, or one is none."""
-        self._all = [Node(address, is_seed=True) for address in dict.fromkeys(map(read_address, seeds))]
-        if not self._all:
-            raise ValueError("no node is named; at least one is needed")
+    def __init__(self, seeds: Iterable[Address], rng: Random, hello_every: float = HELLO_EVERY_S) -> None:
+        """Begin with addresses, one at least."""
+        self._all = [Node(address, is_seed=True) for address in dict.fromkeys(seeds)]
+        #: Sockets are of one machine: without a host among the addresses nothing says that others can be reached.
+        self._follows = any(not isinstance(node.address, Socket) for node in self._all)
         self._rng = rng
         self._hello_every = hello_every
         self._origins: Counter[bytes] = Counter()
@@ -78,6 +62,10 @@ class Nodes:
     def addresses(self) -> set[Address]:
         """The addresses of all nodes."""
         return {node.address for node in self._all}
+
+    def tell(self) -> str:
+        """Say what is wrong with each node, for people."""
+        return "; ".join(f"{written(node.address)}: {node.error or 'not asked'}" for node in self._all)
 
     # Choosing.
 
@@ -97,7 +85,8 @@ class Nodes:
         good = [node for node in open_ if (node.failures > 0, node.priority) == best]
         if self.current in good:
             return self.current
-        chosen = self._rng.choice(good)
+        sockets = [node for node in good if isinstance(node.address, Socket)]
+        chosen = self._rng.choice(sockets or good)
         if not without:
             self._move(chosen)
         return chosen
@@ -113,8 +102,9 @@ class Nodes:
 
     # What nodes do.
 
-    def failed(self, node: Node, now: float) -> None:
+    def failed(self, node: Node, now: float, error: Exception | None = None) -> None:
         """Leave a node alone for a while: it cannot be reached, does not answer or cannot help."""
+        node.error = error or node.error
         if now < node.open_at:
             return  # others that asked it have said so
         span = min(FIRST_CLOSED_S * 2 ** min(node.failures, DOUBLINGS), LAST_CLOSED_S)
@@ -122,10 +112,12 @@ class Nodes:
         # Not all clients of a node that comes back at the same moment.
         node.open_at = now + span * self._rng.uniform(0.75, 1.25)
         node.hello_at = float("-inf")
+        if node.elsewhere is not None and self._follows and not isinstance(node.address, Socket):
+            node.address, node.elsewhere = node.elsewhere, node.address
 
     def worked(self, node: Node) -> None:
         """Note that a node has answered."""
-        node.failures = 0
+        node.failures, node.error = 0, None
 
     def leaves(self, node: Node) -> None:
         """Note that a node has said that it is leaving; a later HELLO may say otherwise."""
@@ -143,16 +135,19 @@ class Nodes:
         """Take what a node has said about all of them.
 
         The address that it was reached at stays its own: the one that it knows itself by may be of another network.
+        One that fails there is looked for where others say that it is, and then where it was, in turn.
         """
         node.id = topology.id
         known = {each.id: each for each in self._all if each.id}
         known[node.id] = node
         for told in topology.nodes:
             if (each := known.get(told.id)) is not None:
+                if each is not node and told.host and (told.host, told.port) != each.address:
+                    each.elsewhere = told.host, told.port
                 each.priority = told.priority
                 if told.priority == PRIORITY_FINE and each.open_at <= now:
                     each.failures = 0  # it is back
-            elif told.host:
+            elif told.host and self._follows:
                 self._add(told.id, (told.host, told.port), told.priority)
         # Another entry for the one that answered has an address that it was not reached at.
         others = {told.id for told in topology.nodes if told.id != node.id}

@@ -272,6 +272,13 @@ def check_grace(grace: Span) -> float:
     return seconds
 
 
+def check_verdict(verdict: object) -> Verdict:
+    """Take what `on_exhausted` has said.  Raises TypeError when that is no verdict."""
+    if not isinstance(verdict, Drop | MoveTo | GoOn):
+        raise TypeError(f"on_exhausted returned {verdict!r}; Drop(), MoveTo(queue) and GoOn() are allowed")
+    return verdict
+
+
 def go_on(job: Job, error: BaseException) -> Verdict:
     """Be the `on_exhausted` that tries each job again."""
     return GoOn()

@@ -38,8 +38,10 @@ def encode_data(value: bytes | str, name: str) -> bytes:
     return encode(value)
 
 
-def encode_queues(queues: Iterable[bytes | str]) -> tuple[bytes, ...]:
-    """Make bytes of the names of one queue or more.  Raises ValueError."""
+def encode_queues(queues: bytes | str | Iterable[bytes | str]) -> tuple[bytes, ...]:
+    """Make bytes of the names of one queue or more; a name alone is one.  Raises ValueError."""
+    if isinstance(queues, bytes | str):
+        queues = (queues,)
     found = tuple(encode_data(queue, "a queue") for queue in queues)
     if not found:
         raise ValueError("no queue is named; at least one is needed")

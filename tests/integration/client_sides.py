@@ -15,12 +15,26 @@ from twisted.internet.threads import deferToThread
 import disqued.client
 import disqued.client.blocking
 from disqued.client import Job
-from tests.integration.daemon import LIMIT, wait_until
+from disqued.client.addresses import Named
+from tests.integration.daemon import HOST, LIMIT, Daemon, wait_until
+
+Queues = str | Iterable[str]
 
 
 def until(condition: Callable[[], Any], what: str) -> "Deferred[Any]":
     """Wait for something while the reactor runs."""
     return deferToThread(wait_until, condition, what, LIMIT)
+
+
+def address(daemon: Daemon) -> str:
+    """Name a node for a client."""
+    return f"{HOST}:{daemon.port}"
+
+
+def said(daemon: Daemon, command: str) -> int:
+    """Count how often a daemon was told something."""
+    with daemon.redis() as other:
+        return int(other.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0))
 
 
 class Gate:
@@ -74,13 +88,27 @@ class Side(ABC):
     async def closed(self, client: Any) -> None:
         """Close a client."""
 
+    @abstractmethod
+    def idle_worker(self, client: Any, queues: Queues, handler: Callable[[Job], object], **options: Any) -> Any:
+        """Make a worker."""
+
+    @abstractmethod
+    def ran(self, worker: Any) -> "Deferred[None]":
+        """Start a worker; the Deferred fires when it has stopped."""
+
+    def worker(self, client: Any, queues: Queues, handler: Callable[[Job], object], **options: Any) -> Any:
+        """Make a worker and start it; `ended` fires when it has stopped."""
+        worker = self.idle_worker(client, queues, handler, **options)
+        worker.ended = self.ran(worker)
+        return worker
+
 
 class DeferredSide(Side):
     """The client for Twisted."""
 
     name = "deferred"
 
-    def client(self, *nodes: str, **options: Any) -> Any:
+    def client(self, *nodes: Named, **options: Any) -> Any:
         """Make a client."""
         self.clients.append(disqued.client.Client(nodes, **options))
         return self.clients[-1]
@@ -92,13 +120,15 @@ class DeferredSide(Side):
         """Walk to the end."""
         return [each async for each in found]
 
-    def worker(self, client: Any, queues: Iterable[str], handler: Callable[[Job], object], **options: Any) -> Any:
-        """Make a worker and start it; `ended` fires when it has stopped."""
+    def idle_worker(self, client: Any, queues: Queues, handler: Callable[[Job], object], **options: Any) -> Any:
+        """Make a worker."""
         if isinstance(getattr(handler, "__self__", None), Gate):
             handler = handler.__self__.deferred
-        worker = disqued.client.Worker(client, queues, handler, **options)
-        worker.ended = worker.run()
-        return worker
+        return disqued.client.Worker(client, queues, handler, **options)
+
+    def ran(self, worker: Any) -> "Deferred[None]":
+        """Start a worker; the Deferred fires when it has stopped."""
+        return worker.run()
 
 
 class _Threaded:
@@ -119,7 +149,7 @@ class BlockingSide(Side):
 
     name = "blocking"
 
-    def client(self, *nodes: str, **options: Any) -> Any:
+    def client(self, *nodes: Named, **options: Any) -> Any:
         """Make a client."""
         self.clients.append(_Threaded(disqued.client.blocking.Client(nodes, **options)))
         return self.clients[-1]
@@ -131,8 +161,10 @@ class BlockingSide(Side):
         """Walk to the end."""
         return await deferToThread(list, found)
 
-    def worker(self, client: Any, queues: Iterable[str], handler: Callable[[Job], object], **options: Any) -> Any:
-        """Make a worker and start it; `ended` fires when it has stopped."""
-        worker = disqued.client.blocking.Worker(client.inner, queues, handler, **options)
-        worker.ended = deferToThread(worker.run)
-        return worker
+    def idle_worker(self, client: Any, queues: Queues, handler: Callable[[Job], object], **options: Any) -> Any:
+        """Make a worker."""
+        return disqued.client.blocking.Worker(client.inner, queues, handler, **options)
+
+    def ran(self, worker: Any) -> "Deferred[None]":
+        """Start a worker; the Deferred fires when it has stopped."""
+        return deferToThread(worker.run)

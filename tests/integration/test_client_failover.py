@@ -1,7 +1,7 @@
 """Both clients of the library on three nodes that are killed, leave and come back: what was promised is not lost."""
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
 from twisted.internet.threads import deferToThread
 
 from disqued.client import Backoff, DisquedError, Job
-from tests.integration.client_sides import BlockingSide, DeferredSide, Side, until
+from tests.integration.client_sides import address, until
 from tests.integration.cluster import Cluster, ends_well, flags
-from tests.integration.daemon import HOST, Daemon
+from tests.integration.daemon import HOST
 
 JOBS = 300
 FOLLOWED = 100  #: more than a client counts before it moves
@@ -24,17 +24,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ends_well(Cluster(tmp_path_factory.mktemp("cluster"))) as nodes:
         nodes.start(3)
         yield nodes
-
-
-@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide], ids=["deferred", "blocking"])
-async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
-    chosen = request.param()
-    yield chosen
-    await chosen.close()
-
-
-def address(daemon: Daemon) -> str:
-    return f"{HOST}:{daemon.port}"
 
 
 def number_of(cluster: Cluster, client: Any) -> int:

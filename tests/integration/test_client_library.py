@@ -1,7 +1,6 @@
 """Both clients of the library on one daemon: commands, refusals, and workers from their first job to their end."""
 
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,13 @@ from disqued.client import (
     Unreachable,
     move_to,
 )
-from tests.integration.client_sides import BlockingSide, DeferredSide, Gate, Side, until
+from tests.integration.client_sides import DeferredSide, Gate, address, said, until
 from tests.integration.cluster import Cluster, ends_well
 from tests.integration.daemon import HOST, Daemon
 
 SOON = Backoff(0.05, 0.1)
 
 Start = Callable[..., Daemon]
-
-
-@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide], ids=["deferred", "blocking"])
-async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
-    chosen = request.param()
-    yield chosen
-    await chosen.close()
-
-
-@pytest.fixture
-def client(side: Any, daemon: Daemon) -> Any:
-    return side.client(address(daemon))
-
-
-def address(daemon: Daemon) -> str:
-    return f"{HOST}:{daemon.port}"
 
 
 def facts(daemon: Daemon, job_id: bytes) -> dict[str, Any]:
@@ -129,6 +112,13 @@ async def test_walks_find_all(side: Any, client: Any, queue: str) -> None:
 
 
 @pytest_twisted.ensureDeferred
+async def test_connections_are_called_by_the_name_of_their_client(side: Any, daemon: Daemon, queue: str) -> None:
+    client = side.client(address(daemon), client_name="press-1")
+    await client.add(queue, "x")
+    assert b" name=press-1 " in await client.call("CLIENT", "LIST")
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_password_is_given_and_a_wrong_one_is_told(side: Any, start: Start, queue: str) -> None:
     daemon = start()
     daemon.call("CONFIG", "SET", "requirepass", "sesame")
@@ -211,20 +201,16 @@ async def test_a_job_is_kept_alive_while_its_handler_works_on_it(
     job_id = await client.add(queue, "x", retry=1)
     gate = Gate()
     worker = side.worker(client, [queue], gate.wait, concurrency=2, poll=0.1)
-    before = said(daemon)
-    await until(lambda: said(daemon) >= before + 8, "a job that was kept alive for more than two retry times")
+    before = said(daemon, "working")
+    await until(
+        lambda: said(daemon, "working") >= before + 8, "a job that was kept alive for more than two retry times"
+    )
     assert facts(daemon, job_id)["additional-deliveries"] == 0
     gate.open()
     await until(lambda: worker.figures.done == 1, "the job done")
     assert gate.entered == [b"x"]
     worker.stop()
     await worker.ended
-
-
-def said(daemon: Daemon) -> int:
-    """How often the daemon was told that a job is worked on."""
-    with daemon.redis() as other:
-        return int(other.info("commandstats").get("cmdstat_working", {}).get("calls", 0))
 
 
 @pytest_twisted.ensureDeferred
@@ -268,18 +254,6 @@ async def test_a_verdict_that_cannot_be_carried_out_leaves_the_job_as_it_is(
     assert len(await client.get(dead)) == 1
     worker.stop()
     await worker.ended
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_handler_that_wants_to_leave_the_program_has_failed(daemon: Daemon, queue: str) -> None:
-    side = BlockingSide()
-    threaded = side.client(address(daemon))
-    job_id = await threaded.add(queue, "x", retry=300)
-    worker = side.worker(threaded, [queue], lambda job: sys.exit(), backoff=SOON, poll=0.1)
-    await until(lambda: facts(daemon, job_id)["nacks"] >= 2, "a job that is tried again and again")
-    worker.stop()
-    await worker.ended
-    await side.close()
 
 
 @pytest_twisted.ensureDeferred

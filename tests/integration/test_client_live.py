@@ -4,16 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import pytest_twisted
 
 from disqued.client import Job
-from tests.integration.client_sides import BlockingSide, DeferredSide, Gate, Side, until
+from tests.integration.client_sides import Gate, address, said, until
 from tests.integration.cluster import Cluster, ends_well
-from tests.integration.daemon import HOST, ROOT, Daemon, environment, wait_until
+from tests.integration.daemon import ROOT, Daemon, environment, wait_until
 
 Start = Callable[..., Daemon]
 
@@ -48,27 +48,11 @@ react(main, sys.argv[1:])
 }
 
 
-@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide], ids=["deferred", "blocking"])
-async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
-    chosen = request.param()
-    yield chosen
-    await chosen.close()
-
-
-@pytest.fixture
-def client(side: Any, daemon: Daemon) -> Any:
-    return side.client(address(daemon))
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ends_well(Cluster(tmp_path_factory.mktemp("cluster"))) as nodes:
         nodes.start(2)
         yield nodes
-
-
-def address(daemon: Daemon) -> str:
-    return f"{HOST}:{daemon.port}"
 
 
 def alive(daemon: Daemon) -> list[bytes]:
@@ -82,12 +66,6 @@ def has(daemon: Daemon, worker: Any) -> int:
     with daemon.redis() as other:
         facts = other.execute_command("WORKER", "INFO", worker.id)
     return int(dict(zip(facts[::2], facts[1::2], strict=True))["processes"])
-
-
-def said(daemon: Daemon, command: str) -> int:
-    """How often the daemon was told something."""
-    with daemon.redis() as other:
-        return int(other.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0))
 
 
 @pytest.mark.parametrize("which", ["blocking", "deferred"])

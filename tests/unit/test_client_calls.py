@@ -6,10 +6,13 @@ from random import Random
 import pytest
 
 from disqued.client import commands
+from disqued.client.addresses import read_address
 from disqued.client.calls import SLICE_S, Ask, Call, Patience, Pause
 from disqued.client.commands import Command
 from disqued.client.errors import (
     AccessDenied,
+    BadReply,
+    NotTrusted,
     ServerError,
     Uncertain,
     Unreachable,
@@ -27,7 +30,7 @@ class Way:
     """A command on its way, at a time that the test says."""
 
     def __init__(self, command: Command, *seeds: str, hello: bool = False) -> None:
-        self.nodes = Nodes(seeds or ["host:1", "host:2"], Random(3))
+        self.nodes = Nodes(map(read_address, seeds or ["host:1", "host:2"]), Random(3))
         self.hello = hello
         self.now = 0.0
         self.call = Call(command, self.nodes, Patience(), self.now)
@@ -80,9 +83,7 @@ def test_what_may_be_done_twice_is_sent_again_elsewhere_when_the_connection_brea
 def test_an_addition_is_not_sent_again_and_the_error_says_why() -> None:
     way = Way(commands.add("q", "x"))
     way.ask()
-    with pytest.raises(
-        Uncertain, match=r"ADDJOB was answered: it may have been done \(reset by peer\); with retry_add"
-    ):
+    with pytest.raises(Uncertain, match=r"ADDJOB was answered: it may have been done \(reset by peer\); with a key"):
         way.call.broken(BROKEN, way.now)
     assert way.nodes.choose(0) is not way.call.node, "the next command goes elsewhere"
 
@@ -100,10 +101,11 @@ def test_an_addition_is_sent_again_when_it_was_not_sent_or_may_be_done_twice() -
     first = way.ask()
     way.call.not_sent(BROKEN, way.now)
     assert way.ask().node is not first.node
-    twice = Way(commands.add("q", "x", retry_add=True))
-    first = twice.ask()
-    twice.call.broken(BROKEN, twice.now)
-    assert twice.ask().node is not first.node
+    for again in (commands.add("q", "x", retry_add=True), commands.add("q", "x", key="k")):
+        second = Way(again)
+        first = second.ask()
+        second.call.broken(BROKEN, second.now)
+        assert second.ask().node is not first.node
 
 
 def test_an_unknown_command_is_not_sent_again_unless_the_caller_says_so() -> None:
@@ -174,7 +176,7 @@ def test_nodes_that_load_are_waited_for() -> None:
 
 def test_patience_ends() -> None:
     way = Way(commands.ack(ID))
-    with pytest.raises(Unreachable, match=r"no node took ACKJOB: reset by peer \(known: host:1, host:2\)"):
+    with pytest.raises(Unreachable, match=r"no node took ACKJOB \(host:1: reset by peer; host:2: reset by peer\)"):
         way.never(lambda: way.call.not_sent(BROKEN, way.now))
     assert 15 < way.now <= 30.1
 
@@ -237,7 +239,7 @@ def test_a_fetch_that_has_long_waited_still_has_all_its_patience() -> None:
 
 
 def test_jobs_are_counted_by_where_they_come_from() -> None:
-    nodes = Nodes(["host:1"], Random(1))
+    nodes = Nodes([("host", 1)], Random(1))
     now = 0.0
     for _ in range(70):
         call = Call(commands.get("q"), nodes, Patience(), now)
@@ -259,3 +261,59 @@ def test_a_walk_stays_on_its_node_and_ends_with_it() -> None:
     assert step.node is node
     with pytest.raises(Unreachable, match="the node that QSCAN has to ask went away"):
         call.broken(BROKEN, 0.0)
+
+
+def test_another_node_is_asked_when_one_is_not_trusted() -> None:
+    way = Way(commands.add("q", "x"))
+    first = way.ask()
+    way.call.unfit(NotTrusted("expired"), way.now)
+    assert way.ask().node is not first.node
+    assert way.answer(ID)
+
+
+def test_that_no_node_is_trusted_is_raised_at_once() -> None:
+    way = Way(commands.qlen("q"))
+    for _ in range(2):
+        way.ask()
+        way.call.unfit(NotTrusted("expired"), way.now)
+    with pytest.raises(NotTrusted, match="expired"):
+        way.ask()
+    assert way.now == 0.0
+
+
+def test_a_node_that_cannot_be_reached_is_waited_for_though_another_is_not_trusted() -> None:
+    way = Way(commands.qlen("q"))
+    way.ask()
+    way.call.unfit(NotTrusted("expired"), way.now)
+    with pytest.raises(Unreachable, match=r"host:\d: expired"):
+        way.never(lambda: way.call.not_sent(BROKEN, way.now))
+    assert way.now > 15
+
+
+def test_a_walk_ends_when_its_node_is_trusted_no_more() -> None:
+    way = Way(commands.scan_queues())
+    call = Call(commands.scan_queues(b"7"), way.nodes, Patience(), 0.0, way.ask().node)
+    call.next(0.0)
+    with pytest.raises(NotTrusted):
+        call.unfit(NotTrusted("expired"), 0.0)
+
+
+def test_a_server_that_is_no_node_is_passed_over_for_another_one() -> None:
+    way = Way(commands.qlen("q"), hello=True)
+    first = way.ask()
+    assert not way.answer([b"server", b"redis", b"version", b"8.0"])
+    second = way.ask()
+    assert (second.words, second.node is not first.node) == ((b"HELLO",), True)
+    way.answer(HELLO)
+    assert way.ask().words == (b"QLEN", b"q")
+
+
+@pytest.mark.parametrize("reply", ["ERR unknown command 'HELLO'", [b"server", b"redis"]])
+def test_that_no_server_is_a_node_is_raised_at_once_and_again(reply: object) -> None:
+    way = Way(commands.add("q", "x"), "host:1", hello=True)
+    for call in (way.call, Call(commands.add("q", "y"), way.nodes, Patience(), 0.0)):
+        way.call = call
+        assert way.ask().words == (b"HELLO",), "nothing else is said to a stranger"
+        way.refuse(reply) if isinstance(reply, str) else way.answer(reply)
+        with pytest.raises(BadReply, match=r"HELLO answered .* which is none of disqued"):
+            way.ask()

@@ -18,6 +18,7 @@ from disqued.client.errors import (
     server_error,
 )
 from disqued.client.job import Job
+from disqued.client.values import encode_queues
 
 ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
 OLD_ID = b"D-0f0c644f-d3ccb51c2cedbd47fcb6f312-05a1"
@@ -35,6 +36,8 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         ),
         (commands.add("m", "x", retry=0, ttl=60.0), b"ADDJOB m x 5000 RETRY 0 TTL 60"),
         (commands.add("m", "x", maxlen=5, asynchronous=True), b"ADDJOB m x 5000 MAXLEN 5 ASYNC"),
+        (commands.add("m", "x", asynchronous=True, key="a key"), b"ADDJOB m x 5000 ASYNC KEY a_key"),
+        (commands.add("m", "x", key=b"\xff"), b"ADDJOB m x 5000 KEY \xff"),
         (commands.add("grüße", "x"), "ADDJOB grüße x 5000".encode()),
         (commands.get("a", b"b"), b"GETJOB COUNT 1 FROM a b"),
         (commands.get("a", count=5, counters=True), b"GETJOB WITHCOUNTERS COUNT 5 FROM a"),
@@ -90,6 +93,9 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.add("q", "x", timeout=0), "timeout is 0 seconds; more than 0"),
         (lambda: commands.add("q", "x", replicate=0), "replicate is 0; a whole number from 1 to 65535"),
         (lambda: commands.add("q", "x", maxlen=1.5), "maxlen is 1.5"),
+        (lambda: commands.add("q", "x", key=""), "a key of 0 bytes; 1 to 1024 are allowed"),
+        (lambda: commands.add("q", "x", key="k" * 1_025), "a key of 1025 bytes"),
+        (lambda: commands.add("q", "x", key=17), "key is 17, and has to be bytes or text"),
         (commands.get, "no queue is named"),
         (lambda: commands.get("q", count=0), "count is 0"),
         (lambda: commands.get("q", timeout=-1), "timeout is -1 seconds"),
@@ -113,6 +119,7 @@ def test_only_adding_and_what_the_client_does_not_know_is_not_to_be_repeated() -
     assert not commands.add("q", "x").repeatable
     assert not commands.call("X").repeatable
     assert commands.add("q", "x", retry_add=True).repeatable
+    assert commands.add("q", "x", key="k").repeatable
     assert commands.call("X", repeatable=True).repeatable
     for command in (commands.ack(ID), commands.working(ID), commands.get("q"), commands.qlen("q"), commands.hello()):
         assert command.repeatable
@@ -214,3 +221,11 @@ def test_an_error_has_its_class_and_its_word(text: str, kind: type[ServerError],
     assert type(error) is kind
     assert error.word == word
     assert str(error).endswith(text)
+
+
+@pytest.mark.parametrize("name", ["mail", b"mail"])
+def test_the_name_of_one_queue_is_no_list_of_letters(name: bytes | str) -> None:
+    assert encode_queues(name) == encode_queues([name]) == (b"mail",)
+    assert encode_queues(["mail", b"print"]) == (b"mail", b"print")
+    with pytest.raises(ValueError, match="no queue is named"):
+        encode_queues([])

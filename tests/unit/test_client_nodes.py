@@ -1,11 +1,13 @@
 """Which node a client talks to: seeds, priorities, failures, and following the jobs."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
+from disqued.client.addresses import Address, Socket, read_address
 from disqued.client.job import KnownNode, Topology
-from disqued.client.nodes import JOBS_COUNTED, LAST_CLOSED_S, Address, Node, Nodes, read_address
+from disqued.client.nodes import JOBS_COUNTED, LAST_CLOSED_S, Node, Nodes
 
 A, B, C = (letter * 40 for letter in (b"a", b"b", b"c"))
 PORTS = {A: 1, B: 2, C: 3}
@@ -20,8 +22,8 @@ def told(own: bytes, **priorities: int) -> Topology:
     return Topology(own, tuple(rows))
 
 
-def nodes_of(*seeds: str) -> Nodes:
-    return Nodes(seeds or ["host:1"], Random(1))
+def nodes_of(*seeds: str, more: Sequence[Address] = (), seed: int = 1) -> Nodes:
+    return Nodes([*map(read_address, seeds), *more] or [("host", 1)], Random(seed))
 
 
 def chosen(nodes: Nodes, now: float = 0.0, **more: object) -> Node:
@@ -39,36 +41,8 @@ def three() -> tuple[Nodes, Node, Node, Node]:
     return nodes, by_id[A], by_id[B], by_id[C]
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("host", ("host", 7711)),
-        ("host:1", ("host", 1)),
-        ("[::1]:99", ("::1", 99)),
-        ("[::1]", ("::1", 7711)),
-        (("host", 5), ("host", 5)),
-    ],
-)
-def test_addresses_are_read(text: str | Address, address: Address) -> None:
-    assert read_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", ":1", "host:", "host:x", "host:0", "host:65536", ("host", 0)])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    if text == "host:":
-        assert read_address(text) == ("host", 7711)
-        return
-    with pytest.raises(ValueError, match="is no address of a node"):
-        read_address(text)
-
-
-def test_a_client_without_a_node_is_refused() -> None:
-    with pytest.raises(ValueError, match="no node is named"):
-        Nodes([], Random(1))
-
-
 def test_the_first_choice_is_any_of_the_seeds() -> None:
-    first = {chosen(Nodes(["host:1", "host:2", "host:3"], Random(seed))).address for seed in range(50)}
+    first = {chosen(nodes_of("host:1", "host:2", "host:3", seed=seed)).address for seed in range(50)}
     assert first == {("host", 1), ("host", 2), ("host", 3)}
 
 
@@ -224,3 +198,52 @@ def test_jobs_of_a_node_that_nobody_knows_move_nobody() -> None:
     nodes, a, *_ = three()
     nodes.took([b"ffffffff"] * JOBS_COUNTED * 2)
     assert chosen(nodes) is a
+
+
+@pytest.mark.parametrize("seeds", [("host:1",), ("host:1", "host:2")], ids=["learnt", "seed"])
+def test_a_node_that_fails_and_is_said_to_be_elsewhere_is_looked_for_there_and_where_it_was_in_turn(
+    seeds: tuple[str, ...],
+) -> None:
+    nodes = nodes_of(*seeds)
+    a = nodes._all[0]
+    nodes.heard(a, told(A, a=1, b=1), 0)
+    [b] = [node for node in nodes._all if node.id == B]
+    moved = Topology(A, (KnownNode(A, "inside", 1, 1), KnownNode(B, "host", 22, 1)))
+    for _ in range(2):
+        nodes.heard(a, moved, 0)
+        assert (a.address, b.address) == (("host", 1), ("host", 2)), "while it works, that may be another's view"
+    seen = []
+    for now in range(0, 100, 20):
+        nodes.failed(b, now)
+        nodes.heard(a, moved, now)
+        seen.append(b.address)
+    assert seen == [("host", 22), ("host", 2), ("host", 22), ("host", 2), ("host", 22)]
+    assert nodes.addresses() == {("host", 1), ("host", 22)}
+
+
+def test_with_a_socket_alone_nothing_is_learnt_of_others() -> None:
+    nodes = nodes_of(more=[Socket("/s")])
+    node = chosen(nodes)
+    nodes.heard(node, told(A, a=1, b=1), 0)
+    assert nodes.addresses() == {Socket("/s")}
+    nodes.failed(node, 0)
+    assert (nodes.addresses(), node.id) == ({Socket("/s")}, A)
+
+
+def test_a_socket_is_preferred_and_the_others_are_there_when_it_fails() -> None:
+    for seed in range(10):
+        nodes = nodes_of("host:1", "host:2", more=[Socket("/s")], seed=seed)
+        node = chosen(nodes)
+        assert node.address == Socket("/s")
+        nodes.heard(node, told(C, a=1, b=1, c=1), 0)
+        assert nodes.addresses() == {("host", 1), ("host", 2), Socket("/s")}
+        nodes.failed(node, 0)
+        assert chosen(nodes).address in {("host", 1), ("host", 2)}
+
+
+def test_what_is_wrong_with_each_node_is_told() -> None:
+    nodes = nodes_of("host:1", "[::1]:2", more=[Socket("/s")])
+    nodes.failed(nodes._all[0], 0, OSError("refused"))
+    assert nodes.tell() == "host:1: refused; [::1]:2: not asked; unix:///s: not asked"
+    nodes.worked(nodes._all[0])
+    assert nodes.tell().startswith("host:1: not asked")

@@ -25,7 +25,7 @@ def test_each_connection_of_a_live_worker_begins_with_its_start() -> None:
 
 def test_a_fetch_of_a_live_worker_names_it_and_goes_by_its_connection() -> None:
     fetch = taken_by(SEAT, commands.get("a", timeout=2, counters=True))
-    call = Call(fetch, Nodes(["host:1"], Random(1)), Patience(), 0.0)
+    call = Call(fetch, Nodes([("host", 1)], Random(1)), Patience(), 0.0)
     first = call.next(0.0)
     assert isinstance(first, Ask)
     assert (first.words, first.seat) == ((b"HELLO",), None)

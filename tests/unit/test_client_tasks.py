@@ -5,7 +5,19 @@ from random import Random
 import pytest
 
 from disqued.client.job import Job
-from disqued.client.tasks import Backoff, MoveTo, Phase, Task, Tasks, What, check_grace, move_to
+from disqued.client.tasks import (
+    Backoff,
+    Drop,
+    GoOn,
+    MoveTo,
+    Phase,
+    Task,
+    Tasks,
+    What,
+    check_grace,
+    check_verdict,
+    move_to,
+)
 
 
 def job(n: int = 0, **more: int) -> Job:
@@ -204,3 +216,11 @@ def test_grace_and_pauses_are_checked() -> None:
 
 def test_dead_letters_go_to_the_queue_that_is_named() -> None:
     assert move_to("dead", 60)(job(), ValueError()) == MoveTo("dead", 60)
+
+
+@pytest.mark.parametrize("verdict", [None, "dead", Drop, object()])
+def test_a_verdict_that_is_none_is_refused(verdict: object) -> None:
+    with pytest.raises(TypeError, match=r"on_exhausted returned .*; Drop\(\), MoveTo\(queue\) and"):
+        check_verdict(verdict)
+    for fine in (Drop(), GoOn(), MoveTo("dead")):
+        assert check_verdict(fine) is fine

@@ -1,12 +1,12 @@
 """The client that waits: commands as plain calls, on whichever node is best.
 
-    with Client(["10.0.0.1:7711", "10.0.0.2:7711"]) as client:
+    with Client(["disqued://10.0.0.1", "disqued://10.0.0.2"]) as client:
         job_id = client.add("mail", "to: ann")
         [job] = client.get("mail")
         client.ack(job)
 
-A client connects when it is first asked for something, and again whenever it has to.  Many threads may use one.  It
-is not to be carried over a fork: make a new one there.  Spans are seconds.
+A client connects when it is first asked for something, and again whenever it has to.  Many threads may use one, and so
+may the processes that are forked: each has connections of its own (`forks`).  Spans are seconds.
 """
 
 import threading
@@ -17,12 +17,15 @@ from random import Random, SystemRandom
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from disqued.client import commands
-from disqued.client.blocking.connections import Broken, Connections, NotSent
+from disqued.client.addresses import Address, Named, read_nodes, written
+from disqued.client.blocking.connections import Broken, Connections, NotSent, Way
+from disqued.client.blocking.forks import watch
 from disqued.client.calls import Ask, Call, Patience, Pause
 from disqued.client.commands import Command, JobStateName, Page, Seat
-from disqued.client.errors import Closed, ServerError
-from disqued.client.nodes import HELLO_EVERY_S, Address, Node, Nodes
-from disqued.client.values import Span, encode_data, waiting_seconds
+from disqued.client.errors import Closed, NotTrusted, ServerError
+from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
+from disqued.client.tls import Tls
+from disqued.client.values import Span, waiting_seconds
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -47,9 +50,12 @@ class Client:
 
     def __init__(
         self,
-        nodes: Iterable[str | Address] = ("127.0.0.1:7711",),
+        nodes: Named | Iterable[Named] = "disqued://127.0.0.1:7711",
         *,
+        username: bytes | str | None = None,
         password: bytes | str | None = None,
+        tls: Tls | None = None,
+        client_name: bytes | str = b"",
         patience: Span = 30,
         reply_timeout: Span = 5,
         connect_timeout: Span = 5,
@@ -57,21 +63,29 @@ class Client:
     ) -> None:
         """Name one node or more; the others are learnt from them.  Raises ValueError.
 
+        A node is named by a URL, `disqued://[[user]:password@]host[:port]`, `disqueds://...` for TLS or
+        `unix:///path`, or by `host:port` or `(host, port)`; `redis://` and `rediss://` mean the same.  What is said of
+        passwords and TLS holds for all nodes.  When only sockets are named no others are learnt of.  `client_name` is
+        what CLIENT LIST of a node calls its connections.
+
         `patience` is how long a command goes from node to node before it raises Unreachable; `reply_timeout` when a
         node that says nothing counts as away, beyond what the command waits for.
         """
-        self._password = None if password is None else encode_data(password, "password")
+        addresses, access = read_nodes(nodes, username, password, tls, client_name)
         self._patience = Patience(
             waiting_seconds(patience, "patience"),
             waiting_seconds(reply_timeout, "reply_timeout"),
             waiting_seconds(connect_timeout, "connect_timeout"),
         )
-        self._nodes = Nodes(nodes, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
+        self._way = Way(access, self._patience)
+        self._nodes = Nodes(addresses, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
         #: Held while a machine is asked or told something, never while waiting.
         self._lock = threading.Lock()
         self._connections: dict[Address, Connections] = {}
         self._last: Node | None = None
         self._closing = threading.Event()
+        self._forking = _Forking(self)
+        watch(self._forking)
 
     def __enter__(self) -> Self:
         return self
@@ -86,15 +100,20 @@ class Client:
 
     @property
     def node(self) -> str:
-        """The node that is talked to, as host:port; "" before the first."""
+        """The node that is talked to, as host:port or unix:///path; "" before the first."""
         current = self._nodes.current
-        return "{}:{}".format(*current.address) if current else ""
+        return written(current.address) if current else ""
 
     @property
     def known_nodes(self) -> set[Address]:
         """The addresses of all nodes that it knows."""
         with self._lock:
             return self._nodes.addresses()
+
+    @property
+    def patience(self) -> float:
+        """How long a command goes from node to node, in seconds."""
+        return self._patience.total
 
     def now(self) -> float:
         """Tell the time that its machines go by, in seconds."""
@@ -151,16 +170,21 @@ class Client:
 
     # How a command goes its way.
 
-    def run(self, command: Command[T], patience: float | None = None) -> T:
-        """Carry out a command that is made already, with another patience than usual if need be."""
-        return self._carry_out(self._call(command, patience=patience))
+    def run(self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None) -> T:
+        """Carry out a command that is made already, with another patience than usual if need be.
+
+        While it goes from node to node `wanted` is asked now and then; when it says no, Closed is raised.
+        """
+        return self._carry_out(self._call(command, patience=patience), wanted)
 
     def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
         usual = self._patience
         return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
 
-    def _carry_out(self, call: Call[T]) -> T:
+    def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> T:
         while True:
+            if wanted is not None and not wanted():
+                raise Closed("nobody wants it any more")
             with self._lock:
                 step = call.next(self.now())
             if self._closing.is_set():
@@ -186,6 +210,9 @@ class Client:
         except Broken as error:
             with self._lock:
                 call.broken(error, self.now())
+        except NotTrusted as error:
+            with self._lock:
+                call.unfit(error, self.now())
         except ServerError as error:
             with self._lock:
                 call.refused(error, self.now())
@@ -197,7 +224,7 @@ class Client:
     def _connections_to(self, node: Node) -> Connections:
         with self._lock:
             if node.address not in self._connections:
-                self._connections[node.address] = Connections(node.address, self._password, self._patience)
+                self._connections[node.address] = Connections(node.address, self._way)
             last, self._last = self._last, self._nodes.current
             if last is not None and last is not self._last and last.address in self._connections:
                 self._connections[last.address].rest()
@@ -210,9 +237,35 @@ class Client:
         for connections in known:
             connections.leave(seat)
 
+    def _begin_anew(self) -> None:
+        """Leave the connections to the process that this one was forked from."""
+        inherited, self._connections = self._connections, {}
+        for connections in inherited.values():
+            connections.abandon()
+        is_closed, self._closing = self._closing.is_set(), threading.Event()
+        if is_closed:
+            self._closing.set()
+        self._lock = threading.Lock()
+
     def close(self) -> None:
         """Close all connections; what other threads wait for goes on until its reply, and then raises Closed."""
         self._closing.set()
         with self._lock:
             for connections in self._connections.values():
                 connections.close()
+
+
+class _Forking:
+    """A client, as it is seen to at forks (`forks.Forked`)."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def hold(self) -> None:
+        self._client._lock.acquire()
+
+    def release(self) -> None:
+        self._client._lock.release()
+
+    def begin_anew(self) -> None:
+        self._client._begin_anew()

@@ -6,17 +6,22 @@ The connection is redis-py's, without its own way of trying again, which would a
 """
 
 import contextlib
+import ssl
 import threading
+from typing import Any
+from weakref import WeakSet
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import DefaultParser
+from redis.connection import AbstractConnection, DefaultParser
 from redis.retry import Retry
 
+from disqued.client.addresses import Access, Address, Socket
+from disqued.client.blocking.secure import SecureConnection, make_context, refusal
 from disqued.client.calls import Patience
 from disqued.client.commands import Seat
 from disqued.client.errors import NoWorker, ServerError, StaleWorker, server_error
-from disqued.client.nodes import Address
+from disqued.client.renewal import Renewed
 from disqued.client.seats import take_a_seat
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
@@ -36,21 +41,52 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
     EXCEPTION_CLASSES: dict[str, type[Exception]] = {}  # noqa: RUF012 - as in the class that it comes from
 
 
+class Way:
+    """How connections are opened, to whatever node."""
+
+    def __init__(self, access: Access, patience: Patience) -> None:
+        """Read the files of TLS.  Raises ValueError."""
+        self.patience = patience
+        self.greetings = access.greetings
+        self._tls = access.tls
+        self._context: Renewed[ssl.SSLContext] | None = (
+            None if access.tls is None else Renewed(access.tls, make_context)
+        )
+
+    def connection_to(self, address: Address) -> AbstractConnection:
+        """Make a connection, which is not open yet.  Raises NotTrusted."""
+        options: dict[str, Any] = {
+            "protocol": 2,
+            "socket_timeout": self.patience.reply,
+            "socket_connect_timeout": self.patience.connect,
+            "retry": Retry(NoBackoff(), 0),
+            "parser_class": _Parser,
+            "driver_info": None,
+        }
+        if isinstance(address, Socket):
+            return redis.UnixDomainSocketConnection(path=address.path, **options)  # type: ignore[abstract]
+        options["host"], options["port"] = address
+        if self._tls is None or self._context is None:
+            return redis.Connection(**options)
+        return SecureConnection(self._tls, self._context.get(), **options)
+
+
 class Connections:
     """The connections to one node."""
 
-    def __init__(self, address: Address, password: bytes | None, patience: Patience) -> None:
+    def __init__(self, address: Address, way: Way) -> None:
         self._address = address
-        self._password = password
-        self._patience = patience
+        self._way = way
         self._lock = threading.Lock()
-        self._idle: list[redis.Connection] = []
+        self._idle: list[AbstractConnection] = []
         #: Of live workers, by their ids, while nothing is under way on them.
-        self._seats: dict[bytes, redis.Connection] = {}
+        self._seats: dict[bytes, AbstractConnection] = {}
+        #: All that were opened, in use or not.
+        self._open: WeakSet[AbstractConnection] = WeakSet()
         self._is_closed = False
 
     def ask(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
         connection = self._take()
         try:
             reply = _exchange(connection, words, limit)
@@ -66,7 +102,7 @@ class Connections:
     def ask_seated(self, seat: Seat, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
-        A worker that was declared dead begins anew.  Raises NotSent, Broken, ServerError.
+        A worker that was declared dead begins anew.  Raises NotSent, Broken, NotTrusted, ServerError.
         """
         try:
             return self._ask_on(seat, self._take_seat(seat), words, limit)
@@ -74,7 +110,7 @@ class Connections:
             self.leave(seat)
             return self._ask_on(seat, self._sit(seat), words, limit)
 
-    def _ask_on(self, seat: Seat, connection: redis.Connection, words: tuple[bytes, ...], limit: float) -> object:
+    def _ask_on(self, seat: Seat, connection: AbstractConnection, words: tuple[bytes, ...], limit: float) -> object:
         try:
             reply = _exchange(connection, words, limit)
         except ServerError:
@@ -86,7 +122,7 @@ class Connections:
         self._give_seat(seat, connection)
         return reply
 
-    def _take_seat(self, seat: Seat) -> redis.Connection:
+    def _take_seat(self, seat: Seat) -> AbstractConnection:
         with self._lock:
             connection = self._seats.pop(seat.id, None)
         if connection is not None:
@@ -95,11 +131,11 @@ class Connections:
             connection.disconnect()
         return self._sit(seat)
 
-    def _sit(self, seat: Seat) -> redis.Connection:
+    def _sit(self, seat: Seat) -> AbstractConnection:
         """Open a connection whose end is the death of a worker."""
         connection = self._connect()
         try:
-            _exchange(connection, take_a_seat(seat), self._patience.reply)
+            _exchange(connection, take_a_seat(seat), self._way.patience.reply)
         except Broken as error:
             connection.disconnect()
             raise NotSent(str(error)) from error
@@ -108,7 +144,7 @@ class Connections:
             raise
         return connection
 
-    def _give_seat(self, seat: Seat, connection: redis.Connection) -> None:
+    def _give_seat(self, seat: Seat, connection: AbstractConnection) -> None:
         with self._lock:
             if not self._is_closed:
                 self._seats[seat.id] = connection
@@ -122,7 +158,7 @@ class Connections:
         if connection is not None:
             connection.disconnect()
 
-    def _take(self) -> redis.Connection:
+    def _take(self) -> AbstractConnection:
         with self._lock:
             while self._idle:
                 connection = self._idle.pop()
@@ -131,29 +167,21 @@ class Connections:
                 connection.disconnect()
         return self._connect()
 
-    def _give(self, connection: redis.Connection) -> None:
+    def _give(self, connection: AbstractConnection) -> None:
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)
                 return
         connection.disconnect()
 
-    def _connect(self) -> redis.Connection:
-        host, port = self._address
-        connection = redis.Connection(
-            host=host,
-            port=port,
-            protocol=2,
-            socket_timeout=self._patience.reply,
-            socket_connect_timeout=self._patience.connect,
-            retry=Retry(NoBackoff(), 0),
-            parser_class=_Parser,
-            driver_info=None,
-        )
+    def _connect(self) -> AbstractConnection:
+        connection = self._way.connection_to(self._address)
+        with self._lock:
+            self._open.add(connection)
         try:
             connection.connect()
-            if self._password is not None:
-                _exchange(connection, (b"AUTH", self._password), self._patience.reply)
+            for greeting in self._way.greetings:
+                _exchange(connection, greeting, self._way.patience.reply)
         except (*_AWAY, Broken) as error:
             connection.disconnect()
             raise NotSent(str(error)) from error
@@ -171,6 +199,11 @@ class Connections:
         for connection in seats.values():
             connection.disconnect()
 
+    def abandon(self) -> None:
+        """Close all in a process that was forked: that is to let go of them, for the node is told nothing."""
+        for connection in list(self._open):
+            connection.disconnect()
+
     def rest(self) -> None:
         """Close what is idle."""
         with self._lock:
@@ -179,18 +212,18 @@ class Connections:
             connection.disconnect()
 
 
-def _exchange(connection: redis.Connection, words: tuple[bytes, ...], limit: float) -> object:
-    """Send a command and read its reply.  Raises Broken, ServerError."""
+def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: float) -> object:
+    """Send a command and read its reply.  Raises Broken, NotTrusted, ServerError."""
     try:
         connection.send_command(*words, check_health=False)
         return connection.read_response(disable_decoding=True, timeout=limit)
     except redis.exceptions.ResponseError as error:
         raise server_error(str(error)) from None
     except (*_AWAY, redis.exceptions.RedisError) as error:
-        raise Broken(str(error)) from error
+        raise refusal(error) or Broken(str(error)) from error
 
 
-def _is_quiet(connection: redis.Connection) -> bool:
+def _is_quiet(connection: AbstractConnection) -> bool:
     """Say whether a connection that was idle can be used: nothing has come on it, not even its end."""
     with contextlib.suppress(*_AWAY):
         return not connection.can_read(timeout=0)

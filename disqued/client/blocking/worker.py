@@ -16,11 +16,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from disqued.client import commands
 from disqued.client.blocking.client import Client
-from disqued.client.errors import AccessDenied, DisquedError, TooLate
+from disqued.client.commands import Command
+from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted, TooLate
 from disqued.client.job import Job
 from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, taken_by
 from disqued.client.tasks import (
@@ -34,6 +35,7 @@ from disqued.client.tasks import (
     Tasks,
     What,
     check_grace,
+    check_verdict,
     go_on,
     next_pause,
 )
@@ -41,6 +43,11 @@ from disqued.client.values import Span, encode_queues, waiting_seconds
 
 #: Does the work; a job is done when it returns without an error.
 Handler: TypeAlias = Callable[[Job], object]
+
+T = TypeVar("T")
+
+#: Errors of a fetch after which the next one would fail in the same way.
+_HOPELESS: Final = (AccessDenied, NotTrusted, Closed)
 
 _log = logging.getLogger("disqued.client")
 
@@ -51,7 +58,7 @@ class Worker:
     def __init__(
         self,
         client: Client,
-        queues: Iterable[bytes | str],
+        queues: bytes | str | Iterable[bytes | str],
         handler: Handler,
         *,
         concurrency: int = 1,
@@ -68,7 +75,8 @@ class Worker:
 
         `max_tries` is how often a job is tried before `on_exhausted` says what becomes of it: `Drop`, `MoveTo` or
         `GoOn`.  `grace` is how long handlers may go on when the worker is stopped.  `poll` is how long one fetch waits,
-        and so how long stopping may take when nothing is to be done.
+        and so how long stopping may take when nothing is to be done; when no node can be reached it takes `grace`
+        and the patience of the client at most.
 
         A `live` worker keeps its jobs as long as it is alive, whatever their retry time is, and they are back at once
         when its process ends or its connection breaks, or when its node has heard nothing of it for `dead_after`.
@@ -88,6 +96,7 @@ class Worker:
         self._changed = threading.Condition()
         self._todo: SimpleQueue[Task | None] = SimpleQueue()
         self._heard_at = 0.0  #: when the nodes heard last that it is alive
+        self._tell_until: float | None = None  #: when it stops, whatever has not been said of its jobs
         self._stop_asked = False
         self._is_over = False
         self._was_started = False
@@ -117,7 +126,7 @@ class Worker:
         self._stop_asked = True
 
     def run(self) -> None:
-        """Work until `stop`.  Raises AccessDenied, after all is put away."""
+        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, after all is put away."""
         if self._was_started:
             raise RuntimeError("this worker has been started before: make another one")
         self._was_started = True
@@ -154,9 +163,11 @@ class Worker:
             try:
                 jobs = self._fetch(room)
                 failures = 0
-            except AccessDenied:
-                raise
             except DisquedError as error:
+                if self.is_stopping:
+                    return
+                if isinstance(error, _HOPELESS):
+                    raise
                 failures += 1
                 _log.warning("fetching from %s failed: %s", self._queues, error)
                 self._rest(self._at_most(next_pause(failures, self._rng)))
@@ -166,11 +177,14 @@ class Worker:
 
     def _fetch(self, room: int) -> list[Job]:
         """Ask for jobs; every fetch of a worker goes through here."""
-        if self._seat is None:
-            return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
-        self._heard_at = self._client.now()
         fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
-        return self._client.run(taken_by(self._seat, fetch))
+        if self._seat is not None:
+            self._heard_at = self._client.now()
+            fetch = taken_by(self._seat, fetch)
+        return self._client.run(fetch, wanted=self._is_wanted)
+
+    def _is_wanted(self) -> bool:
+        return not self.is_stopping
 
     # Being alive.
 
@@ -252,7 +266,7 @@ class Worker:
 
     def _acknowledge(self, task: Task) -> None:
         try:
-            self._client.ack(task.job)
+            self._tell(commands.ack(task.job))
         except DisquedError as error:
             self._untold(task, "acknowledged", error)
         else:
@@ -282,9 +296,9 @@ class Worker:
 
     def _exhausted(self, task: Task, error: BaseException) -> None:
         try:
-            verdict = self._on_exhausted(task.job, error)
+            verdict = check_verdict(self._on_exhausted(task.job, error))
             if isinstance(verdict, MoveTo):
-                self._client.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True)
+                self._tell(commands.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True))
         except Exception:
             _log.exception("on_exhausted failed for job %s, which goes on", task.job.id.decode())
             verdict = GoOn()
@@ -315,6 +329,11 @@ class Worker:
         _log.exception("in a worker, with job %s", task.job.id.decode())
         self._forget(task)
 
+    def _tell(self, command: Command[T]) -> T:
+        """Say something of a job; once the worker stops all has to be said in the time for that."""
+        left = None if self._tell_until is None else max(0.0, self._tell_until - self._client.now())
+        return self._client.run(command, left)
+
     def _untold(self, task: Task, what: str, error: DisquedError) -> None:
         with self._changed:
             self.figures.untold += 1
@@ -327,7 +346,7 @@ class Worker:
             self._leave(task)
             return
         try:
-            self._client.nack(task.job)
+            self._tell(commands.nack(task.job))
         except DisquedError as error:
             self._untold(task, "given back", error)
         else:
@@ -359,7 +378,7 @@ class Worker:
         error: DisquedError | None = None
         retry = 0
         try:
-            retry = self._client.working(task.job)
+            retry = self._tell(commands.working(task.job))
         except DisquedError as caught:
             error = caught
         with self._changed:
@@ -377,6 +396,7 @@ class Worker:
         """Wait for the handlers, then give back what they have not ended."""
         self._stop_asked = True
         end = self._client.now() + self._grace
+        self._tell_until = end + self._client.patience
         with self._changed:
             self._tasks.stop(self._client.now())
             self._changed.notify_all()

@@ -1,7 +1,7 @@
 """The client for Twisted: commands that return Deferreds, on whichever node is best.
 
     async def main(reactor):
-        client = Client(["10.0.0.1:7711", "10.0.0.2:7711"], reactor=reactor)
+        client = Client(["disqued://10.0.0.1", "disqued://10.0.0.2"], reactor=reactor)
         job_id = await client.add("mail", "to: ann")
         [job] = await client.get("mail")
         await client.ack(job)
@@ -22,13 +22,15 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from disqued.client import commands, replies
+from disqued.client.addresses import Address, Named, read_nodes, written
 from disqued.client.calls import Ask, Call, Patience, Pause
 from disqued.client.commands import Command, JobStateName, Page, Seat
 from disqued.client.deferred.failures import Broken, NotSent
-from disqued.client.deferred.links import Links
-from disqued.client.errors import Closed, DisquedError, ServerError
-from disqued.client.nodes import HELLO_EVERY_S, Address, Node, Nodes
-from disqued.client.values import Span, encode_data, waiting_seconds
+from disqued.client.deferred.links import Links, Way
+from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
+from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
+from disqued.client.tls import Tls
+from disqued.client.values import Span, waiting_seconds
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -55,9 +57,12 @@ class Client:
 
     def __init__(
         self,
-        nodes: Iterable[str | Address] = ("127.0.0.1:7711",),
+        nodes: Named | Iterable[Named] = "disqued://127.0.0.1:7711",
         *,
+        username: bytes | str | None = None,
         password: bytes | str | None = None,
+        tls: Tls | None = None,
+        client_name: bytes | str = b"",
         patience: Span = 30,
         reply_timeout: Span = 5,
         connect_timeout: Span = 5,
@@ -66,19 +71,25 @@ class Client:
     ) -> None:
         """Name one node or more; the others are learnt from them.  Raises ValueError.
 
+        A node is named by a URL, `disqued://[[user]:password@]host[:port]`, `disqueds://...` for TLS or
+        `unix:///path`, or by `host:port` or `(host, port)`; `redis://` and `rediss://` mean the same.  What is said of
+        passwords and TLS holds for all nodes.  When only sockets are named no others are learnt of.  `client_name` is
+        what CLIENT LIST of a node calls its connections.
+
         `patience` is how long a command goes from node to node before it fails with Unreachable; `reply_timeout` when a
         node that says nothing counts as away, beyond what the command waits for.  `reactor` None = the global one.
         """
         if reactor is None:
             from twisted.internet import reactor
         self._reactor: Any = reactor
-        self._password = None if password is None else encode_data(password, "password")
+        addresses, access = read_nodes(nodes, username, password, tls, client_name)
         self._patience = Patience(
             waiting_seconds(patience, "patience"),
             waiting_seconds(reply_timeout, "reply_timeout"),
             waiting_seconds(connect_timeout, "connect_timeout"),
         )
-        self._nodes = Nodes(nodes, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
+        self._way = Way(access, self._patience, reactor)
+        self._nodes = Nodes(addresses, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
         self._links: dict[Address, Links] = {}
         self._last: Node | None = None
         self._is_closed = False
@@ -101,14 +112,19 @@ class Client:
 
     @property
     def node(self) -> str:
-        """The node that is talked to, as host:port; "" before the first."""
+        """The node that is talked to, as host:port or unix:///path; "" before the first."""
         current = self._nodes.current
-        return "{}:{}".format(*current.address) if current else ""
+        return written(current.address) if current else ""
 
     @property
     def known_nodes(self) -> set[Address]:
         """The addresses of all nodes that it knows."""
         return self._nodes.addresses()
+
+    @property
+    def patience(self) -> float:
+        """How long a command goes from node to node, in seconds."""
+        return self._patience.total
 
     def now(self) -> float:
         """Tell the time that its machines go by, in seconds."""
@@ -166,16 +182,23 @@ class Client:
 
     # How a command goes its way.
 
-    def run(self, command: Command[T], patience: float | None = None) -> "Deferred[T]":
-        """Carry out a command that is made already, with another patience than usual if need be."""
-        return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience)))
+    def run(
+        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
+    ) -> "Deferred[T]":
+        """Carry out a command that is made already, with another patience than usual if need be.
+
+        While it goes from node to node `wanted` is asked now and then; when it says no, the Deferred fails with Closed.
+        """
+        return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience), wanted))
 
     def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
         usual = self._patience
         return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
 
-    async def _carry_out(self, call: Call[T]) -> T:
+    async def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> T:
         while True:
+            if wanted is not None and not wanted():
+                raise Closed("nobody wants it any more")
             if self._is_closed:
                 raise Closed("the client is closed")
             match call.next(self.now()):
@@ -197,6 +220,8 @@ class Client:
             call.not_sent(error, self.now())
         except Broken as error:
             call.broken(error, self.now())
+        except NotTrusted as error:
+            call.unfit(error, self.now())
         except ServerError as error:
             call.refused(error, self.now())
         else:
@@ -206,7 +231,7 @@ class Client:
     def _links_to(self, node: Node) -> Links:
         links = self._links.get(node.address)
         if links is None:
-            links = Links(node.address, self._password, self._patience, self._reactor)
+            links = Links(node.address, self._way)
             self._links[node.address] = links
         current = self._nodes.current
         if self._last is not current:

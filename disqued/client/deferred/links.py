@@ -8,36 +8,104 @@
 A fetch whose caller has gone away is still answered: the jobs that come are handed to `unclaimed`.  Spans are seconds.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.error import ConnectingCancelledError
+from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint, wrapClientTLS
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
+from disqued.client.addresses import Access, Address, Socket
 from disqued.client.calls import Patience
 from disqued.client.commands import Lane, Seat
 from disqued.client.deferred.failures import Broken, NotSent
-from disqued.client.errors import NoWorker, ServerError, StaleWorker
-from disqued.client.nodes import Address
+from disqued.client.errors import NotTrusted, NoWorker, StaleWorker
+from disqued.client.renewal import Renewed
 from disqued.client.seats import take_a_seat
+from disqued.client.tls import Tls
 
 if TYPE_CHECKING:
+    from OpenSSL import SSL
+
     from disqued.client.deferred.protocol import Link, Unclaimed
+
+AnyLink = TypeVar("AnyLink", bound="Link")
+
+
+class Way:
+    """How connections are opened, to whatever node."""
+
+    def __init__(self, access: Access, patience: Patience, reactor: Any) -> None:
+        """Read the files of TLS.  Raises ValueError."""
+        self.patience = patience
+        self.greetings = access.greetings
+        self._reactor = reactor
+        self._tls = access.tls
+        self._context: Renewed[SSL.Context] | None = None
+        if access.tls is not None:
+            from disqued.client.deferred.secure import make_context
+
+            self._context = Renewed(access.tls, make_context)
+
+    async def connect(self, address: Address) -> "Link":
+        """Open a connection; the node is who it is to be, and nothing was said yet.  Raises NotSent, NotTrusted."""
+        from disqued.client.deferred.protocol import Link
+
+        if isinstance(address, Socket):
+            endpoint: Any = UNIXClientEndpoint(self._reactor, address.path, timeout=self.patience.connect)
+        else:
+            endpoint = HostnameEndpoint(self._reactor, *address, timeout=self.patience.connect)
+            if self._tls is not None and self._context is not None:
+                return await self._connect_by_tls(endpoint, self._tls, self._context.get(), address[0])
+        return await _connected(endpoint, lambda: Link(self._reactor))
+
+    async def _connect_by_tls(self, endpoint: Any, tls: Tls, context: "SSL.Context", host: str) -> "Link":
+        from disqued.client.deferred.protocol import SecureLink
+        from disqued.client.deferred.secure import Secure
+
+        secure = Secure(tls, context, host)
+        wrapped = wrapClientTLS(secure, endpoint)
+        link = await _connected(wrapped, lambda: SecureLink(self._reactor, secure))
+        too_long = self._reactor.callLater(self.patience.connect, link.end, "no TLS handshake in time")
+        try:
+            await link.agreed
+        except CancelledError:
+            link.end("nobody waits for it any more")
+            raise
+        finally:
+            if too_long.active():
+                too_long.cancel()
+        return link
+
+
+def _connected(endpoint: Any, make: "Callable[[], AnyLink]") -> "Deferred[AnyLink]":
+    """Connect; whoever cancels it gets CancelledError, of which an endpoint may make that it found no host."""
+    factory: Factory = Factory.forProtocol(make)
+    factory.noisy = False
+    connecting: Deferred[Any] = endpoint.connect(factory)
+
+    def give_up(outcome: "Deferred[AnyLink]") -> None:
+        outcome.errback(CancelledError())
+        connecting.cancel()
+
+    def came(result: "AnyLink | Failure") -> None:
+        if not outcome.called:
+            outcome.callback(result)
+        elif not isinstance(result, Failure):
+            result.finish()
+
+    outcome: Deferred[AnyLink] = Deferred(give_up)
+    connecting.addBoth(came)
+    return outcome
 
 
 class Links:
     """The connections to one node."""
 
-    def __init__(self, address: Address, password: bytes | None, patience: Patience, reactor: Any) -> None:
-        from disqued.client.deferred.protocol import Link
-
-        self._password = password
-        self._patience = patience
-        self._endpoint = HostnameEndpoint(reactor, *address, timeout=patience.connect)
-        self._factory = Factory.forProtocol(lambda: Link(reactor))
-        self._factory.noisy = False
+    def __init__(self, address: Address, way: Way) -> None:
+        self._address = address
+        self._way = way
         self._shared: dict[Lane, Link] = {}
         #: Who waits for the connection that is being made.
         self._opening: dict[Lane, list[Deferred[Link]]] = {}
@@ -50,7 +118,7 @@ class Links:
     async def ask(
         self, lane: Lane, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None" = None
     ) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
         if lane is Lane.FETCH:
             return await self._fetch(words, limit, unclaimed)
         link = self._shared.get(lane)
@@ -63,7 +131,7 @@ class Links:
     ) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
-        A worker that was declared dead begins anew.  Raises NotSent, Broken, ServerError.
+        A worker that was declared dead begins anew.  Raises NotSent, Broken, NotTrusted, ServerError.
         """
         link = self._seats.get(seat.id)
         if link is None or not link.is_up:
@@ -79,7 +147,7 @@ class Links:
         """Open a connection whose end is the death of a worker."""
         link = await self._connect()
         try:
-            await link.ask(take_a_seat(seat), self._patience.reply)
+            await link.ask(take_a_seat(seat), self._way.patience.reply)
         except Broken as error:
             raise NotSent(str(error)) from error
         except BaseException:
@@ -138,25 +206,21 @@ class Links:
     async def _connect(self) -> "Link":
         self._check_open()
         try:
-            link = cast("Link", await self._endpoint.connect(self._factory))
-        except (CancelledError, ConnectingCancelledError):
-            raise CancelledError from None
+            link = await self._way.connect(self._address)
+        except (CancelledError, NotSent, NotTrusted):
+            raise
         except Exception as error:
             raise NotSent(str(error) or type(error).__name__) from error
         try:
             self._check_open()
-        except NotSent:
+            self._open = {each for each in self._open if each.is_up} | {link}
+            for greeting in self._way.greetings:
+                await link.ask(greeting, self._way.patience.reply)
+        except Broken as error:
+            raise NotSent(str(error)) from error
+        except BaseException:  # cancelled, too
             link.finish()
             raise
-        self._open = {each for each in self._open if each.is_up} | {link}
-        if self._password is not None:
-            try:
-                await link.ask((b"AUTH", self._password), self._patience.reply)
-            except Broken as error:
-                raise NotSent(str(error)) from error
-            except ServerError:
-                link.end("the node refused the password")
-                raise
         return link
 
     def _check_open(self) -> None:

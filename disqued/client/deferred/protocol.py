@@ -10,10 +10,14 @@ from typing import Any, cast
 import hiredis
 import txredisapi  # type: ignore[import-untyped]
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IHandshakeListener
+from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from disqued.client.deferred.failures import Broken, NotSent
-from disqued.client.errors import server_error
+from disqued.client.deferred.secure import Secure, why_not
+from disqued.client.errors import NotTrusted, server_error
 
 #: Takes a reply that nobody waits for any more.
 Unclaimed = Callable[[object], None]
@@ -26,6 +30,7 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
         super().__init__(charset=None, convertNumbers=False)
         self._reactor = reactor
         self._why = ""
+        self._not_trusted: NotTrusted | None = None
         self._is_ending = False
 
     @property
@@ -58,10 +63,15 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
         """Break the connection off."""
         self._is_ending = True
         self._why = self._why or why
-        self.transport.abortConnection()
+        # Not in the middle of what comes: TLS would go on to read from a connection that is gone.
+        self._reactor.callLater(0, self._abort)
+
+    def _abort(self) -> None:
+        if self.connected:
+            self.transport.abortConnection()
 
     def ask(self, words: tuple[bytes, ...], limit: float, unclaimed: Unclaimed | None = None) -> "Deferred[object]":
-        """Send a command and wait for its reply.  Fails with NotSent, Broken, ServerError.
+        """Send a command and wait for its reply.  Fails with NotSent, Broken, NotTrusted, ServerError.
 
         When the Deferred is cancelled the reply is awaited all the same, and given to `unclaimed`.
         """
@@ -89,4 +99,30 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
             return result
         if result.check(txredisapi.ResponseError):
             return Failure(server_error(result.getErrorMessage()))
-        return Failure(Broken(self._why or result.getErrorMessage()))
+        return Failure(self._not_trusted or Broken(self._why or result.getErrorMessage()))
+
+
+@implementer(IHandshakeListener)
+class SecureLink(Link):
+    """One connection by TLS; `agreed` fires when the node has shown who it is."""
+
+    def __init__(self, reactor: Any, secure: Secure) -> None:
+        super().__init__(reactor)
+        self._secure = secure
+        self.agreed: Deferred[None] = Deferred()
+
+    def handshakeCompleted(self) -> None:
+        try:
+            self._secure.check_name(self.transport.getHandle())
+        except NotTrusted as error:
+            self._not_trusted = error
+            self.end(str(error))
+        else:
+            self.agreed.callback(None)
+
+    def connectionLost(self, why: Failure = connectionDone) -> None:
+        handle = self.transport.getHandle()
+        self._not_trusted = self._not_trusted or why_not(why.value, handle, is_agreed=bool(self.agreed.called))
+        super().connectionLost(why)
+        if not self.agreed.called:
+            self.agreed.errback(self._not_trusted or NotSent(self._why or why.getErrorMessage()))

@@ -11,7 +11,7 @@ Which job is told what and when is decided by `tasks.Tasks`.  Spans are seconds.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.task import deferLater
@@ -19,8 +19,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.client import commands
+from disqued.client.commands import Command
 from disqued.client.deferred.client import Client
-from disqued.client.errors import AccessDenied, DisquedError, TooLate
+from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted, TooLate
 from disqued.client.job import Job
 from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, taken_by
 from disqued.client.tasks import (
@@ -34,6 +35,7 @@ from disqued.client.tasks import (
     Tasks,
     What,
     check_grace,
+    check_verdict,
     go_on,
     next_pause,
 )
@@ -41,6 +43,11 @@ from disqued.client.values import Span, encode_queues, waiting_seconds
 
 #: Does the work; a job is done when it returns, or what it returns has fired, without an error.
 Handler: TypeAlias = Callable[[Job], object]
+
+T = TypeVar("T")
+
+#: Errors of a fetch after which the next one would fail in the same way.
+_HOPELESS: Final = (AccessDenied, NotTrusted, Closed)
 
 _log = Logger(namespace="disqued.client")
 
@@ -51,7 +58,7 @@ class Worker:
     def __init__(
         self,
         client: Client,
-        queues: Iterable[bytes | str],
+        queues: bytes | str | Iterable[bytes | str],
         handler: Handler,
         *,
         concurrency: int = 1,
@@ -68,7 +75,8 @@ class Worker:
 
         `max_tries` is how often a job is tried before `on_exhausted` says what becomes of it: `Drop`, `MoveTo` or
         `GoOn`.  `grace` is how long handlers may go on when the worker is stopped.  `poll` is how long one fetch waits,
-        and so how long stopping may take when nothing is to be done.
+        and so how long stopping may take when nothing is to be done; when no node can be reached it takes `grace`
+        and the patience of the client at most.
 
         A `live` worker keeps its jobs as long as it is alive, whatever their retry time is, and they are back at once
         when its process ends or its connection breaks, or when its node has heard nothing of it for `dead_after`.
@@ -89,6 +97,7 @@ class Worker:
         #: Fires when something has changed that the worker may wait for.
         self._changed: Deferred[None] = Deferred()
         self._end: Deferred[None] | None = None
+        self._tell_until: float | None = None  #: when it stops, whatever has not been said of its jobs
         self._waiters: list[Deferred[None]] = []
 
     @property
@@ -106,14 +115,21 @@ class Worker:
         """How many jobs it has in its hands."""
         return len(self._tasks)
 
+    @property
+    def is_stopping(self) -> bool:
+        """True from the moment that it was asked to stop: a handler that takes long may look at it."""
+        return self._tasks.is_stopping
+
     def run(self) -> "Deferred[None]":
-        """Work until `stop`; the Deferred fires when all is put away, and fails with AccessDenied."""
+        """Work until `stop`; the Deferred fires when all is put away, or fails with AccessDenied, NotTrusted or Closed.
+
+        To cancel it is to stop; it fails then and there, and what `stop` returns fires when all is put away.
+        """
         if self._end is not None:
             raise RuntimeError("this worker has been started before: make another one")
         self._end = Deferred.fromCoroutine(self._work())
-        ended: Deferred[None] = Deferred()
-        self._end.addBoth(self._ended)
-        self._end.chainDeferred(ended)
+        ended: Deferred[None] = Deferred(self._cancelled)
+        self._end.addBoth(self._ended, ended)
         return ended
 
     def stop(self) -> "Deferred[None]":
@@ -129,11 +145,15 @@ class Worker:
             self._change()
         return stopped
 
-    def _ended(self, result: object) -> object:
+    def _cancelled(self, ended: "Deferred[None]") -> None:
+        self.stop()
+
+    def _ended(self, result: Any, ended: "Deferred[None]") -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.callback(None)
-        return result
+        if not ended.called:  # else it was cancelled
+            ended.callback(result)
 
     # Fetching.
 
@@ -142,6 +162,7 @@ class Worker:
             await self._fetch_all()
         finally:
             self._tasks.stop(self._client.now())
+            self._tell_until = self._client.now() + self._grace + self._client.patience
             self._tick()
             await self._put_away()
             await self._stand_up()
@@ -157,9 +178,11 @@ class Worker:
             try:
                 jobs = await self._fetch(room)
                 failures = 0
-            except AccessDenied:
-                raise
             except DisquedError as error:
+                if self.is_stopping:
+                    return
+                if isinstance(error, _HOPELESS):
+                    raise
                 failures += 1
                 _log.warn("fetching from {queues} failed: {error}", queues=self._queues, error=error)
                 await self._until_changed(self._at_most(next_pause(failures, self._rng)))
@@ -169,11 +192,14 @@ class Worker:
 
     def _fetch(self, room: int) -> "Deferred[list[Job]]":
         """Ask for jobs; every fetch of a worker goes through here."""
-        if self._seat is None:
-            return self._client.get(*self._queues, timeout=self._poll, count=room, counters=True)
-        self._heard_at = self._client.now()
         fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
-        return self._client.run(taken_by(self._seat, fetch))
+        if self._seat is not None:
+            self._heard_at = self._client.now()
+            fetch = taken_by(self._seat, fetch)
+        return self._client.run(fetch, wanted=self._is_wanted)
+
+    def _is_wanted(self) -> bool:
+        return not self.is_stopping
 
     # Being alive.
 
@@ -228,7 +254,9 @@ class Worker:
         running = self._running[task] = maybeDeferred(self._handler, task.job)
         try:
             await running
-        except (Exception, CancelledError) as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # to leave the program is not for a handler to decide
             await self._failed(task, error)
         else:
             await self._done(task)
@@ -242,7 +270,7 @@ class Worker:
 
     async def _acknowledge(self, task: Task) -> None:
         try:
-            await self._client.ack(task.job)
+            await self._tell(commands.ack(task.job))
             self.figures.done += 1
         except DisquedError as error:
             self._untold(task, "acknowledged", error)
@@ -266,9 +294,9 @@ class Worker:
         self._tasks.settle(task)
         self.figures.exhausted += 1
         try:
-            verdict = await maybeDeferred(self._on_exhausted, task.job, error)
+            verdict = check_verdict(await maybeDeferred(self._on_exhausted, task.job, error))
             if isinstance(verdict, MoveTo):
-                await self._client.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True)
+                await self._tell(commands.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True))
         except Exception:
             _log.failure("on_exhausted failed for job {id}, which goes on", id=task.job.id.decode())
             verdict = GoOn()
@@ -293,6 +321,11 @@ class Worker:
         self._arm()
         self._change()
 
+    def _tell(self, command: Command[T]) -> "Deferred[T]":
+        """Say something of a job; once the worker stops all has to be said in the time for that."""
+        left = None if self._tell_until is None else max(0.0, self._tell_until - self._client.now())
+        return self._client.run(command, left)
+
     def _untold(self, task: Task, what: str, error: DisquedError) -> None:
         self.figures.untold += 1
         _log.warn(
@@ -307,7 +340,7 @@ class Worker:
             self._leave(task)
             return
         try:
-            await self._client.nack(task.job)
+            await self._tell(commands.nack(task.job))
             self.figures.returned += 1
         except DisquedError as error:
             self._untold(task, "given back", error)
@@ -321,7 +354,7 @@ class Worker:
 
     async def _say_working(self, task: Task) -> None:
         try:
-            retry = await self._client.working(task.job)
+            retry = await self._tell(commands.working(task.job))
         except TooLate:
             self._tasks.too_late(task)
         except DisquedError:
