@@ -156,6 +156,12 @@ class Config:
     auto_aof_rewrite_percentage = Directive[int]()
     auto_aof_rewrite_min_size = Directive[int]()
     aof_rewrite_incremental_fsync = Directive[bool]()
+    events = Directive[str]()
+    events_dir = FileDirective()
+    events_file_size = Directive[int]()
+    events_file_seconds = Directive[int]()
+    events_keep_days = Directive[int]()
+    events_keep_size = Directive[int]()
     sqlite_file = FileDirective()
     sqlite_history = Directive[int]()
     redis_url = Directive[str]()
@@ -186,6 +192,7 @@ class Config:
     http_token_file = FileDirective()
     http_hosts = Directive[str]()
     http_audit_file = FileDirective()
+    reports_file = FileDirective()
 
     def __init__(self) -> None:
         self.file: Path | None = None  #: absolute path of the file that `rewrite` writes

@@ -583,6 +583,66 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "disqued-audit.jsonl",
                 "File that every change through HTTP is added to, one JSON object a line. Empty for none.",
             ),
+            Setting(
+                "reports-file",
+                FilePath(),
+                "",
+                "SQLite file that disqued-spark writes its reports to (--reports); the page and the HTTP API show "
+                "them. It is only read, and it may be replaced at any time. Empty for none.",
+            ),
+        ),
+    ),
+    (
+        "Event log",
+        (
+            Setting(
+                "events",
+                Choice(("all", "terminal", "off")),
+                "off",
+                "What the event log tells: every event, those alone that end a job, or nothing. It is there for those "
+                "who analyse what happened to jobs (docs/reference/event-log.md), and no journal: nothing waits for "
+                "it, and bodies are never in it.",
+                mutable=True,
+            ),
+            Setting(
+                "events-dir",
+                FilePath(),
+                "events",
+                "Folder of the event log, in which each node has folders of its own, so that nodes may share it.",
+            ),
+            Setting(
+                "events-file-size",
+                Size(4_096),
+                64 * _MB,
+                "Size after which a file is published and another one is begun: readers see what is published.",
+                unit="bytes",
+                mutable=True,
+            ),
+            Setting(
+                "events-file-seconds",
+                WholeNumber(1),
+                300,
+                "Age after which a file is published and another one is begun.",
+                unit="seconds",
+                mutable=True,
+            ),
+            Setting(
+                "events-keep-days",
+                WholeNumber(0),
+                30,
+                "Age after which this node removes what it published; 0 = never.",
+                unit="days",
+                mutable=True,
+            ),
+            Setting(
+                "events-keep-size",
+                Size(0),
+                0,
+                "Size of what this node has published and keeps, above which the oldest files are removed; 0 = no "
+                "limit.",
+                unit="bytes",
+                mutable=True,
+            ),
         ),
     ),
     (

@@ -39,6 +39,7 @@ from disqued.net.secret import SecretError, read_secret
 from disqued.net.socketfile import UnixPort
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
+from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
 
@@ -254,6 +255,7 @@ def makeService(options: Options) -> MultiService:
     root = Root(observer)
     daemon = Daemon(
         config, node, identity, store, reactor, store_name=name, secret=secret,
+        event_log=EventLog(node, reactor, config),
         open_store=lambda name: _open_store(name, config, reactor, clock),
     )  # fmt: skip
     admin = _admin_of(config, daemon)

@@ -22,6 +22,7 @@ A store is found as a Twisted plugin: an object that provides `IStoreFactory`, i
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -188,3 +189,49 @@ class IStoreFactory(IPlugin):
 
         A record that is being written ends it.  What a store keeps of finished jobs belongs to it.  Raises StoreError.
         """
+
+
+class EventSettings(Protocol):
+    """The settings that an event log follows."""
+
+    @property
+    def events_dir(self) -> Path | None:
+        """Folder that its files go to."""
+
+    @property
+    def events_file_size(self) -> int:
+        """Bytes after which a file is published."""
+
+    @property
+    def events_file_seconds(self) -> int:
+        """Seconds after which a file is published."""
+
+    @property
+    def events_keep_days(self) -> int:
+        """Days that published files are kept; 0 = for ever."""
+
+    @property
+    def events_keep_size(self) -> int:
+        """Bytes of published files that are kept; 0 = without a limit."""
+
+
+class IEventLog(Interface):
+    """What is told of a node to those who analyse it (docs/reference/event-log.md); it never holds anybody up."""
+
+    def follow(wanted: str, word: str = "on") -> None:
+        """Tell everything (all), how jobs end (terminal) or nothing (off) from now on.
+
+        `word` is told of the start: `start` for that of the node.
+        """
+
+    def configure(config: EventSettings) -> None:
+        """Follow settings that may have changed."""
+
+    def wake() -> None:
+        """Something is in the trail: see to it, now or soon."""
+
+    def stop() -> "Deferred[None] | None":
+        """The node stops: write and publish what there is."""
+
+    def facts() -> dict[str, int | str]:
+        """The fields of INFO's section Events."""

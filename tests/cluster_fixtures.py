@@ -56,6 +56,8 @@ class Flight(NamedTuple):
 class Member(Server):
     """A node of a cluster."""
 
+    is_alone = False
+
     def __init__(self, cluster: "Cluster", number: int, seed: int, maxmemory: int) -> None:
         """Make the node of that number; 0 is a."""
         apart = number * APART_MS

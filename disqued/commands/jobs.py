@@ -13,13 +13,13 @@ import attrs
 from disqued.commands.names import note_emptied, with_new
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, bounded, read_job_id, seconds
+from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, Kind, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions
+from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
-from disqued.core.state import OPTIONS_KEPT
+from disqued.core.state import KEYED, OPTIONS_KEPT
 from disqued.core.unfinished import Parts
 from disqued.core.workers import WorkerForm
 from disqued.errors import (
@@ -37,6 +37,7 @@ from disqued.errors import (
 
 DEFAULT_TTL_S = 86_400
 RETRY_CAP_S = 300  #: default retry period at most
+KEY_MAX = 1_024  #: bytes
 JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
 # Of a command on very many jobs; a part takes some milliseconds.
 CHECKED_PER_PART = 10_000  #: ids whose form is checked
@@ -49,6 +50,16 @@ TTL = seconds("TTL", 1, "TTL must be a number > 0")
 RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
 DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
 REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535", "1 to 65535")
+_BAD_KEY = f"KEY must be 1 to {KEY_MAX} bytes"
+
+
+def _read_key(text: bytes) -> bytes:
+    if not 0 < len(text) <= KEY_MAX:
+        raise CommandError(_BAD_KEY)
+    return text
+
+
+KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
 _BAD_COUNT = "COUNT must be a number greater than zero"
@@ -80,6 +91,14 @@ class AddJob:
 
     The reply comes when REPLICATE nodes hold the job.  With RETRY 0 it is delivered at most once; otherwise it is
     queued again each time that RETRY seconds pass after a delivery without an ACKJOB, until its TTL ends.
+
+    With KEY a producer that does not know whether its job was added says the same again, to whichever node.  As long as
+    a job of this queue with this key is there, on any node that can be reached, nothing is added and that job's id is
+    answered, whatever body and options come with the key: the first ones count, and neither MAXLEN nor PAUSE refuses
+    what is there already.  While that job still waits for its copies the others wait, each for its own time, and hear
+    what becomes of it.  A key is free again when its job is acknowledged, deleted, or its TTL is over.  Nodes are asked
+    first, for two seconds at most, before the time for the copies begins, with ASYNC too; those that cannot hear each
+    other may each add a job of one key.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -93,6 +112,7 @@ class AddJob:
     ttl: int = option("TTL", "Seconds until the job is dropped, delivered or not.", TTL, DEFAULT_TTL_S)
     maxlen: int = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN, 0)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
+    key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
 
     def run(self, node: Node, client: Client) -> Any:
         """Add the job; returns its id, or BLOCKED."""
@@ -106,11 +126,27 @@ class AddJob:
             # How many copies can be made is another number as soon as this node takes one again.
             if not replication.takes_no_copy:
                 replication.wishes[wish] = options
+        if self.key is not None:
+            return self._add_keyed(node, client, options, KEYED + self.key)
         job_id = replication.add(
             client, self.queue, self.body, options,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
             by_default=self.replicate is None,
         )  # fmt: skip
+        return BLOCKED if job_id is None else job_id
+
+    def _add_keyed(self, node: Node, client: Client, options: JobOptions, alias: bytes) -> Any:
+        """Add the job unless one of its queue has the key; returns the id of whichever it is, or BLOCKED."""
+
+        def add(producer: Client) -> bytes | None:
+            # How long a producer waits is seen to by those who wait with it.
+            return node.replication.add(
+                producer, self.queue, self.body, options,
+                maxlen=self.maxlen, timeout_ms=0, asynchronous=self.asynchronous,
+                by_default=self.replicate is None, alias_of=lambda _: alias,
+            )  # fmt: skip
+
+        job_id = node.keys.add(client, self.queue, alias, self.timeout, add)
         return BLOCKED if job_id is None else job_id
 
     def _options(self, node: Node) -> JobOptions:
@@ -252,6 +288,17 @@ class _OnEachJob(ABC):
         return sum(map(self.change(node), self.ids))
 
 
+def _on_work(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bool]:
+    """Make a change of jobs one of ids, which does not apply to unknown ones; an event is refused (WRONGTYPE)."""
+
+    def change_work(job: Job) -> bool:
+        if job.options.kind:
+            raise WrongType
+        return change(job)
+
+    return _on_known(node, change_work)
+
+
 def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bool]:
     """Make a change of jobs one of ids; it does not apply to unknown ones."""
     get = node.state.jobs.get
@@ -344,7 +391,7 @@ class Nack(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
-        return _on_known(node, partial(node.delivery.enqueue, nack=True))
+        return _on_work(node, partial(node.delivery.enqueue, nack=True))
 
 
 @command(
@@ -359,7 +406,8 @@ class Nack(_OnEachJob):
 class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
 
-    A job with RETRY 0 is queued only if it never was.  A PAUSE of the queue does not stop this.
+    A job with RETRY 0 is queued only if it never was.  A PAUSE of the queue does not stop this.  An event comes into
+    its log if its delay is not over, and stays as it is if it is there.
     """
 
     ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0, long=True)
@@ -387,7 +435,7 @@ class Dequeue(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Make a job active that is queued."""
-        return _on_known(node, node.delivery.dequeue)
+        return _on_work(node, node.delivery.dequeue)
 
 
 @command(
@@ -396,21 +444,21 @@ class Dequeue(_OnEachJob):
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("the retry period of the job, in seconds"),
     cost="O(1), O(log N) when the job is queued",
-    errors=(UnknownJob, TooLate),
+    errors=(UnknownJob, TooLate, WrongType),
 )
 @attrs.define
 class Working:
     """Say that a job is still being worked on: its next delivery is a whole retry period away again.
 
-    Refused once half of the job's TTL has passed, so that a stuck consumer cannot keep a job for ever.
+    Refused once half of the job's TTL has passed, so that a stuck consumer cannot keep a job for ever.  An event is
+    refused, too: its consumers have it for the time of their QGET, each group for its own.
     """
 
     id: bytes = positional("Job that is worked on.", JOB_ID)
 
     def run(self, node: Node, client: Client) -> int:
-        """Put off the next delivery; returns the retry period in seconds."""
-        job = node.state.jobs.get(self.id)
-        return node.logs.working(job) if isinstance(job, Event) else node.delivery.working(self.id)
+        """Put off the next delivery; returns the retry period in seconds.  Raises WrongType (WRONGTYPE)."""
+        return node.delivery.working(self.id)
 
 
 SHOWN = (
@@ -422,14 +470,20 @@ _UNIT = tuple_of(
     integer("deliveries that this node knows of"), integer("until its deadline"),
 )  # fmt: skip
 DESCRIPTION = either(
-    pairs("what is known of the job", *SHOWN), pairs("of an event, what groups made of it, too", *SHOWN, "groups")
+    pairs("what is known of the job", *SHOWN),
+    pairs("of an event, what groups made of it, too", *SHOWN, "groups"),
+    pairs("of a job with a key, that, too", *SHOWN, "key"),
 )
 
 
 def describe(node: Node, job: Job) -> list[Any]:
-    """A job as SHOW answers it: 15 names and their values in turn, and one more of an event."""
+    """A job as SHOW answers it: 15 names and their values in turn, and one more of an event or of a job with a key."""
     shown = _described(node, job)
-    return [*shown, b"groups", _units(node, job)] if isinstance(job, Event) else shown
+    if isinstance(job, Event):
+        return [*shown, b"groups", _units(node, job)]
+    if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
+        return [*shown, b"key", job.alias[1:]]
+    return shown
 
 
 def _units(node: Node, event: Event) -> list[list[Any]]:
@@ -479,7 +533,8 @@ class Show:
     """Describe a job as this node knows it.
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
-    deadline], where the state is in progress, redo or done.
+    deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
+    key comes last.
     """
 
     id: bytes = positional("Job to describe.", JOB_ID)

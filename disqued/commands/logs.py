@@ -13,18 +13,19 @@ import attrs
 from disqued.commands import okq
 from disqued.commands.jobs import JOBS_AT_ONCE, MAXLEN, REPLICATE
 from disqued.commands.okq import PATIENCE
-from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, status
+from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, promising, status
 from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
-from disqued.core.groups import Behind, EventForm
+from disqued.core.groups import Behind
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Unit
 from disqued.core.logs import QUEUE_NAME
 from disqued.core.messages import ACK
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
 from disqued.core.unfinished import Parts
+from disqued.core.units import EventForm
 from disqued.errors import (
     BadJobId,
     Busy,
@@ -155,11 +156,12 @@ def _is_event(value: Any) -> bool:
 
 _GET_ERRORS = (WrongType, NodeLeaving, JournalFailed, OutOfMemory, NoWorker)
 _EVENT = Shape("array: [id, contents]", _is_event)
+_EVENTS = either(_EVENT, array(_EVENT, "with COUNT, of [id, contents]"))
 
 
 def _handed_events(value: Any) -> list[bytes]:
     """What the node needs to know to take back what was answered: ids of events, each with the scope of the group."""
-    rows = [value] if isinstance(value, Handed) else value
+    rows = [value] if isinstance(value, Handed) else value or ()
     return [row.job_id for row in rows]
 
 
@@ -167,7 +169,8 @@ def _handed_events(value: Any) -> list[bytes]:
     "QGET",
     group="logs",
     flags=Flag.WRITE | Flag.FAST,
-    reply=attrs.evolve(null_or(either(_EVENT, array(_EVENT, "with COUNT, of [id, contents]"))), handed=_handed_events),
+    # With EX 0 it says that the events are done, which must be written down.
+    reply=promising(attrs.evolve(null_or(_EVENTS), handed=_handed_events), _handed_events),
     cost="O(log N) per event",
     errors=(_TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, *_GET_ERRORS),
     shows_bodies=True,

@@ -139,6 +139,14 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "aof_last_bgrewrite_status": "ok",
         "aof_last_write_status": "ok",
     },
+    "Events": {
+        "events": None,
+        "events_written": None,
+        "events_lost": None,
+        "events_files_published": None,
+        "events_waiting_bytes": None,
+        "events_last_error": None,
+    },
     "Stats": {
         "total_connections_received": None,
         "total_commands_processed": None,

@@ -4,7 +4,7 @@ A command returns plain values: bytes, int, None, list, dict, `Status`.  Its sha
 can print it, the HTTP API can describe it, and each reply that a test sees can be held against it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import attrs
@@ -74,9 +74,10 @@ def mapping(text: str) -> Shape:
     return Shape(f"map: {text}", lambda value: isinstance(value, dict))
 
 
-def either(first: Shape, second: Shape) -> Shape:
-    """One shape or another."""
-    return Shape(f"{first.text}; or {second.text}", lambda value: first.matches(value) or second.matches(value))
+def either(*shapes: Shape) -> Shape:
+    """One of several shapes."""
+    text = "; or ".join(shape.text for shape in shapes)
+    return Shape(text, lambda value: any(shape.matches(value) for shape in shapes))
 
 
 def null_or(shape: Shape) -> Shape:
@@ -161,12 +162,20 @@ def handing_out_one(shape: Shape) -> Shape:
 
 
 def adding(shape: Shape) -> Shape:
-    """A shape of what is answered for jobs that were added and whose ids it does not tell itself."""
+    """A shape of what is answered for jobs that were added and whose ids it does not tell itself.
+
+    Of what is added in the background nothing is promised.
+    """
+    return promising(shape, lambda value: getattr(value, "job_ids", ()))
+
+
+def promising(shape: Shape, names: Callable[[Any], Iterable[bytes]]) -> Shape:
+    """A shape of what must not be told if it is not durable; `names`: the jobs and units of which a value tells."""
     encode2, encode3 = shape.encode2, shape.encode3
     return attrs.evolve(
         shape,
-        encode2=lambda value: Promise(encode2(value), value.job_ids),
-        encode3=lambda value: Promise(encode3(value), value.job_ids),
+        encode2=lambda value: Promise(encode2(value), tuple(names(value))),
+        encode3=lambda value: Promise(encode3(value), tuple(names(value))),
     )
 
 

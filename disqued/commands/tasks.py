@@ -545,6 +545,7 @@ _PROCESS = tuple_of(
     flags=Flag.READ,
     reply=array(_PROCESS, "of processes"),
     cost="O(N) in the processes of the queue, of the worker, or of the node",
+    errors=(WrongType,),
     shows_bodies=True,
     is_large=True,
 )
@@ -557,7 +558,9 @@ class WqProcs:
     task: bytes | None = option("TASK", "Only those with exactly this body.", BYTES)
 
     def run(self, node: Node, client: Client) -> Any:
-        """List them; BLOCKED when there are very many."""
+        """List them; BLOCKED when there are very many.  Raises WrongType (WRONGTYPE)."""
+        if self.queue is not None:
+            work_queue(node, self.queue)
         return in_parts(node, client, self._parts(node))
 
     def _parts(self, node: Node) -> Parts:

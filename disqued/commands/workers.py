@@ -26,6 +26,7 @@ _ID_BITS = 128
 _BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
 _BAD_TTL = f"TTL must be between 0 (for ever) and {TTL_MAX_MS} milliseconds (a year)"
 _BAD_EPOCH = "the epoch is a number from 1 on, as WORKER START answered it"
+_UNHEARD_EPOCH = "no epoch as high was given to this worker, as far as this node has heard; WORKER START takes it over"
 
 
 def _read_id(text: bytes) -> bytes:
@@ -118,7 +119,7 @@ class WorkerStart:
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("its ttl, in milliseconds"),
     cost="O(1)",
-    errors=(NoWorker, StaleWorker),
+    errors=(NoWorker, StaleWorker, _UNHEARD_EPOCH),
     is_of_connection=True,
 )
 @attrs.define
@@ -152,7 +153,7 @@ class WorkerKeepAlive:
         workers = node.workers
         if epoch > worker.epoch:
             if not workers.is_plausible(worker, epoch):
-                raise CommandError(_BAD_EPOCH)
+                raise CommandError(_UNHEARD_EPOCH)
             workers.supersede(worker, epoch)
             workers.on_change(worker)
         elif epoch < worker.epoch and not workers.is_seated(worker, client):
@@ -166,7 +167,7 @@ class WorkerKeepAlive:
         if self.epoch is not None and self.epoch < home.epoch:
             raise StaleWorker
         if self.epoch is not None and self.epoch > home.highest:
-            raise CommandError(_BAD_EPOCH)
+            raise CommandError(_UNHEARD_EPOCH)
         came_from = home.node_id
         worker = node.homes.come(worker_id)
         assert worker is not None

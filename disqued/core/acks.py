@@ -45,11 +45,13 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 from collections.abc import Callable
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, WAIT_REPL, Job
+from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, FLAG_PROMISED, WAIT_REPL, Job, NamedJob
 from disqued.core.messages import DELJOB, GOTACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
+from disqued.core.queues import Client
 from disqued.core.replication import Replication
-from disqued.core.state import State
+from disqued.core.state import KEYED, State
+from disqued.core.trail import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
 from disqued.core.unfinished import Parts
 from disqued.errors import WrongType
 
@@ -99,6 +101,7 @@ class Acks:
         """
         job = self._state.jobs.get(job_id)
         if job is None:
+            self._note_unknown(job_id, UNKNOWN)
             self._keep_dummy(job_id)
             return False
         if job.state == ACKED:
@@ -106,7 +109,7 @@ class Acks:
             return False
         if job.options.kind:
             raise WrongType
-        self._count(job)
+        self._count(job, self._state.actor)
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._mistrust(job)
@@ -124,6 +127,7 @@ class Acks:
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
+            self._note_unknown(job_id, FAST_UNKNOWN)
             for node_id in state.peers.linked:
                 state.send(node_id, (DELJOB, job_id))
             return False
@@ -131,7 +135,7 @@ class Acks:
             raise WrongType
         if job.state != ACKED:
             state.counters.fast_acked += 1
-            self._count(job)
+            self._count(job, state.actor, FAST)
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
             return True
@@ -153,7 +157,13 @@ class Acks:
             self._state.forget(job, GONE_DELETED)
         return True
 
-    def _count(self, job: Job) -> None:
+    def _note_unknown(self, job_id: bytes, word: bytes) -> None:
+        """Leave an entry in the trail of the ack of a job that this node does not know."""
+        state = self._state
+        if state.endings is not None:
+            state.endings.append((ACK, state.wall, job_id, 0, 0, -1, state.actor, word))
+
+    def _count(self, job: Job, who: Client | bytes | None, word: bytes = b"") -> None:
         """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
         state = self._state
         counters = state.counters
@@ -168,7 +178,15 @@ class Acks:
             counters.flight_buckets[flight_ms.bit_length()] += 1
             counters.flight_ms += flight_ms
         else:
+            flight_ms = -1
             counters.acked_untimed += 1
+        if state.endings is not None:
+            if word or job.nacks or job.additional_deliveries:
+                state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
+            elif state.trail is not None:
+                state.trail.append((ACK, job, flight_ms))
+            else:
+                state.endings.append((ACK, job, flight_ms, state.wall, who))
         if state.bound:
             worker = state.bound.get(job)
             if worker is not None:
@@ -388,7 +406,7 @@ class Acks:
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         if job.state != ACKED:
-            self._note_heard(job)
+            self._note_heard(job, sender)
         state.add_holders(job, holders | {state.node_id})
         if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
             # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
@@ -410,12 +428,12 @@ class Acks:
                 # Everybody knows, this node the last: nobody asks it any more.
                 self._leave(job, sender)
 
-    def _note_heard(self, job: Job) -> None:
+    def _note_heard(self, job: Job, sender: bytes) -> None:
         """Take note of an ack that another node tells of."""
         self._state.counters.acks_heard += 1
         if job in self._state.bound:
             self.on_stolen(job)
-        self._count(job)
+        self._count(job, sender, PEER)
         self._mistrust(job)
 
     def _leave(self, job: Job, collector: bytes) -> None:
@@ -466,10 +484,25 @@ class Acks:
             self._replication.refuse(job)
         elif job.state == ACKED:
             self._state.finish(job)
-        else:
+        elif not self._is_promised(job):
             self._state.forget(job, GONE_DELETED)
-            if job.options.retry_ms:
+            # One with a key may have been promised by another node: then it has not ended.
+            if job.options.retry_ms and not _is_keyed(job):
                 self._state.ended.add(job.id)
+
+    def _is_promised(self, job: Job) -> bool:
+        """Tell whether a producer may count on this copy, as another node told it the id that its key stands for.
+
+        What a node promised it does not write down: one that came back from a store may be such a copy.
+        """
+        if job.flags & FLAG_PROMISED:
+            return True
+        is_own = job.id[2:10] == self._state.node_id[:8]
+        return _is_keyed(job) and bool(job.flags & FLAG_CAME_BACK) and not is_own
+
+
+def _is_keyed(job: Job) -> bool:
+    return isinstance(job, NamedJob) and job.alias[:1] == KEYED
 
 
 def ttl_of(job_id: bytes) -> int:

@@ -1,4 +1,6 @@
-"""Additions whose producers do not wait (NOBLOCK): how many are under way, and how many came to nothing.
+"""Additions that no client waits for itself: who hears of their end in its place.
+
+Of those whose producers do not wait (NOBLOCK) it is known how many are under way, and how many came to nothing.
 
 Nobody hears of the end of such an addition, so a node takes a bounded number of them at a time and counts those that
 fail.  One that is there at once, since this node alone is to hold it, is never under way.
@@ -9,7 +11,19 @@ from disqued.errors import CommandError
 POOL_SIZE = 128  #: additions at a time
 
 
-class Background:
+class StandIn:
+    """Stands in the place of the client of an addition, and hears how it ends."""
+
+    __slots__ = ()
+
+    # Not an abstract class, as `Unit` is none: isinstance is asked of the client of each job that waited for copies.
+
+    def ended(self, value: object) -> None:
+        """An addition came to an end: with an id, or with an error; each kind does with it what it likes."""
+        raise NotImplementedError
+
+
+class Background(StandIn):
     """Stands in the place of the client of additions that nobody waits for."""
 
     __slots__ = ("failed", "limit", "running")
@@ -25,6 +39,6 @@ class Background:
         return self.running >= self.limit
 
     def ended(self, value: object) -> None:
-        """An addition came to an end: with an id, or with an error."""
+        """Count it."""
         self.running -= 1
         self.failed += isinstance(value, CommandError)

@@ -9,6 +9,16 @@
 A floor is the last stamp that is not wanted, for each node that makes events; floors and epochs merge by maximum.  So
 events that are made on the other side of a partition, which nobody here could know of, are behind no floor.
 
+That is remembered as long as events may live that were made before.  An epoch must not be forgotten by one node alone:
+what its groups are done with then would mean nothing where it is known.
+
+    it matters no more   --BEGIN(for no time, asks)--> all      does it to you?
+                         <--BEGIN(for so long)--                to whom it does
+    some seconds later   --BEGIN(for no time)--> all            forgotten, here and there; to whom it has come to
+                                                                matter meanwhile tells it to all once more
+
+While some node cannot be reached, which may know it, no epoch is forgotten.
+
 Times are integer milliseconds; stamps are those of `Job.ctime`.
 """
 
@@ -23,6 +33,7 @@ from disqued.core.registry import Registry
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
 
+KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
 
 
@@ -126,7 +137,8 @@ class Beginnings:
 
     def of_group(self, log: Log, group: Group, *, asks: bool = False) -> Message:
         """What other nodes are told of where a group began."""
-        left_ms = max(0, log.over_at(group) - self._state.now)
+        least_ms = KEPT_MS if group.is_used or self._state.peers.is_one_away else 1
+        left_ms = max(log.over_at(group) - self._state.now, least_ms)
         return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
 
     def of_log(self, log: Log, *, asks: bool = False) -> Message:
@@ -156,7 +168,12 @@ class Beginnings:
             return
         if not floor and not scope and (queue is None or queue.log is None):
             return  # there is nothing here to be flushed
+        if known is not None and not left_ms:
+            self._hear_of_end(sender, queue, *known, asks=asks)
+            return
         log = state.log(name)
+        # This node may have lost what it made until then, and its clock may have gone back.
+        state.stamp_behind(floor.get(state.node_id[:8], 0))
         if asks:
             floor = dict(floor)
             raise_floor(floor, self.floor_now(log))
@@ -166,6 +183,21 @@ class Beginnings:
             answer = self._hear_of_group(log, *known, floor, left_ms)
         if asks:
             self._tell_all(answer)
+
+    def _hear_of_end(self, sender: bytes, queue: Queue | None, name: bytes, epoch: int, *, asks: bool) -> None:
+        """Hear that it matters to a node no more where a group began, or that it has forgotten it."""
+        state = self._state
+        log = None if queue is None else queue.log
+        group = None if log is None else log.groups.get(name)
+        if log is None or group is None or group.epoch < epoch:
+            return
+        if log.needs(group, state.now) or state.peers.is_one_away:
+            if asks:
+                state.send(sender, self.of_group(log, group))
+            else:
+                self._tell_all(self.of_group(log, group))
+        elif not asks:
+            state.forget_beginning(group)
 
     def _hear_of_flush(self, log: Log, floor: Floor, left_ms: int) -> Message:
         parts = self.merge_horizon(log, floor)

@@ -14,8 +14,22 @@ from disqued.core.job import FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job,
 from disqued.core.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
-AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
 ONCE_KEPT = 10_000  #: ids of at-most-once jobs that are remembered after they came
+
+
+def delay_left(left_ms: int, flags: int, delay_ms: int, retry_ms: int) -> int:
+    """Tell how much of a delay is left when so much is left of a timer, in milliseconds; 0 = it is over.
+
+    A job that was queued before has a timer for its retry period, and some more.  Only that of a copy which waits for
+    the delay as well, so that it is the last to queue the job, has more left than that.
+    """
+    if not delay_ms or left_ms <= 0:
+        return 0
+    if not flags & FLAG_QUEUED_BEFORE:
+        return min(left_ms, delay_ms)
+    if 0 < retry_ms < RETRY_NEVER_MS and left_ms > retry_ms + SPREAD_MS:
+        return min(left_ms - retry_ms, delay_ms)
+    return 0
 
 
 class Copies:
@@ -37,8 +51,7 @@ class Copies:
         left_ms = min(stored.expires, stored.ttl_ms)
         if left_ms <= 0 or (stored.id in state.ended if stored.retry_ms else self.came_before(stored)):
             return None
-        if state.last_ctime < stored.ctime < state.wall * 1_000_000 + AHEAD_NS:
-            state.last_ctime = stored.ctime
+        state.stamp_behind(stored.ctime)
         options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
         queue = state.queues.by_name.get(stored.queue)
         name = stored.queue if queue is None else queue.name
@@ -54,9 +67,7 @@ class Copies:
     def _requeue_at(self, stored: StoredJob) -> int:
         """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest."""
         state = self._state
-        delay_ms = 0
-        if stored.delay_ms and not stored.flags & FLAG_QUEUED_BEFORE:
-            delay_ms = min(max(stored.requeue, 1), stored.delay_ms)
+        delay_ms = delay_left(max(stored.requeue, 1), stored.flags, stored.delay_ms, stored.retry_ms)
         if stored.kind:
             return state.now + delay_ms if delay_ms else 0
         if stored.retry_ms:

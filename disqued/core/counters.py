@@ -37,13 +37,14 @@ class Counters:
     __slots__ = (
         "acked_untimed", "acks_heard", "added", "background_failed", "copies", "dequeued", "evicted_acked",
         "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued",
-        "recovered", "redelivered", "refused", "requeued", "returned", "tasks_given_back", "unique_refused",
+        "recovered", "redelivered", "refused", "repeated", "requeued", "returned", "tasks_given_back", "unique_refused",
         "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.added: int = 0  #: jobs made for producers of this node; those that were `refused` later are in it
         self.refused: int = 0  #: jobs that were not added, or given up, for want of copies (NOREPL)
+        self.repeated: int = 0  #: times that ADDJOB named the job of a key, which another one had added
         self.background_failed: int = 0  #: pushes that were to go on in the background (NOBLOCK), and added nothing
         self.queued: int = 0  #: times that a job came into a queue
         self.requeued: int = 0  #: of these: without a NACK, and not for the first time

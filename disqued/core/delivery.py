@@ -28,7 +28,7 @@ Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing s
 from collections.abc import Callable
 
 from disqued.core import messages
-from disqued.core.copies import Copies
+from disqued.core.copies import Copies, delay_left
 from disqued.core.job import (
     ACTIVE,
     FLAG_ANNOUNCED,
@@ -45,12 +45,14 @@ from disqued.core.job import (
     Unit,
 )
 from disqued.core.leases import Leases
-from disqued.core.messages import AFTER_NACK, AGAIN, ASKED
+from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
 from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, News
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
 from disqued.core.state import State
+from disqued.core.trail import ASKED as ASKED_FOR
+from disqued.core.trail import DELIVER, ENQUEUE, NACK, ONCE, REQUEUE, UNSEEN, WORKING
 from disqued.core.unfinished import Parts
-from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob
+from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob, WrongType
 
 OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
@@ -114,7 +116,7 @@ class Delivery:
 
     __slots__ = (
         "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "keep_event", "leases", "on_dropped",
-        "publish", "serve_log",
+        "on_waited", "publish", "serve_log",
     )  # fmt: skip
 
     def __init__(self, state: State) -> None:
@@ -125,6 +127,8 @@ class Delivery:
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
         #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
         self.on_dropped: Callable[[Job], None] = lambda _: None
+        #: Called with a client that has waited until now.
+        self.on_waited: Callable[[Client], None] = lambda _: None
         # What is done with the jobs of logs instead; `logs` says what.
         self.publish: Callable[[Job], None] = _is_no_log  #: put it into its log, where groups can have it
         self.expect: Callable[[Job], None] = _is_no_log  #: its delay is not over
@@ -166,12 +170,16 @@ class Delivery:
             self.on_dropped(job)
             return False
         if job.options.kind:
+            self._state.note(ENQUEUE, job)
             self.publish(job)
             return True
         retry_ms = job.options.retry_ms
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
             return False
+        ends_delay = asked and self.is_delayed(job)
+        if self._state.trail is not None:
+            self._state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
         if nack:
             job.nacks += 1
             self._state.counters.nacked += 1
@@ -187,10 +195,19 @@ class Delivery:
         if again:
             queue.requeued += 1
         self.reschedule(job)
-        if job.holders and (again or nack):
-            how = AFTER_NACK if nack else ASKED if asked else AGAIN
+        if ends_delay and state.journaling:
+            # A start after a crash would wait for the delay once more.
+            state.outbox.journal.append((JOB_ADDED, job))
+        if job.holders and (again or nack or ends_delay):
+            how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
+
+    def is_delayed(self, job: Job) -> bool:
+        """Tell whether the delay of a job is not over that may be delivered more than once."""
+        options = job.options
+        left_ms = job.requeue_at - self._state.now
+        return bool(options.retry_ms and delay_left(left_ms, job.flags, options.delay_ms, options.retry_ms))
 
     def dequeue(self, job: Job) -> bool:
         """Take a job out of its queue without delivering it; say whether it was queued."""
@@ -347,6 +364,12 @@ class Delivery:
             else:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
                 self._delivered_once(job)
+            if state.trail is not None:
+                if retry_ms and not unit.nacks and not unit.additional_deliveries:
+                    state.trail.append((DELIVER, unit, waited_ms))
+                else:
+                    word = b"" if retry_ms else ONCE
+                    state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=word)
             counters = state.counters
             counters.waiting_buckets[waited_ms.bit_length()] += 1
             counters.waiting_ms += waited_ms
@@ -429,10 +452,11 @@ class Delivery:
         """Queue again what was taken for a consumer that turned out to be gone before it heard of it."""
         state = self._state
         for unit in units:
-            job = unit.job
-            if job.options.kind:
+            # An event that another node gave is here as a unit alone, without its job.
+            if unit.options.kind:
                 self.give_back_event(unit)
                 continue
+            job = unit.job
             if state.jobs.get(job.id) is not job or job.state != ACTIVE:
                 continue
             if not job.options.retry_ms:
@@ -440,6 +464,7 @@ class Delivery:
                 state.evictable.pop(job, None)
                 if state.journaling:
                     state.outbox.journal.append((JOB_ADDED, job))
+            state.note(REQUEUE, job, word=UNSEEN)
             queue = state.queue(job.queue)
             self.enqueue_new(job, queue)
             queue.jobs_in -= 1
@@ -477,6 +502,7 @@ class Delivery:
             return False
         waiter.leave()
         self._state.schedule.cancel(waiter)
+        self.on_waited(client)
         return True
 
     def timed_out(self, waiter: Waiter) -> None:
@@ -517,21 +543,23 @@ class Delivery:
     def serve(self) -> None:
         """Hand jobs to the consumers that wait for the queues that became ready in this step."""
         state = self._state
-        ready = state.ready
+        ready, actor = state.ready, state.actor
         while ready:
             queue = next(iter(ready))
             del ready[queue]
             if queue.log is not None:
                 self.serve_log(queue)
             while queue.waiters:
+                waiter = next(iter(queue.waiters))
+                state.act_for(waiter.client)
                 unit = self._take(queue)
                 if unit is None:
                     break
-                waiter = next(iter(queue.waiters))
                 self.stop_waiting(waiter.client)
                 form = waiter.form
                 units = [unit] if form.count == 1 else [unit, *self.drain([queue], form.count - 1)]
                 state.outbox.replies.append((waiter.client, [form.row(unit) for unit in units], units))
+            state.act_for(actor)
             if queue.watchers:
                 self._tell_watchers(queue)
 
@@ -540,16 +568,19 @@ class Delivery:
     def working(self, job_id: bytes) -> int:
         """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
 
-        Raises UnknownJob (NOJOB), TooLate (TOOLATE).
+        Raises UnknownJob (NOJOB), WrongType (WRONGTYPE) for an event, TooLate (TOOLATE).
         """
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
             raise UnknownJob
+        if job.options.kind:
+            raise WrongType
         options = job.options
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
         if job.state in (ACTIVE, QUEUED):
+            state.note(WORKING, job, who=state.actor)
             self.dequeue(job)
             if options.retry_ms:
                 state.counters.working += 1

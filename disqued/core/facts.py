@@ -120,7 +120,7 @@ class Facts(Timed):
                 if look != self._looks:
                     return
                 for event in events:
-                    if event.holders and event.log is log:
+                    if event.holders:
                         self._logs.place(event)
                 yield
 

@@ -36,6 +36,8 @@ what it asked for, and jobs that are delivered at most once: they are nowhere el
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
+from collections.abc import Callable
+
 from disqued.core.delivery import Delivery
 from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.moves import Moves
@@ -108,11 +110,13 @@ class Arrival(Errand):
 class Federation:
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "moves", "wants")
+    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "moves", "on_resumed", "wants")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        #: Called with a queue that gives what it has, and may have been paused until now.
+        self.on_resumed: Callable[[Queue], None] = lambda queue: None
         self.moves = Moves(state, delivery)
         self._hungers: dict[bytes, Hunger] = {}
         self._arrivals: dict[bytes, Arrival] = {}
@@ -425,6 +429,7 @@ class Federation:
             self._look_at(name)
             if queue.is_awaited and not len(queue.units):
                 self.need([queue])
+            self.on_resumed(queue)
 
     def tell_pause(self, name: bytes, pause: int) -> None:
         """Let all nodes that can be reached set the PAUSE_... bits of a queue."""

@@ -35,15 +35,14 @@ merge by maximum, and so does the horizon of a flush, which is a floor of the wh
 Times are integer milliseconds of the monotonic clock, but for stamps (`Job.ctime`).
 """
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
-from disqued.core.job import ACTIVE, QUEUED, WORK_SCOPE, Event, Job, JobOptions, Unit
+from disqued.core.job import ACTIVE, QUEUED, Event, Unit
 from disqued.core.memory import Memory
-from disqued.core.queues import Client, Form, OrderedUnits, Queue, Waiter
-from disqued.core.worker import Worker
+from disqued.core.queues import OrderedUnits
+from disqued.core.units import GroupUnit, GroupWaiter
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
 SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' work
@@ -89,144 +88,12 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
     return rose
 
 
-class LogUnit(Unit):
-    """An event that somebody has, or had."""
-
-    __slots__ = ("body", "granter", "id", "options", "queue", "worker")
-
-    def __init__(self, granter: bytes) -> None:
-        self.awake_at = 0
-        self.granter: bytes = granter  #: node that handed it out last; empty = this one
-        self.worker: Worker | None = None  #: of this node, with whom it comes back; None = there is none
-
-    def bind(self, worker: Worker, now: int) -> None:
-        """Let it come back when a worker dies."""
-        self.worker = worker
-        worker.leases[self] = now
-
-    def unbind(self) -> None:
-        """Note that no worker has it any more."""
-        if self.worker is not None:
-            self.worker.leases.pop(self, None)
-            self.worker = None
-
-
-class GroupUnit(LogUnit):
-    """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
-
-    __slots__ = ("deliveries", "event", "group", "lease_ms")
-
-    def __init__(self, event: Event, group: "Group") -> None:
-        super().__init__(b"")
-        self.event: Event = event
-        self.group: Group = group
-        self.id = event.id
-        self.queue = event.queue
-        self.body = event.body
-        self.options = event.options
-        self.state = QUEUED
-        self.order_key = event.order_key
-        self.requeue_at = 0
-        self.flags = 0
-        self.nacks = 0
-        self.additional_deliveries = 0
-        self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
-        self.lease_ms: int = 0  #: how long the consumer has it
-
-    @property
-    def job(self) -> Job:
-        """The event."""
-        return self.event
-
-    @property
-    def scope(self) -> bytes:
-        """The group that it is for, in its epoch."""
-        return self.group.scope
-
-    @property
-    def progress(self) -> tuple[int, bool, int]:
-        """How far it has come, as nodes merge it, by maximum: times that a consumer got it, given back, until when."""
-        return (self.deliveries, not self.requeue_at, self.requeue_at)
-
-
-class GivenUnit(LogUnit):
-    """An event that another node has handed out to a consumer of this one; on the schedule while a worker has it."""
-
-    __slots__ = ("_scope",)
-
-    def __init__(
-        self, job_id: bytes, queue: bytes, scope: bytes, body: bytes, *, options: JobOptions, granter: bytes
-    ) -> None:
-        super().__init__(granter)
-        self.id = job_id
-        self.queue = queue
-        self.body = body
-        self.options = options
-        self.state = ACTIVE
-        self.order_key = self.requeue_at = self.flags = self.nacks = self.additional_deliveries = 0
-        self._scope = scope
-
-    @property
-    def scope(self) -> bytes:
-        """The group that it is for, in its epoch."""
-        return self._scope
-
-
-class EventForm(Form):
-    """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
-
-    __slots__ = ("lease_ms", "strict")
-
-    def __init__(self, lease_ms: int, count: int = 1, *, strict: bool = False, worker: Worker | None = None) -> None:
-        super().__init__(count, worker)
-        self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
-        self.strict: bool = strict  #: only such as the node made that hands them out
-
-    @abstractmethod
-    def answer(self, units: list[Unit]) -> Any:
-        """What a consumer is answered that takes these."""
-
-
-class GroupWaiter(Waiter):
-    """A consumer of a group that waits, in the logs of some queues."""
-
-    __slots__ = ("asked", "groups")
-
-    def __init__(
-        self, client: Client, queues: list[Queue], groups: "list[Group]", form: Form, *, nohang: bool = False
-    ) -> None:
-        super().__init__(client, queues, form, nohang=nohang)
-        self.groups: list[Group] = groups
-        self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
-
-    @property
-    def is_owed(self) -> bool:
-        """Tell whether its group may be done with something that is on its way to it from another node."""
-        form = self.form
-        return self.asked > 0 and isinstance(form, EventForm) and not form.lease_ms
-
-    def enter(self) -> None:
-        """Begin to wait."""
-        for group in self.groups:
-            group.waiters[self] = None
-
-    def leave(self) -> None:
-        """Wait no more."""
-        for group in self.groups:
-            group.waiters.pop(self, None)
-            group.log.let_go(group)
-
-    def move(self, group: "Group", other: "Group") -> None:
-        """Wait for another log in the place of one."""
-        self.groups = [other if one is group else one for one in self.groups]
-
-
 class Group:
     """A group of consumers of one log."""
 
     __slots__ = (
-        "_late", "done", "epoch", "floor", "foreign", "leased", "log", "name", "own", "position", "redo", "scope",
-        "since", "units", "until", "waiters",
+        "_late", "done", "epoch", "floor", "foreign", "is_asked", "leased", "log", "name", "own", "position", "redo",
+        "scope", "since", "units", "until", "waiters",
     )  # fmt: skip
 
     def __init__(self, log: "Log", name: bytes) -> None:
@@ -237,6 +104,7 @@ class Group:
         self.floor: Floor = {}  #: where it began; empty = at the first event
         self.since: int = 0  #: when it began, as far as floor and epoch say
         self.until: int = 0  #: when other nodes need not know of that any more, as they said
+        self.is_asked: bool = False  #: others were asked whether they need to know it, as this node does not any more
         self.waiters: dict[GroupWaiter, None] = {}  #: first come first
         self._begin()
 
@@ -262,6 +130,11 @@ class Group:
     def is_known(self) -> bool:
         """Tell whether there is anything to say of the group."""
         return bool(self.done or self.units or self.waiters or self.floor)
+
+    @property
+    def is_used(self) -> bool:
+        """Tell whether there is something that means nothing in another epoch."""
+        return bool(self.done or self.units)
 
     @property
     def is_blank(self) -> bool:
@@ -592,18 +465,29 @@ class Log:
         """When it need not be known any more where a group began, or up to where the log was flushed."""
         return max(said.until, said.since + self.longest_ms)
 
-    def forget_over(self, now: int) -> list[bytes]:
-        """Forget floors, epochs and the horizon when what they are about is over; returns the scopes, as new ones."""
-        scopes: list[bytes] = []
-        if self.horizon and self.over_at(self) <= now:
-            self.horizon = {}
-            scopes.append(WORK_SCOPE)
-        for group in list(self.groups.values()):
-            if (group.floor or group.epoch) and self.over_at(group) <= now and not group.done and not group.units:
-                group.forget()
-                scopes.append(group.scope)
-            self.let_go(group)
-        return scopes
+    def needs(self, group: Group, now: int) -> bool:
+        """Tell whether it matters to this node in which epoch a group is, and where it began."""
+        return group.is_used or self.over_at(group) > now
+
+    def forget_horizon(self, now: int) -> bool:
+        """Forget up to where the log was flushed when all that is over; say whether there was such a place."""
+        if not self.horizon or self.over_at(self) > now:
+            return False
+        self.horizon = {}
+        return True
+
+    def unneeded(self, now: int, *, forgets: bool) -> list[Group]:
+        """The groups that began somewhere, which matters to this node no more; none if it `forgets` nothing now."""
+        groups = [group for group in self.groups.values() if group.floor or group.epoch]
+        unneeded = [group for group in groups if forgets and not self.needs(group, now)]
+        for group in groups:
+            group.is_asked = group.is_asked and group in unneeded
+        return unneeded
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether others have been asked whether they need to know where some group began."""
+        return any(group.is_asked for group in self.groups.values())
 
     def note_done(self, event: Event, scope: bytes) -> bool:
         """Enter the fact that a group is done with an event; say whether it is news."""

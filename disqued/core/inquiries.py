@@ -1,6 +1,7 @@
 """Inquiries: what other nodes know of a name, and what they are asked to do with it.
 
     who has it?        QLPUSH, QRPUSH, WQ.ENQUEUE UNIQUE: a name that is taken on another node is taken here
+                       ADDJOB KEY: the job that has it is the one that is wanted (`keys`)
     it is done         QACK and RQ.ACK of names that nothing here has
 
     us  --INQUIRE(number, verb, queue, aliases)--> every node that can be reached
@@ -12,6 +13,10 @@ partition, does not keep it, so that both sides may take one name.
 Two nodes may ask for the same name at the same time.  One that is asked after it has heard that the asker has nothing
 says that it is about to add it; when neither has heard of the other yet, the one with the higher node id says so.
 
+Of a key (`keys`) a node that is about to add its job says so, too, and says once more what became of that:
+
+        <--FOUND(number, SOON)--      ...      <--FOUND(number, the id, or nothing)--
+
 Times are integer milliseconds.
 """
 
@@ -19,11 +24,36 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from disqued.core.acks import Acks
-from disqued.core.job import FLAG_WITH_CONSUMER, NamedJob
-from disqued.core.messages import A_JOB, ACK_EVERY, ACK_ONE, FOUND, HAS, HAS_ANYWHERE, INQUIRE, NOTHING, SOON, Message
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_PROMISED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
+    WAIT_REPL,
+    Job,
+    NamedJob,
+)
+from disqued.core.messages import (
+    A_COPY,
+    A_JOB,
+    ACK_EVERY,
+    ACK_ONE,
+    FOUND,
+    HAS,
+    HAS_ANYWHERE,
+    HAS_KEY,
+    INQUIRE,
+    KEEP,
+    NOTHING,
+    OVER,
+    SOON,
+    Message,
+)
 from disqued.core.queues import Client
 from disqued.core.schedule import Timed
-from disqued.core.state import State
+from disqued.core.state import KEYED, State
 from disqued.errors import CommandError
 
 INQUIRY_MS: Final = 2_000
@@ -32,12 +62,23 @@ INQUIRY_MS: Final = 2_000
 class Known(NamedTuple):
     """What a node has found of an alias."""
 
-    how: int  #: NOTHING, A_JOB or SOON
+    how: int  #: NOTHING, A_JOB, SOON, A_COPY or OVER
     job_id: bytes
 
 
-_NOTHING = Known(NOTHING, b"")
-_SOON = Known(SOON, b"")
+UNKNOWN: Final = Known(NOTHING, b"")
+_SOON: Final = Known(SOON, b"")
+_OVER: Final = Known(OVER, b"")
+_RANKS: Final = (OVER, A_JOB, SOON, A_COPY, NOTHING)
+
+
+def better(one: Known, other: Known) -> Known:
+    """What counts of what two nodes say; the first where they say the same."""
+    return min(one, other, key=_rank)
+
+
+def _rank(known: Known) -> int:
+    return _RANKS.index(known.how)
 
 
 class Inquiry(Timed):
@@ -64,12 +105,14 @@ class Inquiry(Timed):
 class Inquiries:
     """The machine that asks other nodes about names."""
 
-    __slots__ = ("_acks", "_open", "_state", "waits")
+    __slots__ = ("_acks", "_later", "_open", "_state", "waits")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
         self._acks = acks
         self._open: dict[int, Inquiry] = {}
+        #: Called with what becomes of an addition that another node is about, by the number of the question.
+        self._later: dict[int, Callable[[Known], None]] = {}
         self.waits: Any = object()  #: returned by `when_known` when the client is to wait for something else
 
     @property
@@ -80,14 +123,26 @@ class Inquiries:
     def ask(
         self, client: Client | None, verb: int, queue: bytes, aliases: list[bytes],
         when_known: Callable[[dict[bytes, Known]], Any],
-    ) -> None:  # fmt: skip
-        """Ask all nodes that can be reached, of which there is one at least; the client is blocked meanwhile."""
+    ) -> int:  # fmt: skip
+        """Ask all nodes that can be reached, of which there is one at least; the client is blocked meanwhile.
+
+        Returns the number of the question.
+        """
         state = self._state
         number = state.next_number()
         this = self._open[number] = Inquiry(client, number, verb, queue=queue, aliases=aliases, when_known=when_known)
         message = (INQUIRE, queue, number, verb, tuple(aliases))
         this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, message)}
         state.schedule.add(this, state.now + INQUIRY_MS)
+        return number
+
+    def expect(self, number: int, when_over: Callable[[Known], None]) -> None:
+        """Be told what becomes of an addition that another node is about, as it answered to this question."""
+        self._later[number] = when_over
+
+    def expect_no_more(self, number: int) -> None:
+        """Be told nothing more of this question."""
+        self._later.pop(number, None)
 
     def is_claimed(self, queue: bytes, alias: bytes, *, anywhere: bool = False) -> bool:
         """Tell whether somebody on this node is about to add a job of this name."""
@@ -95,7 +150,7 @@ class Inquiries:
 
     def _claim(self, queue: bytes, alias: bytes, *, anywhere: bool) -> Inquiry | None:
         """The inquiry of one who is about to add a job of this name."""
-        verb = HAS_ANYWHERE if anywhere else HAS
+        verb = HAS_ANYWHERE if anywhere else HAS_KEY if alias[:1] == KEYED else HAS
         for this in self._open.values():
             if this.verb == verb and alias in this.aliases and (anywhere or this.queue == queue):
                 return this
@@ -120,12 +175,17 @@ class Inquiries:
         """Hear what a node has found."""
         _, number, what = message
         this = self._open.get(number)
-        if this is None or sender not in this.waits_for:
+        if this is None:
+            when_over = self._later.pop(number, None)
+            if when_over is not None and what:
+                when_over(Known(*what[0]))
+            return
+        if sender not in this.waits_for and this.verb != HAS_KEY:
             return
         this.waits_for.discard(sender)
         for alias, (how, job_id) in zip(this.aliases, what, strict=False):
             if how:
-                this.found.setdefault(alias, Known(how, job_id))
+                this.found[alias] = better(this.found.get(alias, UNKNOWN), Known(how, job_id))
         if not this.waits_for:
             self._finish(this)
 
@@ -134,8 +194,15 @@ class Inquiries:
         _, queue, number, verb, aliases = message
         what = tuple(self._found(sender, verb, queue, alias) for alias in aliases)
         self._state.send(sender, (FOUND, number, what))
+        if verb == HAS_KEY:
+            for alias, known in zip(aliases, what, strict=True):
+                addition = self._state.adding.get((queue, alias))
+                if known is _SOON and addition is not None:
+                    addition.told[sender] = number
 
     def _found(self, sender: bytes, verb: int, queue: bytes, alias: bytes) -> Known:
+        if verb == KEEP:
+            return self.keep(alias)
         state = self._state
         anywhere = verb == HAS_ANYWHERE
         jobs: tuple[NamedJob, ...] = state.unique.get(alias, ()) if anywhere else state.by_name(queue, alias)
@@ -147,7 +214,46 @@ class Inquiries:
             claim = self._claim(queue, alias, anywhere=anywhere)
             if claim is not None and (sender not in claim.waits_for or state.node_id > sender):
                 return _SOON
-        return Known(A_JOB, jobs[0].id) if jobs else _NOTHING
+        if verb == HAS_KEY:
+            return self._standing(queue, alias, jobs)
+        return Known(A_JOB, jobs[0].id) if jobs else UNKNOWN
+
+    def standing(self, queue: bytes, alias: bytes) -> Known:
+        """Tell what this node knows of the job of a key: SOON while its producer waits for copies."""
+        return self._standing(queue, alias, self._state.by_name(queue, alias))
+
+    def _standing(self, queue: bytes, alias: bytes, jobs: tuple[NamedJob, ...]) -> Known:
+        departed = self._state.departed.named(queue, alias, self._state.now)
+        known = Known(A_JOB, departed) if departed else UNKNOWN
+        for job in jobs:
+            if job.expires_at > self._state.now:
+                known = better(known, self._known_of(job))
+        return known
+
+    def _known_of(self, job: NamedJob) -> Known:
+        """Tell how far a job can be counted on: who made it knows, others cannot tell whether it was given up."""
+        if job.state == WAIT_REPL:
+            return _SOON
+        is_own = job.id[2:10] == self._state.node_id[:8]
+        return Known(A_JOB if is_own else A_COPY, job.id)
+
+    def keep(self, job_id: bytes) -> Known:
+        """Keep a copy though its maker may give it up, for a producer is about to hear its id; say whether it is here.
+
+        One that is delivered at most once, and that nobody was told to queue, would never be delivered.
+        """
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            return _OVER if job_id in state.ended else UNKNOWN
+        if job.state == ACKED:
+            return _OVER
+        if job.state == WAIT_REPL:
+            return _SOON
+        if _lies_idle(job):
+            return UNKNOWN
+        job.flags |= FLAG_PROMISED
+        return Known(A_JOB, job_id)
 
     def link_closed(self, node_id: bytes) -> None:
         """Expect no answer of a node."""
@@ -167,3 +273,9 @@ class Inquiries:
         """Everything is gone, and the schedule with it: those who wait go on with what is known."""
         for this in list(self._open.values()):
             self._finish(this)
+
+
+def _lies_idle(job: Job) -> bool:
+    """Tell whether a job is a copy that neither a timer nor anybody who knows of it will queue."""
+    was_queued = job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
+    return not job.options.retry_ms and job.state == ACTIVE and not job.requeue_at and not was_queued

@@ -73,6 +73,7 @@ FLAG_ELSEWHERE = 64  #: a consumer has it from another node, as far as this node
 FLAG_GIVEN_UP = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
 FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
 FLAG_HELD_ELSEWHERE = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
+FLAG_PROMISED = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
 FLAG_DROPPED = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
 FLAG_WITH_CONSUMER = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 

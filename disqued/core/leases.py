@@ -24,6 +24,7 @@ from disqued.core.job import FLAG_ELSEWHERE, FLAG_LEASED, FLAG_QUEUED_BEFORE, RE
 from disqued.core.messages import DELIVERED, LEASED, WORKING, Held, Message
 from disqued.core.outbox import UNIT_LEASED, Record
 from disqued.core.state import State
+from disqued.core.trail import DELIVER, RECOVERED
 
 
 def lease_record(state: State, job: Job) -> Record | None:
@@ -119,6 +120,9 @@ class Leases:
         state.end_lease(job)
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
+        if state.trail is not None:
+            # It waited in no queue.
+            state.note(DELIVER, job, span_ms=0, who=state.actor, word=RECOVERED)
         queue = state.queue(job.queue)
         queue.accessed_at = state.now
         if job.holders and job.options.retry_ms != RETRY_NEVER_MS:

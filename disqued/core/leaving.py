@@ -48,6 +48,7 @@ from disqued.core.registry import TABLES
 from disqued.core.replication import Replication
 from disqued.core.schedule import Timed
 from disqued.core.state import State
+from disqued.core.trail import LEAVE
 
 STEP_MS = 5  #: between two parts of a walk
 LOOKED_AT_PER_STEP = 2_000  #: jobs, a millisecond's work or two
@@ -300,6 +301,7 @@ class Leaving(Timed):
         if node_id:
             self._state.send(node_id, (YOURJOBS, (job,), False))
             self._sent(job)
+            self._state.note(LEAVE, job, who=node_id)
             self._federation.moves.part_with(job)
         return False
 

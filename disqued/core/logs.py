@@ -34,17 +34,7 @@ from disqued.core.arbiters import Arbiters
 from disqued.core.background import Background
 from disqued.core.beginnings import Beginnings
 from disqued.core.delivery import FETCHED_BYTES, Delivery
-from disqued.core.groups import (
-    Behind,
-    EventForm,
-    GivenUnit,
-    Group,
-    GroupUnit,
-    GroupWaiter,
-    Log,
-    LogUnit,
-    read_scope,
-)
+from disqued.core.groups import Behind, Group, Log, read_scope
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.members import Members
 from disqued.core.messages import DELIVERED, SETACK, Lease
@@ -52,7 +42,9 @@ from disqued.core.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
 from disqued.core.replication import Replication
 from disqued.core.state import State
+from disqued.core.trail import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, OfGroup
 from disqued.core.unfinished import Parts
+from disqued.core.units import EventForm, GivenUnit, GroupUnit, GroupWaiter, LogUnit
 from disqued.core.worker import Worker
 from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
 
@@ -244,6 +236,7 @@ class Logs:
         if unit.deliveries:
             state.counters.redelivered += 1
         unit.deliveries += 1
+        state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=b"" if lease_ms else ONCE)
         if worker is not None:
             worker.started += 1
             unit.bind(worker, state.now)
@@ -341,6 +334,7 @@ class Logs:
             assert isinstance(form, EventForm)
             if waiter.is_owed:
                 continue
+            self._state.act_for(waiter.client)
             try:
                 units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
@@ -382,20 +376,23 @@ class Logs:
             # What other nodes were told is not taken back: it merges by maximum.
             unit.deliveries -= 1
         state.counters.returned += 1
+        state.note(REQUEUE, unit, word=UNSEEN)
         if unit.deliveries:
-            self._return(unit)
+            self._back(unit)
         else:
             state.schedule.cancel(unit)
             unit.requeue_at = 0
             unit.group.never_had(unit)
             self._make_ready(state.queue(unit.queue), unit.group.log)
+            unit.group.log.let_go(unit.group)
         self._note_lease(unit)
 
-    def give_back(self, unit: GroupUnit, *, front: bool) -> None:
-        """A consumer gives a unit back, before its time is over."""
+    def give_back(self, unit: GroupUnit) -> None:
+        """A consumer gives a unit back, before its time is over: its group can have it before all others."""
+        self._state.note(NACK, unit, who=self._state.actor)
         unit.nacks += 1
         self._state.counters.nacked += 1
-        self._return(unit, self._state.next_front() if front else None)
+        self._back(unit, self._state.next_front())
         self._note_lease(unit)
 
     def returned(self, unit: LogUnit) -> bool:
@@ -413,6 +410,11 @@ class Logs:
         return True
 
     def _return(self, unit: GroupUnit, order_key: int | None = None) -> None:
+        """Nobody has a unit any more, without a word of who had it."""
+        self._state.note(REQUEUE, unit)
+        self._back(unit, order_key)
+
+    def _back(self, unit: GroupUnit, order_key: int | None = None) -> None:
         state = self._state
         state.schedule.cancel(unit)
         unit.requeue_at = 0
@@ -466,6 +468,7 @@ class Logs:
             queue.acked += 1
         if unit.worker is not None:
             unit.worker.done += 1
+        state.note_end(ACK, unit, span_ms=flight_ms, who=state.actor)
         self.finish(unit.group, unit.event)
         return True
 
@@ -515,6 +518,7 @@ class Logs:
         state = self._state
         if read_scope(scope) is None or not self.note_done(event, scope):
             return
+        state.note_end(ACK, OfGroup(event, scope), who=sender, word=PEER)
         for node_id in state.others(event.holders or frozenset()):
             if node_id not in holders and node_id != sender:
                 state.send(node_id, (SETACK, event.id, scope, False, event.holders))
@@ -533,7 +537,6 @@ class Logs:
                 self._lease_elsewhere(group, event, lease, sender)
         elif lease.scope in event.done:
             state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
-        log.let_go(group)
 
     def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:
         """Take note of a lease that another node gave."""
@@ -574,7 +577,8 @@ class Logs:
         """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
         state = self._state
         if not deliveries:
-            return  # it was given back unseen
+            self._never_had(group, event)
+            return
         unit = group.take(event)
         unit.deliveries = deliveries
         unit.lease_ms = max(0, until - since)
@@ -587,16 +591,13 @@ class Logs:
             unit.requeue_at = state.now + left_ms
             state.schedule.move(unit, unit.requeue_at + 1)
 
-    def working(self, event: Event) -> int:
-        """Let the time of all who have an event begin anew; returns the longest of these times in seconds."""
-        longest_ms = 0
-        for group in event.log.groups.values() if event.log is not None else ():
-            unit = group.units.get(event)
-            if unit is not None and self.is_held(unit):
-                self.lease(unit, unit.lease_ms)
-                self._state.counters.working += 1
-                longest_ms = max(longest_ms, unit.lease_ms)
-        return longest_ms // 1_000
+    def _never_had(self, group: Group, event: Event) -> None:
+        """Undo what the journal said before of who has an event: it was given back unseen."""
+        unit = group.units.get(event)
+        if unit is not None:
+            self._state.schedule.cancel(unit)
+            group.never_had(unit)
+        group.log.let_go(group)
 
 
 def group_lease(unit: GroupUnit, until: int) -> Record:

@@ -58,6 +58,7 @@ from disqued.core.messages import (
 from disqued.core.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.schedule import Timed
 from disqued.core.state import State
+from disqued.core.trail import RESET, STOP
 from disqued.core.vitals import account_of, own_vitals
 
 TIMEOUT_MS = 15_000
@@ -193,6 +194,7 @@ class Membership(Timed):
         self._banned.clear()
         self.twin = ""
         if hard:
+            state.note_node(STOP, RESET)
             state.node_id = b"%040x" % state.rng.getrandbits(160)
             state.ids = JobIds(state.node_id, b"%040x" % state.rng.getrandbits(160))
         self._changed()
@@ -536,8 +538,9 @@ class Membership(Timed):
             self._told_flags = self._own_flags
             for peer in self._peers.linked.values():
                 self._ping(peer)
+        is_late = late_ms > self._period_ms
         for peer in self._peers.by_id.values():
-            if late_ms > self._period_ms and peer.ping_sent_at:
+            if is_late and peer.ping_sent_at:
                 # This node was stopped for a while: nobody is suspected for what it did not hear.
                 peer.ping_sent_at = min(self._state.now, peer.ping_sent_at + late_ms)
             self._watch(peer)
@@ -661,7 +664,7 @@ def _rumour(peer: Peer) -> Rumour:
 
 
 def _draw(peers: list[Peer], count: int, rng: Random) -> list[Peer]:
-    return rng.sample(peers, min(count, len(peers)))
+    return rng.sample(peers, min(count, len(peers))) if peers else []
 
 
 def _draw_others(peers: list[Peer], count: int, receiver: bytes, rng: Random) -> list[Peer]:

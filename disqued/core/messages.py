@@ -34,7 +34,9 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   MISSING    (MISSING, number, job ids)         the answer: of these I hold none
                   BEGIN      (BEGIN, queue, scope, floor, left ms, asks)    where a group began, to be known so long;
                                                                 with the empty scope, up to where the log was
-                                                                flushed; asks: and behind all that you made, too
+                                                                flushed; asks: and behind all that you made, too;
+                                                                of a group for no time: that is forgotten, or asks:
+                                                                do you need it?
                   WANT       (WANT, queue, group, whether)      say whether my consumers could have an event for this
                                                                 group, and when they could; or do so no more
                   HAVE       (HAVE, queue, group, whether)      they could, or could not
@@ -109,8 +111,8 @@ NAMES: Final = (
     "WANT", "HAVE", "TAKE", "GIVE", "SETTLE", "SETTLED", "INQUIRE", "FOUND",
 )  # fmt: skip
 
-#: Kinds that promise that something is durable: they are not sent when it could not be made so.
-PROMISES: Final = frozenset({GOTJOB, GOTACK, GIVE, SETTLED, FOUND})
+#: Kinds that promise that something is durable, or ask for that: no other node hears them while it cannot be made so.
+DURABLE_ALONE: Final = frozenset({REPLJOB, GOTJOB, GOTACK, GIVE, SETTLED, FOUND})
 #: Kinds that tell who is there: they go ahead of everything else on a link.
 URGENT: Final = frozenset({PING, PONG, FAIL})
 
@@ -136,11 +138,15 @@ HAS: Final = 0  #: say whether a job of the queue has the name
 HAS_ANYWHERE: Final = 1  #: the same, of a unique task of any queue
 ACK_EVERY: Final = 2  #: acknowledge all jobs that have it
 ACK_ONE: Final = 3  #: acknowledge one job that has it and that a consumer has
+HAS_KEY: Final = 4  #: as HAS, of the key of a job; who holds a copy says that it is one
+KEEP: Final = 5  #: the names are job ids that a producer hears: keep your copies, whoever gives them up
 
 # What there is of a name: FOUND.
 NOTHING: Final = 0
 A_JOB: Final = 1  #: its id follows
 SOON: Final = 2  #: this node is about to add one
+A_COPY: Final = 3  #: its id follows; it came from another node, which knows whether it was given up
+OVER: Final = 4  #: it is done, or was given up
 
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100

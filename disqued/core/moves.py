@@ -25,6 +25,7 @@ from disqued.core.job import (
 from disqued.core.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, WORK, News
 from disqued.core.queues import Queue
 from disqued.core.state import State
+from disqued.core.trail import ENQUEUE, LEAVE, REPLICATE
 
 
 class Moves:
@@ -55,6 +56,7 @@ class Moves:
                 continue
             given.append(job)
             size += len(job.body)
+            state.note(LEAVE, job, who=node_id)
             self._leave_to(job, node_id)
         queue.jobs_out += len(given)
         state.counters.exported += len(given)
@@ -71,6 +73,7 @@ class Moves:
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""
         job.additional_deliveries += 1
+        self._state.note_departed(job)
         self._state.finish(job)
 
     # Taking.
@@ -95,6 +98,7 @@ class Moves:
             if known and grew and state.journaling:
                 state.outbox.journal.append((JOB_ADDED, job))
         if not known:
+            state.note(REPLICATE, job, who=sender)
             state.register(job)
             state.schedule.add(job, job.expires_at)
         if queued:
@@ -105,6 +109,7 @@ class Moves:
     def _enqueue(self, job: Job, giver: bytes) -> None:
         state, retry_ms = self._state, job.options.retry_ms
         job.requeue_at = state.now + retry_ms if retry_ms else 0
+        state.note(ENQUEUE, job, who=giver)
         self._delivery.enqueue_new(job, state.queue(job.queue))
         if state.listeners:
             # It was announced to all where it came into being; who listens here may have asked for it.

@@ -2,7 +2,8 @@
 
     command --+                         +--> logs          events and groups: QADD, QGET, QACK
               |                         +--> replication   ADDJOB, copies
-    message --+                         +--> delivery      GETJOB, retries, NACK, PAUSE
+    message --+                         |    keys          ADDJOB KEY: one job for each
+              |                         +--> delivery      GETJOB, retries, NACK, PAUSE
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
     tick    --+           |             +--> membership    who is there
@@ -28,12 +29,13 @@ from disqued.core.consumers import Consumers
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.facts import Facts, Round
-from disqued.core.federation import Errand, Federation
-from disqued.core.groups import GivenUnit, GroupUnit, read_scope
+from disqued.core.federation import Arrival, Federation, Hunger
+from disqued.core.groups import read_scope
 from disqued.core.homes import Homes, Move
 from disqued.core.ids import JobIds
 from disqued.core.inquiries import Inquiries, Inquiry
 from disqued.core.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.keys import Addition, Keys, Producer
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Claim, Lists
 from disqued.core.logs import Logs
@@ -47,9 +49,11 @@ from disqued.core.replication import Pending, Replication
 from disqued.core.schedule import Timed
 from disqued.core.settling import Settlement, Settling
 from disqued.core.sharing import Sharing
-from disqued.core.state import QUEUE_IDLE_MS, State
+from disqued.core.state import ASKED_MS, QUEUE_IDLE_MS, State
 from disqued.core.tasks import Tasks
+from disqued.core.trail import SET_MS
 from disqued.core.unfinished import Parts
+from disqued.core.units import GivenUnit, GroupUnit
 from disqued.core.worker import Home, Worker
 from disqued.core.workers import Workers
 
@@ -87,6 +91,7 @@ class Node:
         self.sharing = Sharing(self.state, self.delivery)
         self.acks = Acks(self.state, self.replication)
         self.federation = Federation(self.state, self.delivery)
+        self.federation.on_resumed = self.readers.resumed
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
         self.settling = Settling(self.state, self.logs, self.membership)
@@ -100,6 +105,7 @@ class Node:
         self.lists = Lists(self.state, self.delivery, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
         self.inquiries = Inquiries(self.state, self.acks)
+        self.keys = Keys(self.state, self.replication, self.inquiries)
         self.membership.on_failure = self.homes.node_failed
         self.acks.on_stolen = self.tasks.stolen
         self.delivery.on_dropped = self.tasks.drop
@@ -145,23 +151,26 @@ class Node:
             messages.INQUIRE: self.inquiries.on_inquire,
             messages.FOUND: self.inquiries.on_found,
         }
-        #: What is done when something of a kind is due, the most frequent first; what is frequent is not in here.
-        self._acts: list[tuple[type[Timed], Callable[[Any], None]]] = [
-            (Pending, self.replication.due),
-            (Errand, self.federation.due),
-            (Thirst, self.readers.due),
-            (GivenUnit, self.readers.lapsed),
-            (Settlement, self.settling.due),
-            (Inquiry, self.inquiries.due),
-            (Round, self.facts.round_due),
-            (Claim, self.lists.due),
-            (Worker, self.workers.due),
-            (Home, self.homes.due),
-            (Move, self.homes.move_due),
-            (Membership, Membership.due),
-            (Leaving, Leaving.due),
-            (Facts, Facts.due),
-        ]
+        #: What is done when something of a kind is due; what comes in more kinds than one is not in here.
+        self._acts: dict[type[Timed], Callable[[Any], None]] = {
+            Pending: self.replication.due,
+            Hunger: self.federation.due,
+            Arrival: self.federation.due,
+            Thirst: self.readers.due,
+            GivenUnit: self.readers.lapsed,
+            Settlement: self.settling.due,
+            Inquiry: self.inquiries.due,
+            Addition: self.keys.due,
+            Producer: self.keys.timed_out,
+            Round: self.facts.round_due,
+            Claim: self.lists.due,
+            Worker: self.workers.due,
+            Home: self.homes.due,
+            Move: self.homes.move_due,
+            Membership: Membership.due,
+            Leaving: Leaving.due,
+            Facts: Facts.due,
+        }
         self._queue_cursor = 0
         self.begin()
 
@@ -172,10 +181,16 @@ class Node:
 
     # Inputs.
 
-    def begin(self) -> None:
-        """Begin a step: read the clocks."""
-        self.state.now = self.clock.now()
-        self.state.wall = self.clock.wall()
+    def begin(self, actor: Client | None = None) -> None:
+        """Begin a step, on behalf of a client or because something is due: read the clocks."""
+        state = self.state
+        state.now = self.clock.now()
+        state.wall = wall = self.clock.wall()
+        state.actor = actor
+        if state.trail is not None:
+            if not -SET_MS < wall - state.now - state.ahead_ms < SET_MS:
+                state.note_clock()
+            state.trail.append((wall, actor))
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
@@ -195,6 +210,7 @@ class Node:
             state.peers.refused += 1
             return
         state.peers.received += 1
+        state.actor = sender
         peer.heard_at = state.now
         self._hears[message[0]](sender, message)
         if state.ready or state.giving:
@@ -254,6 +270,8 @@ class Node:
             self.federation.deserted(waiter.queues)
         if self.state.pending:
             self.replication.gone(client)
+        if self.state.adding:
+            self.keys.gone(client)
         if len(self.state.unfinished):
             self.state.unfinished.forsake(client)
         self.lists.gone(client)
@@ -324,14 +342,14 @@ class Node:
         elif isinstance(item, Queue):
             self._queue_due(item)
         else:
-            for kind, act in self._acts:
-                if isinstance(item, kind):
-                    act(item)
-                    return
+            act = self._acts.get(type(item))
+            if act is not None:
+                act(item)
 
     def _queue_due(self, queue: Queue) -> None:
         if not self.state.collect_queue(queue):
-            idle_ms = QUEUE_IDLE_MS[self.state.memory.level]
+            asks = queue.log is not None and queue.log.asks
+            idle_ms = ASKED_MS if asks else QUEUE_IDLE_MS[self.state.memory.level]
             since = queue.accessed_at if queue.is_idle else self.state.now
             self.state.schedule.add(queue, max(since + idle_ms, self.state.now + 1_000))
 
@@ -372,6 +390,7 @@ class Node:
     def flush(self) -> None:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
         self.delivery.refuse_waiters(None)
+        self.keys.flushed()
         self.replication.refuse_all()
         self.lists.answer_all()
         self.settling.flushed()

@@ -79,3 +79,8 @@ class Peers:
         self.reachable: tuple[bytes, ...] = ()
         self.received: int = 0  #: messages of known nodes
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
+
+    @property
+    def is_one_away(self) -> bool:
+        """Tell whether some node that is known cannot be written to."""
+        return len(self.linked) < len(self.by_id)

@@ -27,7 +27,7 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.delivery import Delivery
-from disqued.core.groups import Behind, EventForm, GivenUnit, Group, GroupWaiter, read_scope
+from disqued.core.groups import Behind, Group, read_scope
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.logs import Logs
 from disqued.core.messages import GIVE, HAVE, JOBS_PER_MESSAGE, RETURN, SETTLE, TAKE, UNSEEN, WANT, Message
@@ -35,6 +35,7 @@ from disqued.core.queues import PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.core.units import EventForm, GivenUnit, GroupWaiter
 from disqued.core.worker import Worker
 from disqued.errors import JournalFailed
 
@@ -151,6 +152,16 @@ class Readers:
         at = min(thirst.again_at, thirst.lingers_until)
         if not thirst.awake_at:
             self._state.schedule.add(thirst, max(at, self._state.now + 1))
+
+    def resumed(self, queue: Queue) -> None:
+        """Let those who wait for a queue that is not paused any more have what other nodes have by now."""
+        for group in queue.log.groups.values() if queue.log is not None and self.can_ask else ():
+            if group.waiters:
+                thirst = self._thirst(queue.name, group.name)
+                # What was said during the pause may be somebody else's by now.
+                thirst.sources.clear()
+                self._tell_all(thirst)
+                self._come_back(thirst)
 
     def due(self, thirst: Thirst) -> None:
         """Tell others again what consumers wait for, or that none does any more."""

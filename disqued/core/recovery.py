@@ -10,7 +10,7 @@ Records are applied in the order in which they were written; a later one wins.
 
 A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
 
-    never queued so far, its delay not over   queued when the delay is over, not later
+    never queued so far, its delay not over   queued when the delay is over, not later; a copy a retry period after that
     retry > 0                                 queued after one retry period: a consumer may have it still
     retry > 0, and no timer ends it           queued at once, since its deliveries are written down; where others may
                                               hold it, after they have been asked; one that is leased stays leased
@@ -26,7 +26,9 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 """
 
 from collections.abc import Iterator
+from typing import Any, Final
 
+from disqued.core.copies import delay_left
 from disqued.core.delivery import Delivery
 from disqued.core.groups import Log, read_scope
 from disqued.core.job import (
@@ -70,6 +72,8 @@ COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked,
 #: A life that events are thought to have of which only other nodes know: what is said of where groups begin is kept as
 #: long, at least.
 UNHEARD_MS = 86_400_000
+AT_END: Final = object()  #: what `Recovery.apply_some` returns at the end
+_bare = object.__new__
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
 
 
@@ -224,6 +228,22 @@ class Recovery:
         units = [group.units.get(job) for group in job.log.groups.values() if group.scope == scope]
         return units[0] if units else None
 
+    def apply_some(self, records: Iterator[Any], limit: int) -> Any:
+        """Apply the next records, `limit` at most; returns the first that is none, and None where all were."""
+        add, left = self._add, limit
+        for record in records:
+            # Nearly all are of this kind.
+            if record.__class__ is tuple and record[0] == JOB_ADDED:
+                add(record[1])
+            elif isinstance(record, tuple):
+                self.apply(record)
+            else:
+                return record
+            left -= 1
+            if not left:
+                return None
+        return AT_END
+
     def apply(self, record: Record) -> None:
         """Apply the next record, in the form of `jobdump.decode_record`."""
         kind = record[0]
@@ -315,7 +335,7 @@ class Recovery:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice
         # as fast as by name, most jobs want the same as the one before, and what calls would cost is spelled out.
         (
-            job_id, queue, body, place, flags, replicate, holders, ctime, expires, requeue,
+            job_id, queue, body, place, flags, replicate, holders, ctime, expires, _,
             ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
         ) = stored  # fmt: skip
         state = self._state
@@ -330,48 +350,72 @@ class Recovery:
             self._add_event(stored, left_ms)
             return
         wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
-        if wishes == self._wishes:
-            options = self._options
-        else:
-            options = self._options = state.options(*wishes)
-            self._wishes = wishes
+        options = self._options if wishes == self._wishes else self._wish(wishes)
+        now = state.now
+        if options.stamped_at != now:
+            options.stamp(now)
         name = self._names.setdefault(queue, queue)
         if alias:
             job: Job = NamedJob(job_id, name, body, ctime, options, alias=alias)
         else:
-            job = Job(job_id, name, body, ctime, options)
-        now = state.now
+            # What `Job.__init__` would set is set here, once.
+            job = _bare(Job)
+            job.id = job_id
+            job.queue = name
+            job.body = body
+            job.ctime = ctime
+            job.options = options
+            job.confirmed = None
+            job.awake_at = 0
+            job.state = ACTIVE
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
         job.holders = holders if holders is None else state.holders(holders)
-        job.flags = flags = flags | FLAG_CAME_BACK
         job.nacks = nacks
         job.additional_deliveries = additional_deliveries
-        job.order_key = order_key
+        # One object for both where they are equal, as they are for most.
+        job.order_key = ctime if order_key == ctime else order_key
         before = state.jobs.put(job)
-        since = None if before is None else self._let_go(before, job)
         state.memory.used += JOB_COST + len(body)
+        job.flags = flags | FLAG_CAME_BACK
+        is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)
+        if is_plain and 0 < retry_ms < RETRY_NEVER_MS:
+            # A consumer may have it, or be done with it.
+            job.flags |= FLAG_QUEUED_BEFORE
+            job.requeue_at = requeue_at = options.requeue_at
+            state.schedule.add(job, requeue_at if requeue_at < at else at)
+        else:
+            self._place(job, stored, before)
+
+    def _wish(self, wishes: tuple[int, int, int, int, int]) -> JobOptions:
+        """The options for these wishes, which the next job has, too, as a rule."""
+        self._wishes = wishes
+        self._options = self._state.options(*wishes)
+        return self._options
+
+    def _place(self, job: Job, stored: StoredJob, before: Job | None) -> None:
+        """Let a job go on where it was, in the place of what was known of it, if that is more than to wait."""
+        state, options, retry_ms = self._state, job.options, stored.retry_ms
+        since = None if before is None else self._let_go(before, job)
         if isinstance(job, NamedJob):
             state.note_name(job)
-        if place == ACKED:
+        if stored.state == ACKED:
             self._keep_done(job)
             return
         if self._restores_queues or since is not None:
             self._resume(job, stored, since)
-        elif delay_ms and not flags & FLAG_QUEUED_BEFORE and requeue > state.wall:
-            job.requeue_at = now + min(requeue - state.wall, delay_ms)
+        elif delay_ms := delay_left(stored.requeue - state.wall, job.flags, options.delay_ms, retry_ms):
+            # A copy gives the others the time to queue it first.
+            job.requeue_at = state.now + delay_ms + (retry_ms if job.flags & FLAG_QUEUED_BEFORE else 0)
         elif retry_ms == RETRY_NEVER_MS:
             self._offer(job)
             return
-        elif retry_ms:
-            # A consumer may have it, or be done with it.
-            job.flags = flags | FLAG_QUEUED_BEFORE
-            job.requeue_at = now + retry_ms
         else:
-            # It may have been delivered, and once is all.
-            job.flags = flags | FLAG_QUEUED_BEFORE
-            job.requeue_at = 0
-            state.evictable[job] = None
-        requeue_at = job.requeue_at
+            # A consumer may have it, or be done with it; where once is all, it may have been delivered.
+            job.flags |= FLAG_QUEUED_BEFORE
+            job.requeue_at = state.now + retry_ms if retry_ms else 0
+            if not retry_ms:
+                state.evictable[job] = None
+        at, requeue_at = job.expires_at, job.requeue_at
         state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
 
     # Logs.
@@ -424,13 +468,16 @@ class Recovery:
         state = self._state
         log = state.log(queue)
         name = read_scope(scope)
+        began = dict(floor)
+        # New events are behind it, though the clock went back and those are gone that were made until then.
+        state.last_ctime = max(state.last_ctime, began.get(state.node_id[:8], 0))
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:
-            for _ in self._logs.beginnings.merge_horizon(log, dict(floor)) or ():
+            for _ in self._logs.beginnings.merge_horizon(log, began) or ():
                 pass
             log.since = since
-        elif self._logs.beginnings.merge_group(log, log.group(name[0]), name[1], dict(floor)):
+        elif self._logs.beginnings.merge_group(log, log.group(name[0]), name[1], began):
             log.group(name[0]).since = since
         log.longest_ms = max(log.longest_ms, UNHEARD_MS)
 

@@ -43,9 +43,10 @@ class Registry:
 
     def put(self, job: Job) -> Job | None:
         """Enter a job in the place of one that has the same id, if there is one; returns that one."""
-        table = self._tables[crc32(job.id) & _MASK]
-        before = table.pop(job.id, None)
-        table[job.id] = job
+        job_id = job.id
+        table = self._tables[crc32(job_id) & _MASK]
+        before = table.pop(job_id) if job_id in table else None
+        table[job_id] = job
         if before is None:
             self._length += 1
         return before

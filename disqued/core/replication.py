@@ -31,7 +31,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 from collections.abc import Callable
 from typing import Any
 
-from disqued.core.background import Background
+from disqued.core.background import StandIn
 from disqued.core.delivery import Delivery
 from disqued.core.job import (
     ACKED,
@@ -53,6 +53,7 @@ from disqued.core.peers import FULL, LEAVING
 from disqued.core.queues import PAUSE_IN, Client, Queue
 from disqued.core.schedule import Timed
 from disqued.core.state import State
+from disqued.core.trail import ADD, NOREPL, REFUSE, REPLICATE
 from disqued.errors import CommandError, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
@@ -96,7 +97,7 @@ class Pending(Timed):
     ) -> None:  # fmt: skip
         self.awake_at = 0
         self.job: Job = job
-        self.client: Client | None = client  #: None = nobody, the job is added in the background
+        self.client: Client | None = client  #: None = nobody, of a batch that is added in the background
         self.batch: Batch | None = batch  #: of the jobs that are added together; None = it is the only one
         self.by_default: bool = by_default  #: as many copies as can be made are enough
         self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
@@ -175,6 +176,7 @@ class Replication:
             jobs.append(job)
         if not several:
             for job in jobs:
+                state.note(ADD, job, who=batch.client)
                 state.enter(job)
                 self._begin(job)
             return jobs
@@ -201,12 +203,12 @@ class Replication:
 
     def add(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
-        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False,
+        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False, alias_of: AliasOf | None = None,
     ) -> bytes | None:  # fmt: skip
         """Create a job and return its id; None when the producer, `client`, is to wait for copies.
 
         `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
-        that fewer are enough when nodes turn out to take none.
+        that fewer are enough when nodes turn out to take none.  `alias_of` as in `add_together`; None = no alias.
         Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
         """
         state = self._state
@@ -224,15 +226,18 @@ class Replication:
                 queue.check_kind(KIND_WORK)
         if several:
             return self._add_several(
-                client, queue_name, body, options, timeout_ms, asynchronous=asynchronous, by_default=by_default
-            )
+                client, queue_name, body, options, timeout_ms,
+                asynchronous=asynchronous, by_default=by_default, alias_of=alias_of,
+            )  # fmt: skip
         if queue is None and not options.delay_ms:
             queue = state.queue(queue_name)
-        job = self._make(queue_name, queue, body, options)
+        job = self._make(queue_name, queue, body, options, alias_of)
         state.register(job)
         state.schedule.add(job, options.first_at)
         if queue is not None and not options.delay_ms:
             self._delivery.enqueue_new(job, queue)
+        if state.trail is not None:
+            state.trail.append(job)
         return job.id
 
     def add_event(
@@ -249,6 +254,7 @@ class Replication:
                 client, queue_name, body, options, timeout_ms, asynchronous=False, by_default=by_default
             )
         event = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
+        state.note(ADD, event, who=client)
         state.enter(event)
         self._begin(event)
         return event.id
@@ -283,12 +289,12 @@ class Replication:
 
     def _add_several(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
-        asynchronous: bool, by_default: bool,
+        asynchronous: bool, by_default: bool, alias_of: AliasOf | None = None,
     ) -> bytes | None:  # fmt: skip
         """Create a job with copies on other nodes."""
         state = self._state
         external = self.takes_no_copy
-        job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
+        job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options, alias_of)
         chosen = self._draw(options.replicate - (0 if external else 1), frozenset())
         holders = chosen if external else [*chosen, state.node_id]
         job.holders = state.holders(frozenset(holders))
@@ -302,6 +308,7 @@ class Replication:
 
     def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
         """Add a job whose copies nobody waits for; `own`: one of them is ours."""
+        self._state.note(ADD, job, who=self._state.actor)
         self._send_copies(job, chosen, quiet=True)
         if own:
             self._state.enter(job)
@@ -333,6 +340,7 @@ class Replication:
     def _hand_over(self, job: Job, node_id: bytes) -> None:
         """Let another node queue a job that this one does not keep."""
         delay_ms = max(1, job.requeue_at - self._state.now) if job.options.delay_ms else 0
+        self._state.note_departed(job)
         self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
 
     def _begin(self, job: Job) -> None:
@@ -425,7 +433,7 @@ class Replication:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
         if pending.batch is None:
             self._answer(pending, pending.job.id)
-            self._place(pending.job)
+            self._place(pending)
         else:
             self._achieve_together(pending.batch, pending.job)
 
@@ -438,7 +446,7 @@ class Replication:
         for each in batch.pendings:
             if self._state.pending.get(each.job.id) is each:
                 self._answer(each, None)
-                self._place(each.job)
+                self._place(each)
 
     def _end_batch(self, batch: Batch, value: Any) -> None:
         batch.is_over = True
@@ -447,9 +455,10 @@ class Replication:
         elif batch.when_over is not None:
             batch.when_over(isinstance(value, CommandError))
 
-    def _place(self, job: Job) -> None:
+    def _place(self, pending: Pending) -> None:
         """Let a job begin of which there are copies enough, here or on the node that is to have it."""
-        state = self._state
+        state, job = self._state, pending.job
+        state.note(ADD, job, who=pending.client)
         confirmed = job.confirmed or frozenset()
         job.confirmed = None
         if state.node_id in (job.holders or ()):
@@ -479,6 +488,7 @@ class Replication:
         job.confirmed = None
         job.state = ACTIVE
         job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
+        state.note(ADD, job, who=pending.client)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
 
@@ -503,6 +513,7 @@ class Replication:
     def _abandon(self, job: Job) -> None:
         state = self._state
         job.flags |= FLAG_GIVEN_UP
+        state.note_end(REFUSE, job, word=NOREPL)
         state.tell(job, (DELJOB, job.id))
         state.drop(job)
         self._note_refused(job.id)
@@ -518,7 +529,7 @@ class Replication:
         state = self._state
         del state.pending[pending.job.id]
         state.schedule.cancel(pending)
-        if isinstance(pending.client, Background):
+        if isinstance(pending.client, StandIn):
             pending.client.ended(value)
         elif pending.batch is None:
             state.outbox.replies.append((pending.client, value, []))
@@ -570,6 +581,7 @@ class Replication:
             job.flags |= FLAG_QUEUED_BEFORE
         state.unite_holders(job, (stored.holders or frozenset()) | {state.node_id})
         state.counters.copies += 1
+        state.note(REPLICATE, job, who=sender)
         state.register(job)
         state.schedule.add(job, job.expires_at)
         if job.options.kind:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from disqued.core.acks import ttl_of
-from disqued.core.groups import GroupUnit, scope_of
+from disqued.core.groups import scope_of
 from disqued.core.job import ACTIVE, Event
 from disqued.core.logs import Logs
 from disqued.core.membership import Membership
@@ -42,6 +42,7 @@ from disqued.core.messages import (
 from disqued.core.queues import Client
 from disqued.core.schedule import Timed
 from disqued.core.state import State
+from disqued.core.units import GroupUnit
 
 MARGIN_MS: Final = 2_000  #: how much longer an answer is waited for than a node takes to fail
 AGAIN_MS: Final = 250  #: between two looks at whether somebody can be asked by now
@@ -55,7 +56,7 @@ class Settlement(Timed):
 
     __slots__ = (
         "asked", "client", "count", "deadline_at", "doubted", "group", "known", "number", "open", "queue", "refused",
-        "verb",
+        "scope", "verb",
     )  # fmt: skip
 
     def __init__(self, client: Client, number: int, verb: int, *, queue: bytes, group: bytes, deadline_at: int) -> None:
@@ -66,6 +67,7 @@ class Settlement(Timed):
         self.queue: bytes = queue
         self.group: bytes = group
         self.deadline_at: int = deadline_at
+        self.scope: bytes = scope_of(group, 0)  #: of the group when this began
         self.count: int = 0  #: events that something was done for
         #: Those that are undecided, and who was asked and has yet to answer.
         self.open: dict[bytes, set[bytes]] = {}
@@ -109,6 +111,7 @@ class Settling:
         this = self._open[number] = Settlement(
             client, number, verb, queue=queue, group=group, deadline_at=state.now + self.patience_ms
         )
+        this.scope = self._scope(queue, group)
         this.count = count
         for job_id in elsewhere:
             this.open[job_id] = set()
@@ -134,7 +137,7 @@ class Settling:
             return OUTCOME_DONE if self._logs.acknowledge(queue, group, job_id) else OUTCOME_REFUSED
         if unit is None or not self._logs.is_held(unit):
             return OUTCOME_REFUSED
-        self._logs.give_back(unit, front=True)
+        self._logs.give_back(unit)
         return OUTCOME_DONE
 
     def _is_own(self, unit: GroupUnit | None) -> bool:
@@ -219,7 +222,7 @@ class Settling:
         """Decide of an event about which nobody can be asked."""
         if this.open[job_id]:
             this.doubted.add(job_id)
-        if this.verb != ACK or self._is_known_to_nobody(this, job_id):
+        if self._is_known_to_nobody(this, job_id):
             return OUTCOME_REFUSED
         return OUTCOME_DONE if self._adopt(this, job_id) else OUTCOME_REFUSED
 
@@ -230,13 +233,16 @@ class Settling:
         return this.asked[job_id] - this.open[job_id] >= self._state.peers.by_id.keys()
 
     def _adopt(self, this: Settlement, job_id: bytes) -> bool:
-        """Take an acknowledgement as a fact; say whether there is room for it, and it is not somebody else's."""
+        """Take an acknowledgement as a fact; say whether there is room for it, and it is not somebody else's.
+
+        Not if the group began anew meanwhile: what its consumers had then means nothing any more.
+        """
         state = self._state
         if this.verb != ACK:
             return False
-        queue = state.queues.by_name.get(this.queue)
-        group = queue.log.groups.get(this.group) if queue is not None and queue.log is not None else None
-        scope = group.scope if group is not None else scope_of(this.group, 0)
+        scope = self._scope(this.queue, this.group)
+        if scope != this.scope:
+            return False
         event = state.jobs.get(job_id)
         if isinstance(event, Event):
             return (scope in event.done and job_id in this.doubted) or self._logs.adopt(event, scope)
@@ -247,6 +253,12 @@ class Settling:
         for node_id in list(state.peers.linked):
             state.send(node_id, (SETACK, job_id, scope, False, frozenset()))
         return True
+
+    def _scope(self, queue_name: bytes, group_name: bytes) -> bytes:
+        """The scope of a group in the epoch in which it is here."""
+        queue = self._state.queues.by_name.get(queue_name)
+        group = queue.log.groups.get(group_name) if queue is not None and queue.log is not None else None
+        return group.scope if group is not None else scope_of(group_name, 0)
 
     def _forget_old(self) -> None:
         now = self._state.now
@@ -311,7 +323,7 @@ class Settling:
 
     def _take_back(self, scope: bytes, ids: tuple[bytes, ...]) -> None:
         """Let events be had again that a consumer of another node never saw."""
-        for job_id in reversed(ids):
+        for job_id in ids:
             event = self._state.jobs.get(job_id)
             if isinstance(event, Event):
                 self._logs.handed(event, scope)

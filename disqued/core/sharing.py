@@ -24,7 +24,17 @@ README, "Job re-queueing state machine".
 from disqued.core import messages
 from disqued.core.delivery import ANNOUNCED_MS, Delivery
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, ACTIVE, FLAG_ELSEWHERE, QUEUED, RETRY_NEVER_MS, WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_ELSEWHERE,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    RETRY_NEVER_MS,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+)
 from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.state import State
@@ -79,7 +89,13 @@ class Sharing:
                 state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
                 return
             delivery.dequeue(job)
+        ends_delay = delivery.is_delayed(job)
+        if job.options.retry_ms:
+            job.flags |= FLAG_QUEUED_BEFORE
         self._put_off(job, job.options.probe_ms)
+        if ends_delay and state.journaling:
+            # Somebody asked for it before its time: after a crash, too, it does not wait for that.
+            state.outbox.journal.append((JOB_ADDED, job))
 
     def on_working(self, sender: bytes, message: Message) -> None:
         """Leave a job to the consumer that has it, for the time that it has left."""

@@ -9,20 +9,24 @@ from random import Random
 from typing import Any
 
 from disqued.core.counters import Counters
+from disqued.core.departed import Departed
 from disqued.core.ended import Ended
-from disqued.core.groups import Log
+from disqued.core.groups import Group, Log
 from disqued.core.ids import JobIds
 from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Event, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
-from disqued.core.messages import SETACK, Message
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.messages import BEGIN, SETACK, Message
+from disqued.core.outbox import FLUSHED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
+from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, Entry, OfGroup
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 from disqued.core.worker import Home, Worker
 
+AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
+ASKED_MS = 5_000  #: after which nobody needs what others were asked whether they do
 #: How long a queue stays without jobs, consumers and use, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
@@ -30,6 +34,7 @@ OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
+KEYED = b"k"  #: first byte of the alias of a job with a key
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -38,10 +43,11 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "behind", "blocked", "bound", "counters", "elsewhere", "ended",
-        "evictable", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
-        "memory", "named", "node_id", "now", "outbox", "peers", "pending", "questions", "queues", "read_only", "ready",
-        "rng", "schedule", "spans", "unfinished", "unique", "wall", "wanted",
+        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
+        "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
+        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
+        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
+        "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -57,6 +63,14 @@ class State:
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
         self.now: int = 0  #: monotonic milliseconds, read once per step
         self.wall: int = 0  #: unix milliseconds, read once per step
+        #: What the wall clock was ahead of the monotonic one when the trail last had to do with that.
+        self.ahead_ms: int = 0
+        #: What happens, for the event log; None = nobody wants it.
+        self.trail: list[Entry] | None = None
+        #: The same list, or one of its own where only how jobs end is wanted.
+        self.endings: list[Entry] | None = None
+        #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
+        self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
@@ -100,6 +114,10 @@ class State:
         self.ended: Ended = Ended()
         #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
         self.pending: dict[bytes, Any] = {}
+        #: Jobs with keys that producers are about to add: {(queue, alias): ...}; kept by `keys`.
+        self.adding: dict[tuple[bytes, bytes], Any] = {}
+        #: Jobs with keys that have just left for another node.
+        self.departed: Departed = Departed()
 
     def flush(self) -> None:
         """Forget every job, queue and blocked consumer; nobody is told.
@@ -113,10 +131,45 @@ class State:
         self.memory.used = 0
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
+        if self.endings is not None:
+            self.endings.append((FLUSH, self.wall, None, 0, 0, -1, self.actor, b""))
         self.unfinished.awake_at = 0
         self.keep_going()
         if next(left, _DONE) is not _DONE:
             self.work(left)
+
+    def act_for(self, actor: Client | None) -> None:
+        """Go on with a step on behalf of another client."""
+        if actor is not self.actor:
+            self.actor = actor
+            if self.trail is not None:
+                self.trail.append((self.wall, actor))
+
+    def note(self, kind: int, unit: Unit, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"") -> None:
+        """Leave an entry in the trail, where that is wanted."""
+        if self.trail is not None:
+            told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
+            self.trail.append((kind, self.wall, told, unit.deliveries, unit.nacks, span_ms, who, word))
+
+    def note_end(
+        self, kind: int, unit: Unit | OfGroup, *, span_ms: int = -1, who: Client | None = None, word: bytes = b""
+    ) -> None:
+        """Leave an entry in the trail of how something ended, where that is wanted."""
+        if self.endings is not None:
+            told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
+            self.endings.append((kind, self.wall, told, unit.deliveries, unit.nacks, span_ms, who, word))
+
+    def note_node(self, kind: int, word: bytes) -> None:
+        """Leave an entry in the trail that is about the node itself, where that is wanted."""
+        if self.endings is not None:
+            self.endings.append((kind, self.wall, None, 0, 0, -1, None, word))
+
+    def note_clock(self) -> None:
+        """Leave an entry in the trail if the wall clock was set since the last one: spans across it are not known."""
+        before_ms, self.ahead_ms = self.ahead_ms, self.wall - self.now
+        if self.trail is not None and before_ms:
+            word = AHEAD if self.ahead_ms > before_ms else BACK
+            self.trail.append((CLOCK, self.wall, None, 0, 0, -1, None, word))
 
     def work(self, parts: Parts, client: Client | None = None) -> None:
         """Do a piece of work in parts, in the ticks that follow; a client that is named is answered at the end."""
@@ -197,6 +250,11 @@ class State:
         self.last_ctime = ctime
         return ctime
 
+    def stamp_behind(self, ctime: int) -> None:
+        """Stamp what is created from now on behind what another node knows, unless that is too far ahead."""
+        if self.last_ctime < ctime < self.wall * 1_000_000 + AHEAD_NS:
+            self.last_ctime = ctime
+
     def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> JobOptions:
         """The shared options object for these wishes."""
         wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
@@ -257,12 +315,18 @@ class State:
             else:
                 del self.unique[job.alias]
 
+    def note_departed(self, job: Job) -> None:
+        """Remember for a while that another node has a job from now on, if it has a key."""
+        if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
+            self.departed.add(job.queue, job.alias, job.id, self.now)
+
     def by_name(self, queue_name: bytes, alias: bytes) -> tuple[NamedJob, ...]:
         """Jobs of a queue with this alias, oldest first; more than one only if nodes could not hear each other."""
         return tuple(sorted(self.named.get((queue_name, alias), ()), key=_age))
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
+        self.note_end(OF_REASON[reason], job, word=MISCONF if reason == GONE_REFUSED else b"")
         self.drop(job)
         if reason in self.counters.gone:
             self.counters.gone[reason] += 1
@@ -353,12 +417,32 @@ class State:
             self.schedule.add(queue, self.now + QUEUE_IDLE_MS[self.memory.level])
         return queue
 
+    def _forget_beginnings(self, log: Log) -> None:
+        """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
+        if log.forget_horizon(self.now) and self.journaling:
+            self.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
+        for group in log.unneeded(self.now, forgets=not self.peers.is_one_away):
+            scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
+            group.is_asked = True
+            if not asks:
+                self.forget_beginning(group)
+            for node_id in list(self.peers.linked):
+                self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
+        for group in list(log.groups.values()):
+            log.let_go(group)
+
+    def forget_beginning(self, group: Group) -> None:
+        """Forget where a group began."""
+        for unit in group.forget():
+            self.schedule.cancel(unit)
+        if self.journaling:
+            self.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
+        group.log.let_go(group)
+
     def collect_queue(self, queue: Queue) -> bool:
         """Forget a queue that has been idle for long enough; say whether it was."""
         if queue.log is not None:
-            forgotten = queue.log.forget_over(self.now)
-            if self.journaling:
-                self.outbox.journal += [(GROUP, queue.name, scope, ()) for scope in forgotten]
+            self._forget_beginnings(queue.log)
         if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
             return False
         self.schedule.cancel(queue)

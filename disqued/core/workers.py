@@ -8,7 +8,7 @@
 
 A worker is on one node, its home, which has the only clock for its life: one deadline, at its exact time.  Signs of
 life do not move the deadline; when it comes, the last of them counts.  Who waits in a command that blocks is alive as
-long as the connection is.
+long as the connection is, and `ttl_ms` after that it has to show life again.
 
 What a worker takes is a lease as any other (`queue.leased`), which ends in any of the ways in which leases end:
 `state.end_lease` takes it off its worker.  But it does not end by its retry period while the worker lives: at most
@@ -38,12 +38,12 @@ from typing import Any
 
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
-from disqued.core.groups import GroupUnit, LogUnit
 from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit
 from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.queues import Client, Form
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
+from disqued.core.units import GroupUnit, LogUnit
 from disqued.core.worker import Worker
 from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
 
@@ -99,6 +99,7 @@ class Workers:
         self.on_renewal: Callable[[Worker, Iterable[Job]], None] = lambda worker, jobs: None
         #: Called with what a worker has of a log, which its group can have again; says whether that is so.
         self.return_event: Callable[[LogUnit], bool] = lambda unit: False
+        delivery.on_waited = self.heard
 
     # Life.
 
@@ -208,6 +209,7 @@ class Workers:
             client in state.blocked
             or state.unfinished.has(client)
             or any(pending.client == client for pending in state.pending.values())
+            or any(client in addition.producers for addition in state.adding.values())
         )
 
     def wake(self, worker: Worker) -> None:

@@ -73,7 +73,7 @@ class Caller:
             self.flush()
             return self._heard
         node = daemon.node
-        node.begin()
+        node.begin(self)
         started = perf_counter()
         try:
             entry = self._entry = table.find(args)
@@ -146,11 +146,12 @@ class Caller:
         else:
             self._heard.callback(outcome)
 
-    def take_back(self, added: set[bytes], error: CommandError) -> list[bytes]:
-        """Put an error in the place of the id of one of these jobs; returns that id."""
+    def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
+        """Put an error in the place of an outcome that tells of one of these jobs or units; returns their ids."""
         outcome = self._outcome
         told = getattr(outcome, "job_ids", None) or (outcome if isinstance(outcome, list) else [outcome])
-        taken = [job_id for job_id in told if isinstance(job_id, bytes) and job_id in added]
+        events = [name for name in self._handed() if b":" in name]
+        taken = [job_id for job_id in (*told, *events) if isinstance(job_id, bytes) and job_id in unkept]
         if taken:
             self._outcome = error
         return taken

@@ -82,6 +82,7 @@ class ClientConnection(Protocol):
 
     def __init__(self, daemon: "Daemon", session_id: int) -> None:
         self.id = session_id
+        self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
         self.name = b""
         self.lib: dict[bytes, bytes] = {}
         self.protocol = 2
@@ -117,11 +118,6 @@ class ClientConnection(Protocol):
     def host(self) -> "Daemon":
         """The daemon that it is connected to."""
         return self._daemon
-
-    @property
-    def address(self) -> str:
-        """``ip:port`` of the other end."""
-        return self._daemon.name_peer(self.transport)
 
     @property
     def descriptor(self) -> int:
@@ -189,6 +185,7 @@ class ClientConnection(Protocol):
 
     def connectionMade(self) -> None:
         """Take the client in, or turn it away when there are too many."""
+        self.address = self._daemon.name_peer(self.transport)
         self._daemon.connected(self)
         self.transport.registerProducer(self, streaming=True)
 
@@ -284,7 +281,7 @@ class ClientConnection(Protocol):
         """Run commands as one step, until one blocks."""
         daemon = self._daemon
         node = daemon.node
-        node.begin()
+        node.begin(self)
         self.active_at = node.state.now
         daemon.running = self
         if daemon.guarded or not self.authenticated or self.reply_mode != "on" or self.channels or self.patterns:
@@ -487,12 +484,12 @@ class ClientConnection(Protocol):
         if self._stalled:
             self._check_output()
 
-    def take_back(self, added: set[bytes], error: CommandError) -> list[bytes]:
-        """Put an error in the place of each reply that tells the id of one of these jobs; returns those ids."""
+    def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
+        """Put an error in the place of each reply that tells of one of these jobs or units; returns their ids."""
         taken: list[bytes] = []
         for replies in (self._held, self._out):
             for at, reply in enumerate(replies):
-                told = [job_id for job_id in _told_ids(reply) if job_id in added]
+                told = [job_id for job_id in _told_ids(reply) if job_id in unkept]
                 if told:
                     taken += told
                     replies[at] = encode_error(error.line)

@@ -46,11 +46,13 @@ from disqued.net.pubsub import PubSub
 from disqued.net.statistics import Statistics
 from disqued.net.storekeeper import StoreKeeper
 from disqued.net.switching import OpenStore
-from disqued.persistence.interface import IStore, StoreError
+from disqued.persistence.interface import IEventLog, IStore, StoreError
 from disqued.wire.requests import RequestParser
 
 IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is set
 
+#: Settings of the event log's files.
+_OF_EVENTS = ("events-file-size", "events-file-seconds", "events-keep-days", "events-keep-size")
 #: Commands that a client may run before it has authenticated.
 _FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
 
@@ -63,9 +65,9 @@ class Daemon(Factory):
 
     def __init__(
         self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any, *,
-        store_name: str, open_store: OpenStore, secret: bytes = b"",
+        store_name: str, open_store: OpenStore, event_log: IEventLog, secret: bytes = b"",
     ) -> None:  # fmt: skip
-        """Take an open store and its name, what opens another one, and the secret of the cluster."""
+        """Take an open store and its name, what opens another one, the event log, and the secret of the cluster."""
         self.config = config
         self.identity = identity
         self.reactor = reactor
@@ -74,6 +76,8 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
+        self.event_log = event_log
+        self.driver.on_trail = event_log.wake
         self.bus = Bus(
             node, reactor, secret=secret, finish_step=lambda: self.driver.finish_step(None),
             on_crash=self._message_crashed,
@@ -144,6 +148,9 @@ class Daemon(Factory):
         except StoreError as error:
             self.log.critical("The journal could not be closed: {reason}", reason=str(error))
             self.exit_status = 1
+        published = self.event_log.stop()
+        if published is not None:
+            await published
         for client in list(self.clients.values()):
             client.transport.loseConnection()
         await self.bus.stop()
@@ -157,6 +164,7 @@ class Daemon(Factory):
             self._not_loaded(str(error))
             return
         self.loading = False
+        self.event_log.follow(self.config.events, "start")
         self.driver.start()
         self._find_guards()
         if self.config.aof_enqueue_jobs_once:
@@ -221,6 +229,8 @@ class Daemon(Factory):
             "proto-max-bulk-len": self.bus.set_largest_body,
             "wq-retry": self._set_task_retry,
             "wq-unique-scope": self._set_unique_scope,
+            "events": self._set_events,
+            **dict.fromkeys(_OF_EVENTS, self._set_event_limits),
             **dict.fromkeys(("rq-ttl", "rq-replicate", "rq-orphans", "bg-push-pool-size"), self._set_lists),
         }
         for name, action in follow.items():
@@ -269,6 +279,13 @@ class Daemon(Factory):
         config, lists = self.config, self._node.lists
         lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
         self._node.delivery.leases.keeps_orphans = config.rq_orphans == "pending"
+
+    def _set_events(self, wanted: str) -> None:
+        if not self.loading:
+            self.event_log.follow(wanted)
+
+    def _set_event_limits(self, _: object) -> None:
+        self.event_log.configure(self.config)
 
     def _set_slow(self, usec: int) -> None:
         self.slowlog.threshold_us = usec

@@ -14,7 +14,8 @@ one.  Messages wait in the same way, but for those that only tell who is there.
 
 When a commit fails nothing of it is acknowledged: the producers hear MISCONF with the store's reason in the place of
 their job's id, the jobs are forgotten, additions are refused from then on, and no other node is given a copy or hears
-that one is kept.  Jobs that are there are still delivered and acknowledged.  The commit is tried again every second,
+that one is kept.  Who was to get an event that is done by that (EX 0) hears MISCONF, too: after a crash its group might
+have it again.  Jobs that are there are still delivered and acknowledged.  The commit is tried again every second,
 so that additions resume when there is room again, when the server is back, or when the journal has been written anew.
 
     store ----------------------------------> left
@@ -32,18 +33,15 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.core.messages import PROMISES, REPLJOB, URGENT, Message
+from disqued.core.messages import DURABLE_ALONE, URGENT, Message
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, Record
+from disqued.core.outbox import GONE_REFUSED, Record, promises
 from disqued.core.recovery import walk
 from disqued.errors import JournalFailed
 from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
 from disqued.net.commits import Commits
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
-
-#: What no other node hears while nothing can be made durable here.
-_DURABLE_ALONE = PROMISES | {REPLJOB}
 
 Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
 Recipient = ClientConnection | Caller  #: who is answered when what the answer says is durable
@@ -73,6 +71,8 @@ class Driver:
         self.send: Callable[[Messages], None] = lambda messages: None
         #: Called when what is known of the other nodes has changed; set by the daemon.
         self.on_members: Callable[[], None] = lambda: None
+        #: Called when the trail has something; set by the daemon.
+        self.on_trail: Callable[[], None] = lambda: None
         #: Takes the same records, and will take the store's place.
         self.successor: IStore | None = None
         self._on_failure = on_failure
@@ -119,6 +119,8 @@ class Driver:
         if outbox.members_changed:
             outbox.members_changed = False
             self.on_members()
+        if self._state.endings:
+            self.on_trail()
         at = self._state.schedule.next_at()
         if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
             self._set_timer(at)
@@ -200,7 +202,7 @@ class Driver:
     def _send(self, messages: Messages) -> None:
         """Let messages leave; while nothing can be made durable, those that say or ask that it is do not."""
         if self.failure is not None:
-            messages = [entry for entry in messages if entry[1][0] not in _DURABLE_ALONE]
+            messages = [entry for entry in messages if entry[1][0] not in DURABLE_ALONE]
         if messages:
             self.send(messages)
 
@@ -297,11 +299,11 @@ class Driver:
         self._retry_later()
 
     def _take_back(self, clients: Iterable[Recipient], batch: list[list[Record]]) -> None:
-        """Answer MISCONF in the place of each id that was about to be told, and forget the job."""
-        added = {record[1].id for records in batch for record in records if record[0] == JOB_ADDED}
+        """Answer MISCONF in the place of each id that was about to be told, or event that was done by that."""
+        unkept = promises(record for records in batch for record in records)
         error = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}")
-        for client in clients if added else ():
-            for job_id in client.take_back(added, error):
+        for client in clients if unkept else ():
+            for job_id in client.take_back(unkept, error):
                 job = self._state.jobs.get(job_id)
                 if job is not None:
                     self._state.forget(job, GONE_REFUSED)

@@ -9,6 +9,7 @@ Source: Disque, src/aof.c (loadAppendOnlyFile), whose fields of INFO these are.
 import gc
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -17,7 +18,7 @@ from twisted.python.failure import Failure
 
 from disqued.core.node import Node
 from disqued.core.outbox import Record
-from disqued.core.recovery import Recovery
+from disqued.core.recovery import AT_END, Recovery
 from disqued.persistence.interface import IStore, StoreError
 
 RECORDS_PER_SLICE = 2_000  #: records put into the node before clients get their turn
@@ -71,36 +72,30 @@ class Loader:
         """Load some records; nothing is journaled yet, for what is loaded is stored."""
         self._node.begin()
         try:
-            waiter = self._apply_some()
+            stopped = self._apply_some()
         except StoreError as error:
             self._end_in_failure(str(error))
             return
-        if waiter is not None:
-            waiter.addCallbacks(lambda _: self._slice(), self._wait_failed)
-        elif self._records is _AT_END:
+        if stopped is AT_END:
             self._end()
+        elif stopped is not None:
+            stopped.addCallbacks(lambda _: self._slice(), self._wait_failed)
         else:
             self._tell()
             self._reactor.callLater(0, self._slice)
 
-    def _apply_some(self) -> "Deferred[None] | None":
-        """Apply a slice of records; returns what has to be waited for."""
-        recovery = self._recovery
-        left = RECORDS_PER_SLICE
-        for record in self._records:
-            if isinstance(record, Deferred):
-                return record
-            if recovery is None:
-                recovery = self._begin()
-            recovery.apply(record)
-            left -= 1
-            if not left:
-                return None
-        self._records = _AT_END
-        return None
+    def _apply_some(self) -> Any:
+        """Apply a slice of records; returns what has to be waited for, AT_END, or None where there are more."""
+        if self._recovery is None:
+            # What the store says of queues is valid from its first record on.
+            first = next(self._records, AT_END)
+            if not isinstance(first, tuple):
+                return first
+            self._begin().apply(first)
+        assert self._recovery is not None
+        return self._recovery.apply_some(self._records, RECORDS_PER_SLICE)
 
     def _begin(self) -> Recovery:
-        # What the store says of queues is valid from its first record on.
         self._recovery = Recovery(self._node.state, restores_queues=self._store.restores_queues)
         return self._recovery
 
@@ -139,6 +134,3 @@ class Loader:
                 count=len(recovery.expired),
             )
         self._done(recovery)
-
-
-_AT_END: Iterator[Record] = iter(())

@@ -95,6 +95,7 @@ class Statistics:
             "Clients": self._clients(daemon),
             "Memory": {"used_memory_rss": resident_bytes(), "mem_allocator": "pymalloc"},
             "Persistence": daemon.persistence_facts(),
+            "Events": daemon.event_log.facts(),
             "Cluster": daemon.bus_facts(),
             "Stats": self._stats(daemon),
             "CPU": _cpu(),

@@ -31,6 +31,7 @@ from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSE
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
+from disqued.wire.texts import text
 
 TOOL = "export"
 BROKEN_PIPE: Final = 141  #: 128 and the number of the signal that other programs end by
@@ -194,11 +195,6 @@ class JsonLines:
 
 
 # Records as rows.
-
-
-def text(value: bytes) -> str:
-    """Bytes as text that can be turned back: `\\\\xff` for what is not UTF-8, and two backslashes for one."""
-    return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def row(record: Record) -> Row:

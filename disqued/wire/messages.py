@@ -112,7 +112,7 @@ from disqued.wire import namemessages as names
 from disqued.wire.fields import BadMessage, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
-ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered; the nodes of a cluster are named in every gossip
+ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered, and rumours: the same ones are in every gossip
 VERSION_MAX: Final = 32  #: bytes of a version
 
 _GOSSIP = Struct("<BBH")
@@ -172,11 +172,7 @@ def decode(data: bytes) -> Message:
 
 def _encode_gossip(message: Message, now: int) -> bytes:
     kind, flags, rumours = message
-    parts = [_GOSSIP.pack(kind, flags, len(rumours))]
-    for node_id, host, port, bus_port, node_flags in rumours:
-        address = _packed(host)
-        parts += (_RUMOUR.pack(unhexlify(node_id), node_flags, port, bus_port, len(address)), address)
-    return b"".join(parts)
+    return _GOSSIP.pack(kind, flags, len(rumours)) + b"".join(map(_encode_rumour, rumours))
 
 
 def _decode_gossip(data: bytes) -> Message:
@@ -195,19 +191,35 @@ def _decode_gossip(data: bytes) -> Message:
     return (kind, flags, tuple(rumours))
 
 
+@lru_cache(ADDRESSES_KEPT)
+def _encode_rumour(rumour: Rumour) -> bytes:
+    node_id, host, port, bus_port, flags = rumour
+    address = _packed(host)
+    return _RUMOUR.pack(unhexlify(node_id), flags, port, bus_port, len(address)) + address
+
+
 def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
     """Read the rumour that begins there; returns it and where it ends."""
-    need(data, at + _RUMOUR.size)
-    node_id, flags, port, bus_port, length = _RUMOUR.unpack_from(data, at)
     start = at + _RUMOUR.size
+    need(data, start)
+    # The last of its numbers is the length of the address behind them.
+    length = data[start - 1]
     end = start + length
+    if length in _ADDRESS_LENGTHS:
+        need(data, end)
+    return _rumour_of(data[at:end], data[0]), end
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _rumour_of(raw: bytes, kind: int) -> Rumour:
+    """Read the bytes of a rumour in a message of that kind."""
+    node_id, flags, port, bus_port, length = _RUMOUR.unpack_from(raw)
     if length not in _ADDRESS_LENGTHS or flags > _RUMOUR_FLAGS or not bus_port:
         raise BadMessage(
-            f"{NAMES[data[0]]}: a rumour with flags {flags}, bus port {bus_port} and an address of {length} bytes; "
+            f"{NAMES[kind]}: a rumour with flags {flags}, bus port {bus_port} and an address of {length} bytes; "
             f"allowed are 0 to {_RUMOUR_FLAGS}, 1 to 65535, 4 or 16"
         )
-    need(data, end)
-    return Rumour(hexlify(node_id), _host_of(data[start:end]), port, bus_port, flags), end
+    return Rumour(hexlify(node_id), _host_of(raw[_RUMOUR.size :]), port, bus_port, flags)
 
 
 @lru_cache(ADDRESSES_KEPT)

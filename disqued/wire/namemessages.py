@@ -10,13 +10,14 @@ from struct import Struct
 from typing import Final
 
 from disqued.core.job import ALIAS_MAX
-from disqued.core.messages import A_JOB, ACK_ONE, SOON, Message
+from disqued.core.messages import A_COPY, A_JOB, KEEP, OVER, Message
 from disqued.wire.fields import BadMessage, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")
 _LENGTH = Struct("<H")
 _FOUND = Struct("<BII")
 _ENTRY: Final = 2  #: bytes in front of an id
+_WITH_ID: Final = (A_JOB, A_COPY)
 
 
 def encode_inquire(message: Message, now: int) -> bytes:
@@ -32,8 +33,8 @@ def decode_inquire(data: bytes) -> Message:
     """Read INQUIRE."""
     need(data, _INQUIRE.size)
     kind, verb, number, count, length = _INQUIRE.unpack_from(data)
-    if verb > ACK_ONE:
-        raise BadMessage(f"INQUIRE: verb {verb}; allowed are 0 to {ACK_ONE}")
+    if verb > KEEP:
+        raise BadMessage(f"INQUIRE: verb {verb}; allowed are 0 to {KEEP}")
     queue, at = cut(data, _INQUIRE.size, length, length)
     aliases = []
     for _ in range(count):
@@ -61,8 +62,8 @@ def decode_found(data: bytes) -> Message:
         need(data, at + _ENTRY)
         how, length = data[at], data[at + 1]
         at += _ENTRY
-        if how > SOON or (how == A_JOB) != (length > 0):
-            raise BadMessage(f"FOUND: {how} and an id of {length} bytes; an id goes with 1 alone, others are 0 and 2")
+        if how > OVER or (how in _WITH_ID) != (length > 0):
+            raise BadMessage(f"FOUND: {how} and an id of {length} bytes; one goes with 1 and 3, none with 0, 2 and 4")
         job_id = b""
         if length:
             job_id, at = cut_id(data, at, length)

@@ -1,18 +1,21 @@
-"""Reading a journal from its first record to its last.
+"""Reading a journal from its first record to its last: by who owns it, or beside a node that goes on writing it.
 
 A torn end is accepted where a crash may leave one: in the last segment that holds records.  Increments without any may
 stand behind it: a compaction lists the one that it begins before the one that it ends is synced.
 """
 
+import os
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, Self
 
 from twisted.logger import Logger
 
 from disqued.core.outbox import Record
 from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import HEADER_SIZE, SegmentReader
-from disqued.persistence.disk import reason
+from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 
 
@@ -115,3 +118,54 @@ class JournalReader:
         offset = self._reader.good_size if self._reader else 0
         sequence = self._reader.sequence if self._reader else self.sequence
         return StoreDamaged(str(self._files.segment(segment)), offset, sequence, what)
+
+
+class JournalPeek:
+    """A journal beside the node that may be writing and compacting it; it may be read more than once.
+
+    Files that are open stay what they are, whatever happens to their names.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open every file of the journal that is named after a path.  Raises StoreError."""
+        self._files = JournalFiles(path, Disk())
+        self._manifest, self._opened = _open_all(self._files)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._opened:
+            file.close()
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether the records say the truth about queues: the node has ended in good order, and left them so."""
+        return self._manifest.has_queues
+
+    def read(self) -> Iterator[Record]:
+        """Yield the records from the first one on; one that is being written ends them.  Raises StoreError."""
+        again = (os.fdopen(os.dup(file.fileno()), "rb") for file in self._opened)
+        return JournalReader(self._files, self._manifest, cut_torn=True, sizes=False).read(again)
+
+
+def _open_all(files: JournalFiles) -> tuple[Manifest, list[BinaryIO]]:
+    """Open every segment of a journal that may be compacted meanwhile.  Raises StoreError."""
+    manifest = files.read_manifest()
+    while True:
+        with ExitStack() as opened:
+            try:
+                result: list[BinaryIO] = [
+                    opened.enter_context(files.segment(segment).open("rb")) for segment in manifest.segments
+                ]
+            except FileNotFoundError as error:
+                before, manifest = manifest, files.read_manifest()
+                if manifest == before:
+                    raise StoreDamaged(
+                        error.filename, 0, 0, "the manifest lists this file, and it is missing"
+                    ) from None
+            except OSError as error:
+                raise StoreFailed(f"{files.path}: {reason(error)}") from error
+            else:
+                opened.pop_all()
+                return manifest, result

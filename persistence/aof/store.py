@@ -17,9 +17,8 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -32,13 +31,12 @@ from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
 from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.compaction import Compaction
 from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
-from disqued.persistence.aof.reading import JournalReader
+from disqued.persistence.aof.reading import JournalPeek, JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, framed
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import (
     IStore,
     IStoreFactory,
-    StoreDamaged,
     StoreError,
     StoreFailed,
     StoreSettings,
@@ -509,31 +507,6 @@ class AofStore:
             appender.abandon()
 
 
-def _open_all(files: JournalFiles) -> tuple[Manifest, list[BinaryIO]]:
-    """Open every segment of a journal that may be compacted meanwhile.  Raises StoreError.
-
-    Files that are open stay what they are, whatever happens to their names.
-    """
-    manifest = files.read_manifest()
-    while True:
-        with ExitStack() as opened:
-            try:
-                result: list[BinaryIO] = [
-                    opened.enter_context(files.segment(segment).open("rb")) for segment in manifest.segments
-                ]
-            except FileNotFoundError as error:
-                before, manifest = manifest, files.read_manifest()
-                if manifest == before:
-                    raise StoreDamaged(
-                        error.filename, 0, 0, "the manifest lists this file, and it is missing"
-                    ) from None
-            except OSError as error:
-                raise StoreFailed(f"{files.path}: {reason(error)}") from error
-            else:
-                opened.pop_all()
-                return manifest, result
-
-
 @implementer(IStoreFactory)
 class AofFactory:
     """Makes the store `aof` as the settings say."""
@@ -544,12 +517,8 @@ class AofFactory:
         return JournalFiles(journal_path(config), Disk()).manifest_path.exists()
 
     def peek(self, config: StoreSettings) -> Iterator[Record]:
-        files = JournalFiles(journal_path(config), Disk())
-        manifest, opened = _open_all(files)
-        with ExitStack() as stack:
-            for file in opened:
-                stack.enter_context(file)
-            yield from JournalReader(files, manifest, cut_torn=True, sizes=False).read(opened)
+        with JournalPeek(journal_path(config)) as journal:
+            yield from journal.read()
 
     def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> AofStore:
         return AofStore(

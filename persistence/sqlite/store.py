@@ -39,8 +39,8 @@ from disqued.persistence.sqlite.reading import DatabaseReader, check_database
 from disqued.persistence.sqlite.rows import Note, noted
 from disqued.persistence.sqlite.schema import find_database, prepare, wal_path
 from disqued.persistence.sqlite.tail import check_tail
-from disqued.persistence.sqlite.worker import FromThreads, Worker
 from disqued.persistence.sqlite.writer import Slices, Writer
+from disqued.persistence.worker import FromThreads, Worker
 
 RECORDS_PER_SLICE: Final = 500  #: of a replacement
 COMPACTION_PAUSE_MS: Final = 60_000  #: between two compactions that begin by themselves

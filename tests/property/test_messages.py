@@ -125,13 +125,23 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.TAKE), names, names, numbers, st.integers(0, m.JOBS_PER_MESSAGE), spans, st.booleans()),
     st.tuples(st.just(m.GIVE), numbers, names, st.lists(st.tuples(job_ids, names), max_size=4).map(tuple)),
     st.tuples(st.just(m.SETTLE), names, names, numbers, st.integers(0, m.UNSEEN), ids),
-    st.tuples(st.just(m.INQUIRE), names, numbers, st.integers(0, m.ACK_ONE), st.lists(names, max_size=4).map(tuple)),
+    st.tuples(st.just(m.INQUIRE), names, numbers, st.integers(0, m.KEEP), st.lists(names, max_size=4).map(tuple)),
     st.tuples(
         st.just(m.FOUND),
         numbers,
-        st.lists(st.sampled_from([(m.NOTHING, b""), (m.SOON, b""), (m.A_JOB, ID), (m.A_JOB, OLD_ID)]), max_size=4).map(
-            tuple
-        ),
+        st.lists(
+            st.sampled_from(
+                [
+                    (m.NOTHING, b""),
+                    (m.SOON, b""),
+                    (m.A_JOB, ID),
+                    (m.A_JOB, OLD_ID),
+                    (m.A_COPY, ID),
+                    (m.OVER, b""),
+                ]
+            ),
+            max_size=4,
+        ).map(tuple),
     ),
     st.tuples(
         st.just(m.SETTLED),

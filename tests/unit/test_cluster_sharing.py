@@ -4,6 +4,7 @@ import pytest
 
 from disqued.core.ids import JobIds, comes_first
 from disqued.core.messages import QUEUED, SETACK, WILLQUEUE, WORKING, YOURJOBS
+from disqued.core.outbox import JOB_ADDED
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID
 
@@ -272,3 +273,46 @@ def test_an_at_most_once_job_may_come_back_and_its_messages_may_not() -> None:
     for flight in moves:
         cluster.repeat(flight)
     assert [member("QLEN", "q") for member in (a, b)] == [0, 0]
+
+
+# A delay that ends before its time.
+
+
+def test_a_job_that_is_queued_before_its_delay_is_over_is_known_as_queued_by_all_its_holders() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 5, "DELAY", 600)
+    assert a("ENQUEUE", job_id) == 1
+    assert [counters(member, job_id) for member in (a, b, c)] == [(0, 0)] * 3
+    # Its node is away: another one queues it after a retry period, and not after the delay.
+    cluster.cut(a, b)
+    cluster.cut(a, c)
+    cluster.advance(7_000)
+    assert queued_at(cluster, job_id).removeprefix("a") in ("b", "c")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_job_that_is_queued_before_its_delay_is_over_is_queued_by_nobody_else(number: int) -> None:
+    cluster = Cluster(3)
+    job_id = replicated(cluster, "RETRY", 5, "DELAY", 600)
+    holder = cluster.members[number]
+    assert holder("ENQUEUE", job_id) == 1
+    for _ in range(60):
+        cluster.advance(1_000)
+        assert queued_at(cluster, job_id) == holder.name
+
+
+def test_every_holder_notes_that_a_delay_has_ended_before_its_time() -> None:
+    cluster = Cluster(3)
+    job_id = replicated(cluster, "RETRY", 5, "DELAY", 600)
+    for member in cluster:
+        member.journal.clear()
+    cluster.members[1]("ENQUEUE", job_id)
+    for member in cluster:
+        assert [record[1].id for record in member.journal if record[0] == JOB_ADDED] == [job_id]
+        member.journal.clear()
+    # One that is queued for another reason is in the journal already.
+    cluster.members[1].get()
+    cluster.members[1]("NACK", job_id)
+    cluster.advance(60_000)
+    assert not [record for member in cluster for record in member.journal if record[0] == JOB_ADDED]

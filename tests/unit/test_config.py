@@ -138,8 +138,8 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
     live = {name for name, setting in SETTINGS.items() if setting.status is Status.LIVE} - {"include"}
     typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
     assert typed == live
-    files = {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file", "cluster-config-file"}
-    for name in live - files - {"cluster-secret-file", "http-token-file", "http-audit-file"}:
+    files = {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file", "cluster-config-file", "events-dir"}
+    for name in live - files - {"cluster-secret-file", "http-token-file", "http-audit-file", "reports-file"}:
         assert getattr(config, name.replace("-", "_")) == config[name]
 
 

@@ -14,7 +14,6 @@ from tests.core_fixtures import MEGABYTE, in_journal
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
 
 
 @pytest.fixture
@@ -351,7 +350,7 @@ def test_an_ack_where_a_job_was_brought_to_reaches_the_node_that_it_came_from(cl
     assert not a.holds(job)
     assert not b.holds(job)
     assert len(cluster.sent(SETACK)) == len(cluster.sent(GOTACK)) == 1
-    cluster.advance(HOUR)
+    cluster.advance(10 * MINUTE)
     assert a.bodies() == b.bodies() == []
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.inquiries import INQUIRY_MS
-from disqued.core.messages import FOUND, INQUIRE
+from disqued.core.inquiries import INQUIRY_MS, Inquiries
+from disqued.core.job import NamedJob
+from disqued.core.messages import A_JOB, FOUND, INQUIRE, NOTHING, REPLJOB
 from disqued.errors import CommandError
 from tests.cluster_fixtures import Cluster, Member
-from tests.core_fixtures import Word
+from tests.core_fixtures import UNKNOWN_ID, Word
 
 
 def answer(member: Member, *words: Word, client: str = "client") -> Any:
@@ -51,6 +52,7 @@ def test_in_the_background_a_taken_id_is_counted_and_nobody_waits(cluster: Clust
     assert b("QLPUSH", "q", "two", "x", "NOBLOCK") == b"OK"
     assert (b.state.counters.background_failed, b.node.lists.background) == (1, 0)
     assert b("QLEN", "q") == 1
+    assert not b.answers
 
 
 def test_of_two_nodes_that_add_the_same_id_at_the_same_time_one_does(cluster: Cluster) -> None:
@@ -74,11 +76,109 @@ def test_a_node_that_is_silent_keeps_nobody_for_long(cluster: Cluster) -> None:
     a, b, _ = cluster
     cluster.hold(b, a)
     assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
-    cluster.advance(INQUIRY_MS)
+    cluster.advance(INQUIRY_MS - 1)
+    assert "client" not in a.answers
+    cluster.advance(1)
     assert a.answers.pop("client") == [b"OK"]
     assert a("QACK", "q", "two") is BLOCKED
     cluster.cut(a, b)
     assert a.answers.pop("client") == [0]
+
+
+def test_a_node_that_goes_is_not_waited_for_and_the_others_still_are(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(b, a)
+    cluster.hold(c, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    cluster.cut(a, b)
+    assert "client" not in a.answers
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [b"OK"]
+
+
+def test_who_has_been_answered_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(Inquiries, "due", lambda self, this: seen.append(this.number))
+    cluster = Cluster(2)
+    a, b = cluster
+    assert push(a, "one") == b"OK"
+    cluster.hold(b, a)
+    assert a("QLPUSH", "q", "two", "x", client="gone") is BLOCKED
+    a.gone("gone")
+    cluster.advance(2 * INQUIRY_MS)
+    assert not seen
+
+
+def test_an_answer_that_nobody_waits_for_changes_nothing(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    (answered,) = cluster.sent(FOUND, sender=b, receiver=a)
+    assert answered.message[2] == ((NOTHING, b""),)
+    # It has answered: what it says now is about nothing that is asked.
+    number = a.state.questions
+    for said in (number, number + 1):
+        b.say(a, (FOUND, said, ((A_JOB, UNKNOWN_ID),)))
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [b"OK"]
+
+
+def test_an_answer_that_says_less_or_more_than_was_asked_is_heard_as_far_as_it_goes(cluster: Cluster) -> None:
+    a, *others = cluster
+    for member in others:
+        cluster.hold(member, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    for member, what in zip(others, [(), ((NOTHING, b""), (A_JOB, UNKNOWN_ID))], strict=True):
+        cluster.release(member, a, order=lambda flights: [])
+        member.say(a, (FOUND, a.state.questions, what))
+    assert a.answers.pop("client") == [b"OK"]
+
+
+def test_an_id_that_is_being_added_is_taken_in_its_queue_alone(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    assert answer(b, "QLPUSH", "another", "one", "x", "REPLICATE", 1) == b"OK"
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [b"OK"]
+
+
+def test_who_acknowledges_an_id_does_not_take_it(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert a("QACK", "q", "one") is BLOCKED
+    assert push(b, "one") == b"OK"
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [0]
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_a_unique_task_that_another_node_is_adding_is_taken_as_far_as_its_scope_goes(
+    cluster: Cluster, anywhere: bool
+) -> None:
+    a, b, c = cluster
+    for member in cluster:
+        member.node.tasks.unique_anywhere = anywhere
+    cluster.hold(c, a)
+    assert a("WQ.ENQUEUE", "q", "UNIQUE", "REPLICATE", 1, "TASKS", "t") is BLOCKED
+    if anywhere:
+        with pytest.raises(CommandError, match="being added by another client"):
+            answer(b, "WQ.ENQUEUE", "another", "UNIQUE", "REPLICATE", 1, "TASKS", "t")
+    else:
+        assert answer(b, "WQ.ENQUEUE", "another", "UNIQUE", "REPLICATE", 1, "TASKS", "t")
+    cluster.release(c, a)
+    ((job_id,),) = a.answers.pop("client")
+    assert a.holds(job_id)
+
+
+def test_who_waits_for_copies_when_the_others_have_answered_is_answered_once(cluster: Cluster) -> None:
+    a = cluster.members[0]
+    cluster.lose = lambda flight: flight.kind == REPLJOB
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 3) is BLOCKED
+    assert "client" not in a.answers
+    cluster.lose = lambda flight: False
+    cluster.advance(3_000)
+    assert a.answers.pop("client") == [b"OK"]
 
 
 def test_who_asks_a_little_later_hears_of_the_one_that_is_being_added(cluster: Cluster) -> None:
@@ -110,9 +210,11 @@ def test_a_client_that_is_gone_adds_nothing(cluster: Cluster) -> None:
     a, b, _ = cluster
     cluster.hold(b, a)
     assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
-    a.node.gone("client")
+    assert a("QACK", "q", "two", client="another") is BLOCKED
+    a.gone("client")
     cluster.release(b, a)
     assert a("QLEN", "q") == 0
+    assert a.answers == {"another": [0]}
     assert push(a, "one") == b"OK"
 
 
@@ -150,6 +252,22 @@ def test_elements_are_acknowledged_on_any_node(cluster: Cluster) -> None:
     assert answer(b, "RQ.ACK", "q", *names) in (None, [])
     assert answer(a, "RQ.ACK", "q", *names) == []
     assert len(cluster.sent(FOUND)) == len(cluster.sent(INQUIRE)) > 0
+
+
+def test_an_element_is_done_on_another_node_once_somebody_has_it_and_of_two_of_a_name_one_is(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    (name,) = answer(a, "RQ.PUSHX", "q", "REPLICATE", 1, "ELEMS", "x")
+    assert answer(b, "RQ.ACK", "q", name) is None
+    answer(a, "RQ.POP", "q")
+    (element,) = (job for job in a.state.jobs if isinstance(job, NamedJob))
+    # As nodes that could not hear each other give names: another one has the same.
+    twin = NamedJob(UNKNOWN_ID, b"q", b"y", element.ctime + 1, element.options, alias=element.alias)
+    twin.flags = element.flags
+    a.state.register(twin)
+    assert answer(b, "RQ.ACK", "q", name) == [name]
+    assert list(a.state.jobs) == [twin]
+    assert answer(b, "RQ.ACK", "q", name) == [name]
+    assert answer(b, "RQ.ACK", "q", name) is None
 
 
 def test_a_flush_lets_those_who_wait_go_on_with_what_is_known(cluster: Cluster) -> None:

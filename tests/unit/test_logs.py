@@ -322,13 +322,19 @@ def test_an_event_that_ends_in_redo_is_never_served_again(bench: Bench) -> None:
     assert bench.take() is None
 
 
-def test_working_lets_the_time_of_who_has_an_event_begin_anew(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["NACK", "DEQUEUE", "WORKING"])
+def test_what_is_for_work_alone_refuses_an_event(bench: Bench, name: str) -> None:
     event_id = bench.event()
-    bench.take("g", "EX", 10)
-    bench.advance(9_000)
-    assert bench("WORKING", event_id) == 10
-    bench.advance(9_000)
-    assert bench.ack(event_id) == 1
+    bench.take("g", "EX", 2)
+    bench.advance(1_000)
+    assert bench.refusal(name, event_id).startswith("WRONGTYPE")
+    bench.advance(1_100)
+    assert bench.take("g") is not None
+
+
+def test_processes_of_a_log_are_refused(bench: Bench) -> None:
+    bench.event()
+    assert bench.refusal("WQ.PROCS", "QUEUE", "q").startswith("WRONGTYPE")
 
 
 # Acknowledgement.
@@ -376,7 +382,7 @@ def test_an_event_cannot_be_called_done_for_everybody(bench: Bench) -> None:
     event_id = bench.event()
     assert bench.refusal("ACKJOB", event_id).startswith("WRONGTYPE ")
     assert bench.refusal("FASTACK", event_id).startswith("WRONGTYPE ")
-    assert bench("NACK", event_id) == bench("DEQUEUE", event_id) == bench("ENQUEUE", event_id) == 0
+    assert bench("ENQUEUE", event_id) == 0
     assert bench.body() == b"x"
     assert bench("DELJOB", event_id) == 1
     assert bench.ack(event_id) == 0

@@ -133,6 +133,23 @@ def test_what_was_given_back_is_to_be_had_at_once(comes_back: str) -> None:
     assert counts(machine) == (0, 1, 0, 0)
 
 
+def test_what_was_given_back_is_on_no_schedule_and_what_was_never_seen_was_never_had(comes_back: str) -> None:
+    machine = Machine()
+    back_again, unseen = machine.event("a"), machine.event("b")
+    machine.take("g", "EX", 50)
+    machine.take("g", "EX", 50)
+    machine("QGROUP", "RETURN", "q", "g", back_again)
+    machine.node.begin()
+    machine.node.gone("client", [unseen + b":0:g"])
+    machine.settle()
+    back(machine, comes_back)
+    assert counts(machine) == (0, 1, 0, 1)
+    log = machine.state.queues.by_name[b"q"].log
+    assert log is not None
+    (unit,) = log.groups[b"g"].units.values()
+    assert (unit.requeue_at, unit.awake_at, unit.deliveries) == (0, 0, 1)
+
+
 def test_where_a_group_began_is_known(comes_back: str) -> None:
     machine = Machine()
     for body in "ab":
@@ -226,6 +243,21 @@ def test_new_ids_are_never_behind_those_that_came_back() -> None:
     assert [machine.body(), machine.body()] == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("words", [("QGROUP", "START", "q", "g", "NOW"), ("QFLUSH", "q")])
+def test_new_events_are_behind_a_beginning_when_those_until_then_are_gone_and_the_clock_went_back(
+    words: tuple[str, ...],
+) -> None:
+    machine = Machine()
+    event_id = machine.event("a")
+    machine("DELJOB", event_id)
+    machine(*words)
+    machine.compact()
+    machine.clock.jump_wall(-3_600_000)
+    machine.crash()
+    machine.event("b")
+    assert machine.body() == b"b"
+
+
 # For how long it is known where groups begin.
 
 
@@ -261,6 +293,15 @@ def test_what_is_over_is_forgotten_by_the_node_and_by_the_journal(comes_back: st
     assert not len(machine.state.queues)
     machine.crash()
     assert all(record[0] != GROUP for record in machine.journal)
+
+
+def test_that_is_over_what_the_journal_does_not_know_any_more_changes_nothing() -> None:
+    machine = Machine()
+    event_id = machine.event()
+    machine.disk += machine.written([(GROUP, b"q", scope, ()) for scope in (b"", b"3:g")], machine.clock.wall())
+    machine.disk += machine.written([(GROUP, b"nowhere", scope, ()) for scope in (b"", b"3:g")], machine.clock.wall())
+    machine.crash()
+    assert machine.take() == [event_id, b"x"]
 
 
 def test_a_group_that_comes_again_long_after_it_was_forgotten_begins_where_it_is_told_to(comes_back: str) -> None:

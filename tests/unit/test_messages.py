@@ -61,7 +61,7 @@ EXAMPLES: list[Message] = [
     (m.SETTLE, b"queue", b"group", 7, m.RETURN, (ID, ID)),
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
-    (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""))),
+    (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
 ]
 
 

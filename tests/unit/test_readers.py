@@ -496,6 +496,8 @@ def test_a_node_that_cannot_write_its_journal_decides_nothing_for_others() -> No
     a.state.read_only = True
     assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
     cluster.advance(1_000)
+    assert "settler" not in b.answers
+    assert figures(a)[b"inprogress"] == 1
     a.state.read_only = False
     cluster.advance(1_000)
     assert b.answers.pop("settler") == [1]
@@ -797,3 +799,18 @@ def test_others_that_do_not_come_are_waited_for_a_while_after_a_start() -> None:
     event = a.state.jobs.get(event_id)
     assert isinstance(event, Event)
     assert not event.elsewhere
+
+
+def test_who_waits_to_hear_of_its_acknowledgement_hears_0_when_its_group_begins_anew() -> None:
+    """Nobody can be asked: it would be a fact, and the event done for a group that never had it."""
+    cluster = Cluster(2)
+    a, b = cluster
+    event_id = add(a)
+    assert get(b)[0] == event_id
+    isolated(cluster, a)
+    assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
+    b("QGROUP", "START", "q", "g", "FIRST")
+    cluster.advance(2 * NODE_TIMEOUT_MS)
+    assert b.answers.pop("settler") == [0]
+    healed(cluster, a)
+    assert get(b)[0] == event_id

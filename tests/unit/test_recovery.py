@@ -4,14 +4,16 @@ from random import Random
 
 import pytest
 
+from disqued.core.delivery import ANNOUNCED_MS
 from disqued.core.job import ACTIVE, QUEUED, Job
+from disqued.core.messages import REPLJOB
 from disqued.core.node import Node
 from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.core.recovery import DRAWN_BYTES, PASSED_AT_ONCE, Recovery, draw, snapshot, walk
+from disqued.core.recovery import AT_END, DRAWN_BYTES, PASSED_AT_ONCE, Recovery, draw, snapshot, walk
 from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
-from disqued.wire.jobdump import decode_record, encode_event, encode_job
+from disqued.wire.jobdump import decode_copy, decode_record, encode_copy, encode_event, encode_job
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 TTL_MS, RETRY_MS, DELAY_MS = 600_000, 60_000, 30_000
@@ -35,8 +37,7 @@ class Machine:
         self.clock = Clock(now=self.seed * 1_000, wall=self.clock.wall())
         self.node = Node(NODE_ID, self.clock, Random(self.seed), maxmemory=1 << 30)
         self.recovery = Recovery(self.node.state, restores_queues=restores_queues)
-        for record in self.journal:
-            self.recovery.apply(decode_record(record))
+        assert self.recovery.apply_some(map(decode_record, self.journal), len(self.journal) + 1) is AT_END
         self.node.state.journaling = True
 
     def commit(self) -> None:
@@ -97,6 +98,35 @@ def machine() -> Machine:
 
 
 # After a crash.
+
+
+def test_records_are_applied_some_at_a_time_up_to_the_first_thing_that_is_none() -> None:
+    machine = Machine()
+    ids = [machine.add() for _ in range(3)]
+    machine.node.delivery.set_pause(QUEUE, PAUSE_IN)
+    machine.commit()
+    node = Node(NODE_ID, machine.clock, Random(2), maxmemory=1 << 30)
+    recovery = Recovery(node.state, restores_queues=False)
+    stop = object()
+    records = iter([*map(decode_record, machine.journal), stop])
+    assert recovery.apply_some(records, 2) is None
+    assert {job.id for job in node.state.jobs} == set(ids[:2])
+    assert recovery.apply_some(records, 9) is stop
+    assert len(node.state.jobs) == 3
+    assert node.state.queue(QUEUE).pause == PAUSE_IN
+    assert recovery.apply_some(records, 9) is AT_END
+
+
+def test_what_comes_back_shares_what_is_equal() -> None:
+    """A million jobs that want the same, and were added in turn, have one time of the next try, and one stamp each."""
+    machine = Machine()
+    first, second = machine.add(), machine.add()
+    machine.crash()
+    jobs = [machine.node.state.jobs.get(job_id) for job_id in (first, second)]
+    assert all(job is not None and job.order_key is job.ctime for job in jobs)
+    assert jobs[0] is not None
+    assert jobs[1] is not None
+    assert jobs[0].requeue_at is jobs[1].requeue_at
 
 
 def test_a_job_comes_back_active_and_is_queued_after_one_retry_period(machine: Machine) -> None:
@@ -229,6 +259,47 @@ def test_a_delayed_job_waits_for_the_rest_of_its_delay_and_not_for_all_of_it_aga
     machine.wait(1)
     assert machine.get() == [job_id]
     assert machine.job(job_id).additional_deliveries == 0
+
+
+def test_a_job_that_was_queued_before_its_delay_was_over_does_not_wait_for_it_again(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=5_000, delay_ms=DELAY_MS)
+    machine.commit()
+    machine.node.begin()
+    assert machine.node.delivery.enqueue(machine.job(job_id), asked=True)
+    machine.crash()
+    machine.wait(5_000)
+    assert machine.get() == [job_id]
+
+
+def test_an_at_most_once_job_that_was_queued_before_its_time_comes_when_that_is_over(machine: Machine) -> None:
+    job_id = machine.add(retry_ms=0, delay_ms=DELAY_MS)
+    machine.commit()
+    machine.node.begin()
+    assert machine.node.delivery.enqueue(machine.job(job_id), asked=True)
+    machine.crash()
+    machine.wait(DELAY_MS - 1)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [job_id]
+
+
+@pytest.mark.parametrize("down_ms", [0, DELAY_MS // 2])
+def test_a_copy_waits_for_the_delay_and_then_for_those_who_queue_it_first(machine: Machine, down_ms: int) -> None:
+    retry_ms = 5_000
+    there = Machine()
+    job_id = there.add(retry_ms=retry_ms, delay_ms=DELAY_MS)
+    stored = decode_copy(encode_copy(there.job(job_id), there.clock.now()))
+    machine.node.begin()
+    machine.node.replication.on_repljob(b"f" * 40, (REPLJOB, stored, True))
+    machine.crash(down_ms=down_ms)
+    machine.wait(DELAY_MS + retry_ms - down_ms - 1)
+    assert machine.get() == []
+    machine.wait(3 * ANNOUNCED_MS)
+    assert machine.get() == [job_id]
+    # It was queued, and is not delayed any more.
+    machine.crash()
+    machine.wait(retry_ms + ANNOUNCED_MS)
+    assert machine.get() == [job_id]
 
 
 def test_a_delay_that_ended_while_the_node_was_down_is_followed_by_one_retry_period_at_most(machine: Machine) -> None:

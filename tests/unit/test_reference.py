@@ -44,7 +44,10 @@ def test_every_command_and_every_argument_is_described(entry):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("ADDJOB",), "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC]"),
+        (
+            ("ADDJOB",),
+            "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC] [KEY key]",
+        ),
         (("GETJOB",), "GETJOB [NOHANG] [WITHCOUNTERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ..."),
         (("ACKJOB",), "ACKJOB [id ...]"),
         (("PAUSE",), "PAUSE queue in|out|all|none|state|bcast ..."),

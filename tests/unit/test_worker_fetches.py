@@ -388,6 +388,17 @@ def test_who_waited_for_a_group_took_it_for_its_worker(server: Lasting) -> None:
     assert counts(server) == (0, 1, 0, 0)
 
 
+def test_who_has_waited_for_a_group_is_alive_for_its_time_from_then_on(server: Lasting) -> None:
+    begin(server, "v", TTL_MS)
+    assert server("QGET", "log", "g", "BLOCK", 60, "EX", 600, "WORKER", "v", client="hand") is BLOCKED
+    server.advance(TTL_MS - 1)
+    event(server, "a")
+    server.advance(TTL_MS - 1)
+    assert counts(server) == (1, 0, 0, 0)
+    server.advance(1)
+    assert counts(server) == (0, 1, 0, 0)
+
+
 def test_a_worker_that_dies_while_the_log_is_searched_gets_nothing(server: Lasting) -> None:
     ids = [event(server, b"%d" % number) for number in range(SKIPPED_AT_ONCE + 5)]
     for _ in ids[:-1]:

@@ -7,7 +7,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.workers import LATE_MS, LEASES_AT_ONCE
-from tests.core_fixtures import Server, check
+from tests.core_fixtures import Server, Word, check
 
 Row = tuple[bytes, bytes, bytes]
 
@@ -161,6 +161,18 @@ def test_who_waits_is_alive(server: Server) -> None:
     assert tasks(server) == []
     server.advance(1)
     assert tasks(server) == [b"a"]
+
+
+@pytest.mark.parametrize("fetch", [("WQ.DEQUEUE", "q", "BLOCK", 2_900), ("QGET", "log", "g", "BLOCK", "2.9")])
+def test_who_has_waited_in_vain_is_alive_for_its_time_from_then_on(server: Server, fetch: tuple[Word, ...]) -> None:
+    start(server)
+    assert server(*fetch, client="w") is BLOCKED
+    server.advance(2_900)
+    assert server.answers["w"] == [None]
+    server.advance(2_999)
+    assert server("WORKER", "LIST") == [b"w"]
+    server.advance(1)
+    assert server("WORKER", "LIST") == []
 
 
 def test_a_worker_without_a_time_to_live_lives_on(server: Server) -> None:

@@ -1,0 +1,235 @@
+"""The files of the event log: written, published and removed, on a thread of their own.
+
+    <folder>/date=2026-11-22/node=1f0e2d3c/_open-1795330000-0000000000000001.jsonl    lines are appended to it
+                                           events-1795330000-0000000000000001.jsonl   published: whole, never changed
+
+A file is published when it is large enough, old enough, of yesterday, or when the log ends: synced, renamed, and its
+folder synced.  So what is published is whole after a crash, too.  What a crash leaves open is cut behind its last whole
+line and published at the next start.  Readers pass over names that begin with an underscore.
+
+A write that fails is cut off again and counted; the lines in it are lost, which their numbers show.  It is tried again
+with the next ones.
+
+Times are seconds of the wall clock where they name a day, else of the monotonic clock.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from disqued.persistence.disk import Disk, reason, write_all
+
+_NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
+_LAST_BYTES: Final = 1 << 20  #: of a file that was left open, read at a time to find its last line
+DAY_S: Final = 86_400
+
+
+@attrs.frozen
+class Limits:
+    """How large and old a file becomes, and how much is kept."""
+
+    file_bytes: int
+    file_s: int
+    keep_days: int  #: 0 = for ever
+    keep_bytes: int  #: 0 = without a limit
+
+
+@attrs.define
+class Facts:
+    """What became of the log so far; written by the thread, read by whoever asks."""
+
+    lines: int = 0  #: written
+    lost: int = 0  #: lines that could not be written
+    files: int = 0  #: published
+    error: str = ""  #: why the last write failed; empty = it did not
+    unpublished: str = ""  #: why the last file was not published, or an old one not removed; empty = it was
+    path: str = ""  #: file that is written now
+
+
+class EventFiles:
+    """The files of one node, as its thread sees them."""
+
+    def __init__(
+        self, folder: Path, node: str, limits: Limits, facts: Facts, disk: Disk | None = None, *,
+        wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`node` is the first 8 hex digits of the node's id, `facts` go on; nothing is touched before `begin`."""
+        self.limits = limits
+        self.facts = facts
+        self._folder = folder
+        self._node = node
+        self._disk = disk or Disk()
+        self._wall = wall
+        self._monotonic = monotonic
+        self._fd = -1
+        self._path = Path()
+        self._size = 0
+        self._day = ""
+        self._ends_s = 0.0
+
+    def begin(self) -> tuple[int, bool]:
+        """Publish what was left open; returns a number for this boot, and whether the last one ended in good order.
+
+        Raises OSError.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        left = [path for path in self._own("_open-*.jsonl") if self._heal(path)]
+        boots = [int(found[1]) for path in self._own("*.jsonl") if (found := _NAME.fullmatch(path.name))]
+        return max([int(self._wall()), *(boot + 1 for boot in boots)]), not left
+
+    def _own(self, pattern: str) -> Iterator[Path]:
+        return self._folder.glob(f"date=*/node={self._node}/{pattern}")
+
+    def _heal(self, path: Path) -> bool:
+        """Publish a file that was left open, up to its last whole line; say whether there was one."""
+        size = _whole_lines(path)
+        if size < path.stat().st_size:
+            self._disk.truncate(path, size)
+        if not size:
+            self._disk.remove(path)
+            return True
+        fd = self._disk.append_to(path)
+        try:
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
+        self._publish(path)
+        return True
+
+    def write(self, text: bytes, boot: int, seq: int, count: int) -> None:
+        """Append lines of a boot, of which the first has this number; those that cannot be written are counted."""
+        try:
+            self._append(text, boot, seq)
+        except OSError as error:
+            self.facts.error = f"{self._path}: {reason(error)}"
+            self.facts.lost += count
+            self._cut()
+        else:
+            self.facts.error = ""
+            self.facts.lines += count
+
+    def _append(self, text: bytes, boot: int, seq: int) -> None:
+        day = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%d")
+        if self._fd >= 0 and self._is_over(day):
+            # What cannot be published now is by the next start; lines go on in another file.
+            self._try_to_publish()
+        if self._fd < 0:
+            self._open(day, boot, seq)
+        write_all(self._disk, self._fd, text)
+        self._size += len(text)
+
+    def _is_over(self, day: str) -> bool:
+        return self._size >= self.limits.file_bytes or self._monotonic() >= self._ends_s or day != self._day
+
+    def _open(self, day: str, boot: int, seq: int) -> None:
+        folder = self._folder / f"date={day}" / f"node={self._node}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"_open-{boot}-{seq:016}.jsonl"
+        self._fd = self._disk.create(self._path)
+        self._size, self._day = 0, day
+        self._ends_s = self._monotonic() + self.limits.file_s
+        self.facts.path = str(self._path)
+
+    def _cut(self) -> None:
+        """Take back what a write that failed has left behind, or leave the file to the next start."""
+        if self._fd < 0:
+            return
+        try:
+            self._disk.cut(self._fd, self._size)
+        except OSError:
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        self.facts.path = ""
+        self._disk.close(fd)
+
+    def look(self) -> float:
+        """Publish a file whose time is over, though nothing is written; returns how long an open one has left."""
+        if self._fd >= 0 and self._monotonic() >= self._ends_s:
+            self._try_to_publish()
+        return max(0.0, self._ends_s - self._monotonic()) if self._fd >= 0 else 0.0
+
+    def _try_to_publish(self) -> None:
+        """The same as `publish`; what keeps it from that is a fact."""
+        try:
+            self.publish()
+        except OSError as error:
+            self.facts.unpublished = f"{self._path}: {reason(error)}"
+        else:
+            self.facts.unpublished = ""
+
+    def publish(self) -> None:
+        """End the file that is open, and let readers see it.  Raises OSError; the file is left to the next start."""
+        if self._fd < 0:
+            return
+        try:
+            if self._size:
+                self._disk.fdatasync(self._fd)
+        finally:
+            self._close()
+        if not self._size:
+            self._disk.remove(self._path)
+            return
+        self._publish(self._path)
+        self.prune()
+
+    def _publish(self, path: Path) -> None:
+        self._disk.rename(path, path.with_name("events" + path.name.removeprefix("_open")))
+        self._disk.sync_directory(path.parent)
+        self.facts.files += 1
+
+    def rename(self, node: str) -> None:
+        """Go on as another node."""
+        self._try_to_publish()
+        self._node = node
+
+    def prune(self) -> None:
+        """Remove the oldest published files, as far as more is kept than is to be.  Raises OSError."""
+        limits = self.limits
+        files = sorted(self._own("events-*.jsonl"), key=_age)
+        oldest = datetime.fromtimestamp(self._wall() - limits.keep_days * DAY_S, UTC).strftime("%Y-%m-%d")
+        sizes = [path.stat().st_size for path in files]
+        total = sum(sizes)
+        for path, size in zip(files, sizes, strict=True):
+            is_old = limits.keep_days and _day_of(path) < oldest
+            if not is_old and not (limits.keep_bytes and total > limits.keep_bytes):
+                break
+            self._disk.remove(path)
+            total -= size
+            for folder in (path.parent, path.parent.parent):
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+
+    def end(self) -> None:
+        """Publish what is open.  Raises OSError."""
+        self.publish()
+
+
+def _day_of(path: Path) -> str:
+    return path.parent.parent.name.removeprefix("date=")
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    found = _NAME.fullmatch(path.name)
+    return (_day_of(path), int(found[1]) if found else 0, path.name)
+
+
+def _whole_lines(path: Path) -> int:
+    """Bytes of a file up to the end of its last whole line."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        end = size
+        while end:
+            start = max(0, end - _LAST_BYTES)
+            file.seek(start)
+            at = file.read(end - start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1
+            end = start
+    return 0

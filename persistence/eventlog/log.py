@@ -1,0 +1,308 @@
+"""The event log of a node: from the trail of the core to files, beside everything else that it does.
+
+    steps --> state.trail --> lines -----------> a thread --> files
+                          |          |
+                          |          when there are HANDED_OVER bytes of them, or FLUSH_S after the first
+                          at the end of a turn with MADE_AT_ONCE entries, or later with them
+
+Nobody waits for it, and it makes nobody wait: lines are made on the loop, soon after what they tell of, while that is
+in the processor's caches, and the files are the thread's.  While more than BACKLOG_MAX bytes wait for the disk, lines
+are lost, and counted.  What happens is written when it happens, so that an addition that the journal refuses a moment
+later has a line, and another one that takes it back.  While nothing happens there is no timer but the one that
+publishes the file that is open when its time is over.
+
+`events` says what is wanted: all, terminal, off.  Times are seconds.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from disqued.core.node import Node
+from disqued.core.trail import START, STOP, Entry, is_moment, is_reset
+from disqued.persistence.disk import Disk, reason
+from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
+from disqued.persistence.interface import EventSettings, IEventLog
+from disqued.persistence.worker import Worker
+from disqued.wire.eventlines import NODE_LENGTH, Lines
+
+FLUSH_S = 0.2  #: how long a line waits at most before it is on its way to the file
+MADE_AT_ONCE = 32  #: entries of which lines are made at the end of the turn: fewer wait for others
+HANDED_OVER = 256 << 10  #: bytes of lines that are handed over at once: each time costs a change of threads
+BACKLOG_MAX = 64 << 20  #: bytes of lines that wait for the disk; more are lost
+UNREADY_MAX = 100_000  #: entries that wait for the folder; more are lost
+RETRY_S = 5.0  #: pause before the folder is tried again, when that cannot be used
+
+ALL, TERMINAL, OFF = "all", "terminal", "off"
+
+
+@implementer(IEventLog)
+class EventLog:
+    """What is told of a node, and where it goes."""
+
+    log = Logger()
+
+    def __init__(self, node: Node, reactor: Any, config: EventSettings, disk: Disk | None = None) -> None:
+        """Nothing happens before `follow`."""
+        self._state = node.state
+        self._reactor = reactor
+        self._folder = config.events_dir or Path("events")
+        self._limits = _limits(config)
+        self._disk = disk
+        self._wanted = OFF
+        self._files: EventFiles | None = None
+        self._node_name = ""
+        self._thread: Worker | None = None
+        self._lines: Lines | None = None  #: None while the folder is not ready
+        self._facts = Facts()
+        self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
+        self._made: list[bytes] = []  #: lines that are not on their way yet
+        self._made_bytes = 0
+        self._first = 1  #: number of the first of these
+        self._waiting = 0  #: bytes on their way to the disk
+        self._lost = 0  #: lines that were lost on the way there
+        self._unnumbered = 0  #: of these: since the folder was not ready yet; the first numbers are theirs
+        self._told = ""  #: the last error that the log was told of
+        self._call: IDelayedCall | None = None
+        self._publish_call: IDelayedCall | None = None
+
+    # What is wanted.
+
+    def follow(self, wanted: str, word: str = "on") -> None:
+        before, self._wanted = self._wanted, wanted
+        state = self._state
+        if wanted == OFF:
+            if before != OFF:
+                self._state.note_node(STOP, b"off")
+                self._end()
+            return
+        entries = state.endings if state.endings is not None else []
+        state.endings = entries
+        state.trail = entries if wanted == ALL else None
+        if before == OFF:
+            entries.append((state.wall, state.actor))
+            self._begin(word)
+
+    def configure(self, config: EventSettings) -> None:
+        self._limits = _limits(config)
+        if self._files is not None:
+            self._files.limits = self._limits
+
+    # Begin and end.
+
+    def _begin(self, word: str) -> None:
+        """Let a thread see to the folder; entries wait meanwhile."""
+        self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        self._files = EventFiles(self._folder, self._node_name, self._limits, self._facts, self._disk)
+        self._thread = Worker(self._reactor, "event log")
+        self._try(self._files, self._thread, word)
+
+    def _try(self, files: EventFiles, thread: Worker, word: str) -> None:
+        if files is self._files:
+            self._beginning = thread.call(files.begin)
+            self._beginning.addCallbacks(
+                self._begun, self._not_begun, callbackArgs=(files, word), errbackArgs=(files, thread, word)
+            ).addErrback(self._report)
+
+    def _begun(self, found: tuple[int, bool], files: EventFiles, word: str) -> None:
+        self._beginning = None
+        if files is not self._files:
+            return
+        boot, ended_well = found
+        self._lines = Lines(boot, _address)
+        self._lines.seq += self._unnumbered
+        self._first = self._lines.seq
+        self._unnumbered = 0
+        if word == "start":
+            word = "clean" if ended_well else "crash"
+        assert self._state.endings is not None
+        self._state.endings.insert(0, _start(self._state.wall, word.encode("ascii")))
+        self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
+        self.take()
+
+    def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
+        self._beginning = None
+        error = failure.value
+        if not isinstance(error, OSError):
+            self._report(failure)
+            return
+        self._facts.error = f"{self._folder}: {reason(error)}"
+        self._tell_error()
+        self._reactor.callLater(RETRY_S, self._try, files, thread, word)
+
+    def _report(self, failure: Failure) -> None:
+        self.log.failure("Internal error in the event log", failure=failure)
+
+    def _end(self) -> "Deferred[None] | None":
+        """Write and publish what there is, and let the thread end; fires when that is so."""
+        self.take()
+        for call in (self._call, self._publish_call):
+            if call is not None and call.active():
+                call.cancel()
+        self._call = self._publish_call = None
+        state, thread, files = self._state, self._thread, self._files
+        state.trail = state.endings = None
+        self._thread = self._files = self._lines = None
+        if thread is None or files is None:
+            return None
+        done = thread.call(files.end)
+        done.addErrback(self._not_published)
+        done.addBoth(lambda _: thread.end())
+        return done
+
+    def _not_published(self, failure: Failure) -> None:
+        error = failure.value
+        if isinstance(error, OSError):
+            self.log.error("The last events are not published: {reason}", reason=reason(error))
+        else:
+            self._report(failure)
+
+    def stop(self) -> "Deferred[None] | None":
+        if self._wanted == OFF:
+            return None
+        self._wanted = OFF
+        self._state.note_node(STOP, b"")
+        if self._beginning is None:
+            return self._end()
+        # What there is waits for the folder, which is about to be ready.
+        ended: Deferred[None] = Deferred()
+        self._beginning.addBoth(lambda _: self._end()).chainDeferred(ended)
+        return ended
+
+    # From the trail to the thread.
+
+    def wake(self) -> None:
+        entries = self._state.endings
+        if entries is None:
+            return
+        if len(entries) >= MADE_AT_ONCE:
+            self._make(entries)
+            if self._made_bytes >= HANDED_OVER:
+                self._hand_over()
+        if self._call is None:
+            self._call = self._reactor.callLater(FLUSH_S, self._take_later)
+
+    def _take_later(self) -> None:
+        self._call = None
+        self.take()
+
+    def take(self) -> None:
+        """Make lines of what the trail has, and let the thread write them."""
+        if self._state.endings:
+            self._make(self._state.endings)
+        self._hand_over()
+
+    def _make(self, entries: list[Entry]) -> None:
+        lines = self._lines
+        if lines is None:
+            if len(entries) > UNREADY_MAX:
+                self._lose(entries)
+        elif self._node_name != self._state.node_id[:NODE_LENGTH].decode("ascii"):
+            self._rename(entries, lines)
+        else:
+            self._tell(entries, lines)
+
+    def _tell(self, entries: list[Entry], lines: Lines) -> None:
+        """Make lines of these entries, which are no more afterwards."""
+        text = lines.of(entries, self._state.wall - self._state.now)
+        entries.clear()
+        self._made.append(text)
+        self._made_bytes += len(text)
+
+    def _lose(self, entries: list[Entry]) -> None:
+        """Let go of entries that became no lines."""
+        count = sum(not is_moment(entry) for entry in entries)
+        self._lost += count
+        self._unnumbered += count
+        entries.clear()
+
+    def _rename(self, entries: list[Entry], lines: Lines) -> None:
+        """The node has another id: what came behind its last word under the old one is another node's."""
+        at = next((at for at, entry in enumerate(entries) if is_reset(entry)), -1)
+        kept = entries[at + 1 :]
+        self._tell(entries[: at + 1], lines)
+        self._hand_over()
+        entries.clear()
+        files, thread = self._files, self._thread
+        assert files is not None
+        assert thread is not None
+        name = self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        thread.call(lambda: files.rename(name)).addErrback(self._report)
+        self._lines = lines.renewed()
+        self._first = self._lines.seq
+        self._tell([_start(self._state.wall, b"on"), *kept], self._lines)
+
+    def _hand_over(self) -> None:
+        """Let the thread write the lines that were made."""
+        files, thread, lines = self._files, self._thread, self._lines
+        if not self._made_bytes or lines is None:
+            return
+        assert files is not None
+        assert thread is not None
+        text, size = b"".join(self._made), self._made_bytes
+        self._made.clear()
+        self._made_bytes = 0
+        first, self._first = self._first, lines.seq
+        count = lines.seq - first
+        if self._waiting + size > BACKLOG_MAX:
+            self._lost += count
+            return
+        self._waiting += size
+        written = thread.call(lambda: files.write(text, lines.boot, first, count))
+        written.addCallback(self._written, size).addErrback(self._report)
+
+    def _written(self, _: None, size: int) -> None:
+        self._waiting -= size
+        self._look_again(self._limits.file_s)
+
+    def _look_again(self, left_s: float) -> None:
+        """Let readers see the file that is open when its time is over, though nothing happens any more."""
+        self._tell_error()
+        if left_s and self._publish_call is None and self._files is not None:
+            self._publish_call = self._reactor.callLater(left_s, self._look)
+
+    def _look(self) -> None:
+        self._publish_call = None
+        files, thread = self._files, self._thread
+        if files is not None and thread is not None:
+            thread.call(files.look).addCallback(self._look_again).addErrback(self._report)
+
+    def _tell_error(self) -> None:
+        error = self._facts.error or self._facts.unpublished
+        if error and error != self._told:
+            self.log.error("Events are not written: {reason}", reason=error)
+        elif self._told and not error:
+            self.log.info("Events are written again")
+        self._told = error
+
+    # What INFO says.
+
+    def facts(self) -> dict[str, int | str]:
+        known = self._facts
+        return {
+            "events": self._wanted,
+            "events_written": known.lines,
+            "events_lost": self._lost + known.lost,
+            "events_files_published": known.files,
+            "events_waiting_bytes": self._waiting,
+            "events_last_error": known.error or known.unpublished,
+        }
+
+
+def _start(wall: int, word: bytes) -> Entry:
+    return (START, wall, None, 0, 0, -1, None, word)
+
+
+def _limits(config: EventSettings) -> Limits:
+    return Limits(config.events_file_size, config.events_file_seconds, config.events_keep_days, config.events_keep_size)
+
+
+def _address(who: Any) -> str:
+    """Where a client is, as the log names it; empty for what is no client of a connection."""
+    address: str = getattr(who, "address", "")
+    return address

@@ -1,0 +1,289 @@
+"""Files of the event log: published whole, healed after a crash, removed by age and size, and no error lost."""
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from disqued.persistence.disk import Disk
+from disqued.persistence.eventlog.files import DAY_S, EventFiles, Facts, Limits
+
+NODE = "1f0e2d3c"
+DAY = 1_800_000_000 // DAY_S * DAY_S + 3_600  #: an hour after midnight
+
+
+class Clock:
+    """Both clocks, which are told to move."""
+
+    def __init__(self) -> None:
+        self.wall = float(DAY)
+        self.monotonic = 10.0
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+
+class FailingDisk(Disk):
+    """A disk that fails at the step of this name, `after` some bytes of a write."""
+
+    def __init__(self) -> None:
+        self.fails = ""
+
+    def _check(self, name: str) -> None:
+        if name == self.fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def create(self, path: Path) -> int:
+        self._check("create")
+        return super().create(path)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        if self.fails in ("write", "cut") and len(data) > 3:
+            return super().write(fd, data[:3])
+        if self.fails in ("write", "cut"):
+            self._check(self.fails)
+        if self.fails == "rest":
+            raise OSError(errno.EIO, "Input/output error")
+        return super().write(fd, data)
+
+    def cut(self, fd: int, size: int) -> None:
+        self._check("cut")
+        super().cut(fd, size)
+
+    def fdatasync(self, fd: int) -> None:
+        self._check("fdatasync")
+        super().fdatasync(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._check("rename")
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._check("remove")
+        super().remove(path)
+
+
+def line(seq: int, size: int = 0) -> bytes:
+    return json.dumps({"seq": seq, "x": "x" * size}).encode() + b"\n"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk()
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: Clock, disk: FailingDisk) -> Callable[..., EventFiles]:
+    def files(*, file_bytes: int = 1_000, file_s: int = 300, keep_days: int = 0, keep_bytes: int = 0) -> EventFiles:
+        return EventFiles(
+            tmp_path, NODE, Limits(file_bytes, file_s, keep_days, keep_bytes), Facts(), disk,
+            wall=lambda: clock.wall, monotonic=lambda: clock.monotonic,
+        )  # fmt: skip
+
+    return files
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*.jsonl"))
+
+
+def seqs(folder: Path, pattern: str = "events-*.jsonl") -> list[int]:
+    """Numbers of the lines of all files of a pattern; each line must be whole."""
+    return [
+        json.loads(text)["seq"]
+        for path in sorted(folder.rglob(pattern))
+        for text in path.read_bytes().removesuffix(b"\n").split(b"\n")
+    ]
+
+
+def write(files: EventFiles, *numbers: int, size: int = 0, boot: int = 7) -> None:
+    for seq in numbers:
+        files.write(line(seq, size), boot, seq, 1)
+
+
+def test_lines_are_seen_when_their_file_is_published(make: Callable[..., EventFiles], tmp_path: Path) -> None:
+    files = make()
+    files.begin()
+    write(files, 1, 2)
+    assert names(tmp_path) == ["_open-7-0000000000000001.jsonl"]
+    assert (tmp_path / "date=2027-01-15" / f"node={NODE}").is_dir()
+    files.publish()
+    assert names(tmp_path) == ["events-7-0000000000000001.jsonl"]
+    assert seqs(tmp_path) == [1, 2]
+    assert (files.facts.lines, files.facts.files, files.facts.path) == (2, 1, "")
+
+
+def test_a_file_ends_by_size_by_age_and_by_day(make: Callable[..., EventFiles], tmp_path: Path, clock: Clock) -> None:
+    files = make(file_bytes=100, file_s=60)
+    files.begin()
+    write(files, 1, 2, size=80)
+    assert seqs(tmp_path) == [1]
+    clock.advance(61)
+    write(files, 3)
+    assert seqs(tmp_path) == [1, 2]
+    clock.wall += DAY_S
+    write(files, 4)
+    assert seqs(tmp_path) == [1, 2, 3]
+    assert len(list(tmp_path.glob("date=*"))) == 2
+
+
+def test_a_file_whose_time_is_over_is_published_though_nothing_happens(
+    make: Callable[..., EventFiles], tmp_path: Path, clock: Clock
+) -> None:
+    files = make(file_s=60)
+    files.begin()
+    write(files, 1)
+    files.look()
+    assert seqs(tmp_path) == []
+    clock.advance(61)
+    files.look()
+    assert seqs(tmp_path) == [1]
+
+
+def test_what_a_crash_left_open_is_published_up_to_its_last_whole_line(
+    make: Callable[..., EventFiles], tmp_path: Path
+) -> None:
+    files = make()
+    boot, ended_well = files.begin()
+    assert ended_well
+    files.write(line(1) + line(2) + b'{"seq": 3, "x', boot, 1, 3)
+    again, ended_well = make().begin()
+    assert not ended_well
+    assert again > boot
+    assert seqs(tmp_path) == [1, 2]
+    assert make().begin()[1]
+
+
+def test_a_crash_that_left_no_whole_line_leaves_no_file(make: Callable[..., EventFiles], tmp_path: Path) -> None:
+    make().write(b'{"seq"', 7, 1, 1)
+    assert not make().begin()[1]
+    assert names(tmp_path) == []
+
+
+def test_a_boot_has_a_higher_number_than_those_before_even_if_the_clock_went_back(
+    make: Callable[..., EventFiles], clock: Clock
+) -> None:
+    files = make()
+    boot, _ = files.begin()
+    write(files, 1, boot=boot)
+    files.end()
+    clock.wall -= 1_000_000
+    assert make().begin()[0] == boot + 1
+
+
+def test_files_of_other_nodes_are_left_alone(make: Callable[..., EventFiles], tmp_path: Path, clock: Clock) -> None:
+    other = tmp_path / "date=2000-01-01" / "node=ffffffff"
+    other.mkdir(parents=True)
+    for name in ("_open-1-0000000000000001.jsonl", "events-1-0000000000000001.jsonl"):
+        (other / name).write_bytes(b'{"seq')
+    files = make(keep_days=1, keep_bytes=1)
+    files.begin()
+    write(files, 1)
+    files.publish()
+    assert sorted(path.name for path in other.iterdir()) == [
+        "_open-1-0000000000000001.jsonl",
+        "events-1-0000000000000001.jsonl",
+    ]
+
+
+def test_old_days_are_removed_with_their_folders(make: Callable[..., EventFiles], tmp_path: Path, clock: Clock) -> None:
+    files = make(keep_days=2)
+    files.begin()
+    for seq in range(1, 6):
+        write(files, seq)
+        clock.advance(DAY_S)
+    files.publish()
+    assert seqs(tmp_path) == [4, 5]
+    assert len(list(tmp_path.glob("date=*"))) == 2
+
+
+def test_the_oldest_go_when_too_much_is_kept(make: Callable[..., EventFiles], tmp_path: Path) -> None:
+    files = make(file_bytes=1, keep_bytes=3 * len(line(1)))
+    files.begin()
+    write(files, *range(1, 9))
+    files.publish()
+    assert seqs(tmp_path) == [6, 7, 8]
+
+
+def test_what_is_not_published_is_never_removed(make: Callable[..., EventFiles], tmp_path: Path) -> None:
+    files = make(keep_bytes=1)
+    files.begin()
+    write(files, 1, 2)
+    files.prune()
+    assert seqs(tmp_path, "_open*") == [1, 2]
+
+
+@pytest.mark.parametrize("step", ["write", "rest", "create"])
+def test_lines_that_cannot_be_written_are_lost_whole_and_counted(
+    make: Callable[..., EventFiles], tmp_path: Path, disk: FailingDisk, step: str
+) -> None:
+    files = make()
+    files.begin()
+    if step != "create":
+        write(files, 1)
+    disk.fails = step
+    write(files, 2, 3)
+    assert files.facts.lost == 2
+    assert "No space left" in files.facts.error or "Input/output" in files.facts.error
+    disk.fails = ""
+    write(files, 4)
+    files.publish()
+    assert seqs(tmp_path) == ([4] if step == "create" else [1, 4])
+    assert files.facts.error == ""
+
+
+def test_a_file_that_cannot_be_cut_is_left_to_the_next_start(
+    make: Callable[..., EventFiles], tmp_path: Path, disk: FailingDisk
+) -> None:
+    files = make()
+    files.begin()
+    write(files, 1)
+    disk.fails = "cut"
+    write(files, 2)
+    disk.fails = ""
+    write(files, 3)
+    files.publish()
+    assert seqs(tmp_path) == [3]
+    make().begin()
+    assert seqs(tmp_path) == [1, 3]
+
+
+@pytest.mark.parametrize("step", ["rename", "fdatasync", "remove"])
+def test_a_file_that_cannot_be_published_costs_no_line_and_is_published_by_the_next_start(
+    make: Callable[..., EventFiles], tmp_path: Path, disk: FailingDisk, clock: Clock, step: str
+) -> None:
+    files = make(file_s=60, keep_days=1)
+    files.begin()
+    write(files, 1)
+    files.publish()
+    clock.advance(3 * DAY_S)
+    write(files, 2)
+    clock.advance(61)
+    disk.fails = step
+    write(files, 3)
+    assert "No space left" in files.facts.unpublished
+    assert (files.facts.error, files.facts.lost) == ("", 0)
+    disk.fails = ""
+    clock.advance(61)
+    assert files.look() == 0
+    assert files.facts.unpublished == ""
+    make(keep_days=1).begin()
+    assert seqs(tmp_path) == [2, 3]
+
+
+def test_an_open_file_says_how_long_it_has_left(make: Callable[..., EventFiles], clock: Clock) -> None:
+    files = make(file_s=60)
+    assert files.look() == 0
+    write(files, 1)
+    clock.advance(20)
+    assert files.look() == 40
+    clock.advance(40)
+    assert files.look() == 0

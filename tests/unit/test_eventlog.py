@@ -1,0 +1,122 @@
+"""The event log of a node whose loop is told to turn: what is there when it stops, and what is lost on the way."""
+
+import json
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from disqued.config import Config
+from disqued.persistence.eventlog import log as module
+from disqued.persistence.eventlog.log import EventLog
+from tests.core_fixtures import Server
+
+LIMIT_S = 30.0
+
+
+class Loop(Clock):
+    """A reactor that turns when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+
+    def callFromThread(self, function: Any, *args: Any) -> None:
+        self._calls.put((function, *args))
+
+    def turn(self) -> None:
+        """Do what the thread asks for next, and wait for it to ask."""
+        function, *args = self._calls.get(timeout=LIMIT_S)
+        function(*args)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def event_log(server: Server, loop: Loop, tmp_path: Path) -> EventLog:
+    return EventLog(server.node, loop, Config.from_text(f"dir {tmp_path}"))
+
+
+def end(event_log: EventLog, loop: Loop) -> None:
+    ended = event_log.stop()
+    assert ended is not None
+    while not ended.called:
+        loop.turn()
+
+
+def published(folder: Path) -> list[dict[str, Any]]:
+    paths = sorted((folder / "events").rglob("events-*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def test_a_node_that_stops_before_its_folder_is_ready_loses_no_line(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    end(event_log, loop)
+    assert [line["event"] for line in published(tmp_path)] == ["start", "add", "stop"]
+
+
+def test_lines_are_made_at_once_and_handed_over_when_they_are_many_or_their_time_is_over(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    for _ in range(module.MADE_AT_ONCE):
+        server.add("q", "x")
+    event_log.wake()
+    assert (server.state.endings, event_log.facts()["events_waiting_bytes"]) == ([], 0)
+    loop.advance(module.FLUSH_S)
+    assert event_log.facts()["events_waiting_bytes"] != 0
+    loop.turn()
+    assert event_log.facts()["events_waiting_bytes"] == 0
+    monkeypatch.setattr(module, "HANDED_OVER", 1_000)
+    for _ in range(module.MADE_AT_ONCE):
+        server.add("q", "x")
+    event_log.wake()
+    assert event_log.facts()["events_waiting_bytes"] != 0
+    end(event_log, loop)
+    lines = published(tmp_path)
+    assert [line["seq"] for line in lines] == list(range(1, 2 * module.MADE_AT_ONCE + 3))
+
+
+def test_lines_for_which_too_much_waits_are_lost_and_leave_a_gap(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    monkeypatch.setattr(module, "BACKLOG_MAX", 10)
+    server.add("q", "x")
+    event_log.take()
+    assert event_log.facts()["events_lost"] == 1
+    monkeypatch.undo()
+    server.add("q", "y")
+    end(event_log, loop)
+    assert [(line["seq"], line["event"]) for line in published(tmp_path)] == [(1, "start"), (3, "add"), (4, "stop")]
+
+
+def test_what_is_lost_while_the_folder_is_not_ready_leaves_a_gap_too(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNREADY_MAX", 3)
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    server.add("q", "y")
+    event_log.take()
+    assert event_log.facts()["events_lost"] == 2
+    server.add("q", "z")
+    end(event_log, loop)
+    assert [line["seq"] for line in published(tmp_path)] == [3, 4, 5]

@@ -1,0 +1,123 @@
+"""Files of the event log are shipped whole, once, and removed only when they are safely there."""
+
+from pathlib import Path
+
+import pytest
+
+from disqued.tools import ship_events
+from disqued.tools.ship_events import main, ship
+
+DONE, FAILED, MISUSED = 0, 1, 2
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "events"
+    for day, node, name in (("1", "a", "events-7-1"), ("1", "b", "events-7-1"), ("2", "a", "events-7-9")):
+        path = folder / f"date={day}" / f"node={node}" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{day}{node}\n")
+    (folder / "date=2" / "node=a" / "_open-7-12.jsonl").write_text("not yet\n")
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_published_is_shipped_once(source: Path, target: Path) -> None:
+    first = ship(source, target)
+    assert (first.shipped, first.shipped_bytes, first.known) == (3, 9, 0)
+    assert texts(target) == {name: text for name, text in texts(source).items() if "_open" not in name}
+    second = ship(source, target)
+    assert (second.shipped, second.known, second.removed) == (0, 3, 0)
+
+
+def test_what_is_safely_there_is_removed_here(source: Path, target: Path) -> None:
+    before = {name: text for name, text in texts(source).items() if "_open" not in name}
+    assert ship(source, target, remove=True).removed == 3
+    assert texts(target) == before
+    assert list(texts(source)) == ["date=2/node=a/_open-7-12.jsonl"]
+
+
+def test_half_a_file_is_never_seen_and_is_shipped_by_the_next_round(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(28, "No space left on device", "file")
+
+    monkeypatch.setattr(ship_events.os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        ship(source, target, remove=True)
+    assert texts(target) == {}
+    assert len(texts(source)) == 4
+    monkeypatch.undo()
+    assert ship(source, target).shipped == 3
+
+
+def test_a_file_that_is_there_with_another_size_is_shipped_again(source: Path, target: Path) -> None:
+    ship(source, target)
+    broken = target / "date=1" / "node=a" / "events-7-1.jsonl"
+    broken.write_text("1")
+    assert ship(source, target).shipped == 1
+    assert broken.read_text() == "1a\n"
+
+
+def test_the_tool_says_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(target), "--from", str(source), "--remove"]) == DONE
+    assert capsys.readouterr().out == "files shipped: 3 (9 bytes), there already: 0, removed here: 3\n"
+
+
+def test_the_folder_is_that_of_the_configuration(source: Path, target: Path, tmp_path: Path) -> None:
+    file = tmp_path / "disqued.conf"
+    file.write_text(f"dir {tmp_path}\nevents-dir events\n")
+    assert main([str(target), "--config", str(file)]) == DONE
+    assert len(texts(target)) == 3
+
+
+def test_trouble_is_told_with_what_is_allowed(
+    source: Path, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, status, said in (
+        ([str(target), "--from", str(tmp_path / "none")], FAILED, "is no folder; --from or the events-dir"),
+        ([str(tmp_path / "none"), "--from", str(source)], FAILED, "make it, or mount"),
+        ([str(source), "--from", str(source)], FAILED, "the folder of the event log itself"),
+        ([str(target), "--config", str(tmp_path / "none.conf")], MISUSED, "none.conf"),
+    ):
+        assert main(words) == status
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([str(target), "--every", "-1"])
+    assert ended.value.code == MISUSED
+
+
+def test_rounds_outlive_a_storage_that_is_away(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            monkeypatch.setattr(ship_events, "_copy", copy)
+        elif len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    def fail(path: Path, goal: Path) -> None:
+        raise OSError(5, "Input/output error", str(goal))
+
+    copy = ship_events._copy
+    monkeypatch.setattr(ship_events, "_copy", fail)
+    monkeypatch.setattr(ship_events.time, "sleep", pause)
+    assert main([str(target), "--from", str(source), "--every", "5"]) == 130
+    assert pauses == [5, 5, 5]
+    told = capsys.readouterr()
+    assert told.out == "files shipped: 3 (9 bytes), there already: 0, removed here: 0\n"
+    assert "Input/output error" in told.err
