@@ -5,6 +5,7 @@ Exit status 0: everything was as it must be.
 
 import argparse
 import sys
+from pathlib import Path
 
 import attrs
 
@@ -23,11 +24,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hours", type=float, default=1.0, help="how long a story is, in hours of the cluster")
     parser.add_argument("--nodes", type=int, help="another number of nodes")
     parser.add_argument("--without", choices=KINDS, action="append", default=[], help="leave out a kind of faults")
+    parser.add_argument("--events", type=Path, metavar="DIR", help="let the nodes write their event logs there")
     options = parser.parse_args(arguments)
     if options.nodes is not None and not 2 <= options.nodes <= 200:
         parser.error("--nodes takes 2 to 200")
     seeds = range(options.seed, options.seed + options.seeds)
-    if options.nodes is None and not options.without:
+    if options.nodes is None and not options.without and options.events is None:
         return max(_tell(Story(options.profile, seed, options.hours)) for seed in seeds)
     return max(_tell_other(options, seed) for seed in seeds)
 
@@ -48,7 +50,7 @@ def _tell_other(options: argparse.Namespace, seed: int) -> int:
     if options.nodes is not None:
         profile = attrs.evolve(profile, nodes=options.nodes)
     try:
-        world = World(seed, profile, without=options.without).run()
+        world = World(seed, profile, without=options.without, events=options.events).run()
     except Broken as error:
         _say(str(error))
         return 1

@@ -17,7 +17,7 @@ from disqued.testing.profiles import ALL, named
 from disqued.testing.world import Broken, Profile, World
 
 #: How many stories of each profile come in one round; what is cheap to tell is told more often.
-SHARES = {"crashes": 3, "disks": 3, "wide": 1}
+SHARES = {"crashes": 3, "disks": 3, "wide": 1, "logs-disks": 1}
 SHARE = 2
 
 

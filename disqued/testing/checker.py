@@ -14,6 +14,7 @@ What must be so, whatever fails:
     at least once    a job whose ADDJOB was answered is delivered, and again until somebody acknowledges it, before
                      its TTL ends, unless W of its holders have lost their memory (W: the copies asked for)
     at most once     a job with retry 0 is never heard of twice
+    one for a key    of what was said under one key, while nobody was apart, one job was there when it was answered
 
 and, where the rules of a run say so:
 
@@ -68,6 +69,11 @@ class Request:
     ack_sent: bool = False
     firm_at: int | None = None  #: when that was first said by a node that knew the job
     fast_acked: bool = False
+    is_keyed: bool = False  #: it was said with a key, and perhaps several times
+    is_once: bool = False  #: of one with a key: there must have been one job when it was answered
+    #: Of one with a key: other jobs that came of it, which have numbers of their own.
+    twins: list["Request"] = attrs.field(factory=list)
+    was_over: bool = False  #: of one of several: somebody had acknowledged it before the producer was answered
 
     @property
     def is_promised(self) -> bool:
@@ -118,10 +124,13 @@ class Ledger:
 
     def answered(self, number: int, job_id: bytes, at: int, holders: frozenset[NodeName] | None) -> None:
         """It was answered: the job is there."""
-        request = self.requests[number]
+        asked = self.requests[number]
+        request = self._that_is(asked, job_id)
         request.answered_at = at
         request.holders = holders
         self._identify(request, job_id)
+        for one in (asked, *asked.twins):
+            one.was_over = one.ack_sent and one is not request
 
     def refused(self, number: int) -> None:
         """It was refused; the job may be delivered all the same, for a part of the cluster may have it by then."""
@@ -147,8 +156,33 @@ class Ledger:
         if request is None or request.body != body or request.queue != queue:
             self.blame(f"{job_id!r} from queue {queue!r} has a body that nobody added there: {body[:40]!r}")
             return None
+        request = self._that_is(request, job_id)
         self._identify(request, job_id)
         return request
+
+    def _that_is(self, request: Request, job_id: bytes) -> Request:
+        """Which of the jobs that came of an ADDJOB with a key this is; of any other there is one."""
+        if not request.is_keyed or request.job_id in (None, job_id):
+            return request
+        known = self._by_id.get(job_id)
+        if known is None:
+            known = attrs.evolve(
+                request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
+                first_delivery_at=None, acked_at=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[],
+                was_over=False,
+            )  # fmt: skip
+            self.requests[known.number] = known
+            request.twins.append(known)
+        return known
+
+    def _doubles(self) -> list[str]:
+        """Keys of which several jobs were there at once, though nobody was apart."""
+        found: list[str] = []
+        for request in self.requests.values():
+            there = [one for one in (request, *request.twins) if one.job_id is not None and not one.was_over]
+            if request.is_once and request.twins and len(there) > 1:
+                found.append(f"one for each key: of {request.number} " + " and ".join(map(shown, there)))
+        return found
 
     def _identify(self, request: Request, job_id: bytes) -> None:
         """Hold the id of a job against what was known of it."""
@@ -249,7 +283,7 @@ class Checker(Ledger):
             f"at least once: {shown(request)} was delivered {request.deliveries} times and never acknowledged"
             for request in self.missing()
         ]
-        return self.violations + missing
+        return self.violations + self._doubles() + missing
 
     def _is_missing(self, request: Request) -> bool:
         if not request.is_promised or request.ack_sent:

@@ -51,6 +51,7 @@ class Load:
     acks_elsewhere: float = 0.2
     acks_again: float = 0.0  #: says so once more, to another node
     cancels: float = 0.01  #: a producer acknowledges its own job
+    breaks: float = 0.0  #: a producer that uses keys loses its connection while it waits
 
 
 class Connection:
@@ -141,31 +142,52 @@ class Actor(ABC):
             self._connection.close()
 
 
-class Producer(Actor):
+class Adder(Actor):
+    """Adds some jobs, one or a few at a time, and is over when it has."""
+
+    def __init__(
+        self, servers: "list[SimServer]", checker: Ledger, load: Load, name: str, rng: Random, *, count: int
+    ) -> None:
+        super().__init__(servers, checker, load, name, rng)
+        self._left = count
+        self._requests: list[Request] = []  #: those whose answer it waits for
+
+    def go_on(self) -> None:
+        """Add the next ones."""
+        connection = self.connect()
+        if connection is None:
+            self.plan(RECONNECT_MS)
+        elif self._left <= 0:
+            self.end()
+        else:
+            self._add(connection)
+
+    @abstractmethod
+    def _add(self, connection: Connection) -> None:
+        """Draw what is to be added, and send it."""
+
+    def _send(self, connection: Connection, requests: list[Request], words: list[bytes]) -> None:
+        """Ask for some jobs with one command."""
+        self._left -= len(requests)
+        self._requests = requests
+        for request in requests:
+            self.checker.asked(request)
+        connection.server.command(connection, words)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nobody knows whether they are there."""
+        self._requests = []
+        super().disconnected(connection)
+
+
+class Producer(Adder):
     """Adds some jobs, one after the other."""
 
     checker: Checker
 
-    def __init__(
-        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random, *, count: int
-    ) -> None:
-        super().__init__(servers, checker, load, name, rng)
-        self._left = count
-        self._request: Request | None = None
-        self._cancelling = False
-
-    def go_on(self) -> None:
-        """Add the next job."""
-        connection = self.connect()
-        if connection is None:
-            self.plan(RECONNECT_MS)
-        elif not self._left:
-            self.end()
-        else:
-            self._left -= 1
-            self._request = request = self._draw(connection.server)
-            self.checker.asked(request)
-            connection.server.command(connection, self._words(request))
+    def _add(self, connection: Connection) -> None:
+        request = self._draw(connection.server)
+        self._send(connection, [request], self._words(request))
 
     def _draw(self, server: "SimServer") -> Request:
         rng, load = self.rng, self.load
@@ -195,23 +217,17 @@ class Producer(Actor):
 
     def heard(self, connection: Connection, value: Any) -> None:
         """Note what became of it, and think."""
-        request, self._request = self._request, None
-        if request is None:
-            self._cancelling = False
-        elif isinstance(value, CommandError):
-            self.checker.refused(request.number)
-        else:
+        requests, self._requests = self._requests, []
+        for request in requests:
+            if isinstance(value, CommandError):
+                self.checker.refused(request.number)
+                continue
             self.checker.answered(request.number, value, self.events.now, holders_of(connection.server, value))
             if self.rng.random() < self.load.cancels:
                 self.checker.ack_sent(value)
                 connection.server.command(connection, [b"ACKJOB", value])
                 return
         self.plan(self.rng.randint(0, self.load.think_ms))
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nobody knows whether the job is there."""
-        self._request = None
-        super().disconnected(connection)
 
 
 def holders_of(server: "SimServer", job_id: bytes) -> frozenset[int] | None:
@@ -249,9 +265,29 @@ class Taker(Actor, Generic[T]):
         else:
             self._ask(connection)
 
-    @abstractmethod
     def _finish(self, connection: Connection) -> None:
-        """Say what became of what it has."""
+        """Die with what it has, or say what became of it."""
+        draw = self.rng.random()
+        if draw < self.load.dies:
+            self._held.clear()
+            connection.close()
+            self.plan(self.rng.randint(100, 5_000))
+        else:
+            self._settle(connection, draw)
+
+    def _elsewhere(self, connection: Connection) -> Connection | None:
+        """Where it says what it has done: on its connection, or now and then on another one; None = it tries again."""
+        if self.home is not None or self.rng.random() >= self.load.acks_elsewhere:
+            return connection
+        connection.close()
+        other = self.connect()
+        if other is None:
+            self.plan(RECONNECT_MS)
+        return other
+
+    @abstractmethod
+    def _settle(self, connection: Connection, draw: float) -> None:
+        """Say what became of what it has; `draw`: a number from the chance of a death up to 1, which decides."""
 
     @abstractmethod
     def _ask(self, connection: Connection) -> None:
@@ -321,15 +357,9 @@ class Consumer(Taker[bytes]):
             self.checker.delivered(row[1], row[0], row[2], self.events.now, connection.server.number)
             self._held.append(row[1])
 
-    def _finish(self, connection: Connection) -> None:
-        """Say what became of the jobs in its hands."""
-        rng, load = self.rng, self.load
+    def _settle(self, connection: Connection, draw: float) -> None:
+        load = self.load
         held, self._held = self._held, []
-        draw = rng.random()
-        if draw < load.dies:
-            connection.close()
-            self.plan(rng.randint(100, 5_000))
-            return
         draw -= load.dies
         if draw < load.nacks:
             connection.server.command(connection, [b"NACK", *held])
@@ -341,17 +371,13 @@ class Consumer(Taker[bytes]):
             connection.server.command(connection, [b"WORKING", held[0]])
             return
         word = b"FASTACK" if draw - load.works_on < load.fast_acks else b"ACKJOB"
-        if self.home is None and rng.random() < load.acks_elsewhere:
-            connection.close()
-            other = self.connect()
-            if other is None:
-                self.plan(RECONNECT_MS)
-                return
-            connection = other
+        where = self._elsewhere(connection)
+        if where is None:
+            return
         self._acking = held if word == b"ACKJOB" else []
         for job_id in held:
             self.checker.ack_sent(job_id, fast=word == b"FASTACK")
-        connection.server.command(connection, [word, *held])
+        where.server.command(where, [word, *held])
 
     def disconnected(self, connection: Connection) -> None:
         """What it had in its hands comes again, to whoever asks."""

@@ -45,7 +45,7 @@ class Events:
     def at(self, when: int, call: Call, argument: Any = None) -> None:
         """Call it with the argument at a time; one that is over is now."""
         self._arrivals += 1
-        heappush(self._heap, (max(when, self.now), self._arrivals, call, argument))
+        heappush(self._heap, (when if when > self.now else self.now, self._arrivals, call, argument))
 
     def after(self, ms: int, call: Call, argument: Any = None) -> None:
         """Call it with the argument so much later."""
@@ -72,8 +72,7 @@ class Events:
 
     def note(self, fact: bytes) -> None:
         """Enter a fact into the trace of this story."""
-        self._trace.update(b"%d " % self.now)
-        self._trace.update(fact)
+        self._trace.update(b"%d %b" % (self.now, fact))
 
     @property
     def trace(self) -> str:

@@ -15,7 +15,7 @@ from disqued.core.ids import is_job_id
 from disqued.core.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request, body_of
-from disqued.testing.clients import LONG_TTL_S, RECONNECT_MS, Actor, Connection, Load, Taker, holders_of
+from disqued.testing.clients import LONG_TTL_S, Adder, Connection, Load, Taker, holders_of
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -25,48 +25,28 @@ HELD_S = 15  #: time of a fetch of okq
 Held = tuple[bytes, bytes, bytes]  #: queue, name, job id; the last is empty where it is not known
 
 
-class ListProducer(Actor):
+class ListProducer(Adder):
     """Pushes some elements, a few at a time."""
 
-    def __init__(
-        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random, *, count: int
-    ) -> None:
-        super().__init__(servers, checker, load, name, rng)
-        self._left = count
-        self._requests: list[Request] = []
-
-    def go_on(self) -> None:
-        """Push the next ones."""
-        connection = self.connect()
-        if connection is None:
-            self.plan(RECONNECT_MS)
-        elif self._left <= 0:
-            self.end()
-        else:
-            self._push(connection)
-
-    def _push(self, connection: Connection) -> None:
+    def _add(self, connection: Connection) -> None:
         rng, load = self.rng, self.load
         queue = rng.choice(load.queues)
         is_event = rng.random() < 0.4
         count = 1 if is_event else rng.choice((1, 1, 2, 4))
         replicate = min(rng.choice(load.replicate), len(self.servers)) if rng.random() < 0.6 else 0
         retry_ms = RETRY_NEVER_MS if is_event or rng.random() < 0.8 else 5_000
-        self._left -= count
-        self._requests = [self._asked(queue, replicate, retry_ms, connection.server.number) for _ in range(count)]
-        for request in self._requests:
-            self.checker.asked(request)
-        bodies = [request.body for request in self._requests]
+        requests = [self._drawn(queue, replicate, retry_ms, connection.server.number) for _ in range(count)]
+        bodies = [request.body for request in requests]
         options = [b"REPLICATE", b"%d" % replicate] if replicate else []
         if is_event:
-            words = [rng.choice((b"QLPUSH", b"QRPUSH")), queue, b"%d" % self._requests[0].number, *bodies, *options]
+            words = [rng.choice((b"QLPUSH", b"QRPUSH")), queue, b"%d" % requests[0].number, *bodies, *options]
         elif retry_ms < RETRY_NEVER_MS:
             words = [b"RQ.PUSHX", queue, *options, b"RETRY", b"%d" % retry_ms, b"ELEMS", *bodies]
         else:
             words = [b"RQ.PUSHX", queue, *options, b"ELEMS", *bodies] if options else [b"RQ.PUSH", queue, *bodies]
-        connection.server.command(connection, words)
+        self._send(connection, requests, words)
 
-    def _asked(self, queue: bytes, replicate: int, retry_ms: int, node: int) -> Request:
+    def _drawn(self, queue: bytes, replicate: int, retry_ms: int, node: int) -> Request:
         number = self.checker.next_number()
         return Request(
             number, queue, body_of(number, self.rng.choice(self.load.sizes)), replicate, retry_ms, LONG_TTL_S * 1_000,
@@ -83,11 +63,6 @@ class ListProducer(Actor):
             for request, job_id in zip(requests, value.job_ids, strict=True):
                 self.checker.answered(request.number, job_id, self.events.now, holders_of(connection.server, job_id))
         self.plan(self.rng.randint(0, self.load.think_ms))
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nobody knows whether they are there."""
-        self._requests = []
-        super().disconnected(connection)
 
 
 class ListConsumer(Taker[Held]):
@@ -166,26 +141,16 @@ class ListConsumer(Taker[Held]):
         ids = {job.id for jobs in known for job in jobs}
         return ids.pop() if len(ids) == 1 else b""
 
-    def _finish(self, connection: Connection) -> None:
-        """Say what became of what is in its hands."""
-        rng, load = self.rng, self.load
+    def _settle(self, connection: Connection, draw: float) -> None:
+        load = self.load
         held, self._held = self._held, []
-        draw = rng.random()
-        if draw < load.dies:
-            connection.close()
-            self.plan(rng.randint(100, 5_000))
-            return
         ids = [job_id for _, _, job_id in held if job_id]
         if draw < load.dies + load.nacks and ids:
             self._say(connection, "nack", b"NACK", *ids)
             return
-        if self.home is None and rng.random() < load.acks_elsewhere:
-            connection.close()
-            other = self.connect()
-            if other is None:
-                self.plan(RECONNECT_MS)
-                return
-            connection = other
+        where = self._elsewhere(connection)
+        if where is None:
+            return
         queue = held[0][0]
         self._acking = [one for one in held if one[0] == queue]
         self._held = [one for one in held if one[0] != queue]
@@ -193,10 +158,10 @@ class ListConsumer(Taker[Held]):
             if job_id:
                 self.checker.ack_sent(job_id)
         names = [name for _, name, _ in self._acking]
-        if len(names) == 1 and rng.random() < 0.3 and self._acking[0][2]:
-            self._say(connection, "ack", b"QACK", queue, self._acking[0][2])
+        if len(names) == 1 and self.rng.random() < 0.3 and self._acking[0][2]:
+            self._say(where, "ack", b"QACK", queue, self._acking[0][2])
         else:
-            self._say(connection, "ack", b"RQ.ACK", queue, *names)
+            self._say(where, "ack", b"RQ.ACK", queue, *names)
 
     def disconnected(self, connection: Connection) -> None:
         """What it had in its hands is found by whoever recovers."""

@@ -1,9 +1,11 @@
 """The checker of logs: what groups of consumers saw of events, held against what was promised to them.
 
-    asked, answered | refused      a producer and its QADD
+    asked, answered | refused      a producer and its QADD; too_long: refused by its MAXLEN
     delivered                      a consumer of a group and its event, done at once (EX 0) or until a deadline
     acking, acked                  its QACK and the answer, if there is one
     given_up, given_back           its QGROUP RETURN and the answer
+    left                           the death of a worker, or what it does not know to be its own any more
+    begins, began                  QGROUP START or FORGET and the answer
     nothing, figures               null for a QGET or QNOTIFY; a line of QSTATUS
     flushing, flushed              QFLUSH
     lost_memory, healed            as in `checker`
@@ -20,97 +22,32 @@ What must be so, whatever fails:
     on time          nothing is delivered long after its time
     acks last        what was answered 1 is not delivered to the group after the heal
     flushed          nor is what the node that was told QFLUSH had made itself by then
+    capped           QADD MAXLEN is refused only if there may be so many events, and then nobody gets the event; it is
+                     answered only if its node has made fewer that are there
 
 and where nothing fails (`exact`), in addition:
 
-    one at a time    nobody else of the group gets an event before the deadline, or before it was given up
+    one at a time    nobody else of the group gets an event before the deadline, or before it was given up, or its
+                     worker may be dead
     exactly once     nobody gets an event that was acknowledged, or given with EX 0
     answers          a QACK in time is answered 1, a late one 0 unless another consumer has the event; none twice 1;
-                     null means that there was nothing; no command fails
+                     null means that there was nothing, nor anything of a worker that is dead; no command fails
+
+A group that begins anew gets all events again that it wants and none of the others, from that moment on; the same is so
+for what is said after the heal.  What is said while something fails may be outdone by what others said.
 
 A group with EX 0 may lose an event with the answer that had it, so that such groups must get all of them only where
 nothing fails.  Times are integer milliseconds of one clock, that of the observer.
 """
 
 from collections.abc import Hashable, Iterable
-
-import attrs
+from math import inf
 
 from disqued.testing.checker import GRACE_MS, LATE_MS, Ledger, NodeName, Request, shown
+from disqued.testing.logbeginnings import Beginning, Begun
+from disqued.testing.logfacts import Ack, Flush, Hold, LogRules, Reading
 
-SHOWN = 6  #: deliveries and acknowledgements that a failure tells of, the last ones
 FIGURES = (b"inprogress", b"redo", b"done", b"available")
-
-
-@attrs.frozen
-class LogRules:
-    """Which of the promises hold in the run that is checked."""
-
-    exact: bool = False  #: nothing fails
-    acks_last: bool = True  #: no node forgets what it has acknowledged
-    #: Nor what it has acknowledged of events that it could ask nobody about: no process ends.
-    all_acks_last: bool = False
-    on_time_ms: int = LATE_MS  #: what a message may be under way
-
-
-@attrs.define
-class Hold:
-    """An event as it was delivered to a consumer."""
-
-    group: bytes
-    consumer: Hashable
-    node: NodeName  #: that answered
-    at: int
-    lease_ms: int  #: 0 = it was done at once
-    given_up_at: int | None = None  #: when somebody began to say that it is given back
-    free_at: int | None = None  #: when that was answered
-
-
-@attrs.define
-class Ack:
-    """A QACK for one event."""
-
-    consumer: Hashable
-    sent_at: int
-    answered_at: int | None = None
-    accepted: bool | None = None  #: None = not known: no answer, an error, or a count of several
-
-
-@attrs.define
-class Reading:
-    """What one group made of one event, as its consumers know it."""
-
-    request: Request
-    group: bytes
-    holds: list[Hold] = attrs.field(factory=list)
-    acks: list[Ack] = attrs.field(factory=list)
-    done_at: int | None = None  #: when it was first heard that the group is done with it
-    firm_at: int | None = None  #: when that was first heard of what outlasts the end of a process
-    doubts: list[int] = attrs.field(factory=list)  #: when somebody heard null who should have had it
-
-    def __str__(self) -> str:
-        told = [f"{hold.consumer} at {hold.at} for {hold.lease_ms}" for hold in self.holds[-SHOWN:]]
-        acks = [
-            f"{ack.consumer} at {ack.sent_at}, {_ANSWERS[ack.accepted]} at {ack.answered_at}"
-            for ack in self.acks[-SHOWN:]
-        ]
-        return (
-            f"{shown(self.request)}, for {self.group.decode()}: given to {'; '.join(told) or 'nobody'};"
-            f" acknowledged by {'; '.join(acks) or 'nobody'}"
-        )
-
-
-_ANSWERS = {True: "yes", False: "no", None: "not known"}
-
-
-@attrs.define
-class Flush:
-    """A QFLUSH."""
-
-    queue: bytes
-    node: NodeName
-    sent_at: int
-    answered_at: int | None = None
 
 
 class LogChecker(Ledger):
@@ -128,6 +65,9 @@ class LogChecker(Ledger):
         #: Those of promised events that are not done, as far as anybody has heard.
         self._open: dict[tuple[bytes, bytes], dict[int, Reading]] = {}
         self._flushes: list[Flush] = []
+        self._begun: dict[tuple[bytes, bytes], Begun] = {}
+        self.caps: dict[int, int] = {}  #: MAXLEN of the requests that say so
+        self._too_long: set[int] = set()  #: those that were refused for it
 
     # Facts.
 
@@ -135,10 +75,25 @@ class LogChecker(Ledger):
         """A QADD was answered: the event is there, for every group."""
         super().answered(number, job_id, at, holders)
         request = self.requests[number]
+        self._check_cap(request, at)
         for group in (*self._acking, *self._once):
             reading = self._reading(request, group)
-            if reading.done_at is None:
+            begun = self._begun_of(request.queue, group)
+            if reading.done_at is None and (begun.firm is None or begun.firm.wants(request)):
                 self._open.setdefault((request.queue, group), {})[number] = reading
+
+    def too_long(self, request: Request, at: int) -> None:
+        """A QADD was refused for its MAXLEN."""
+        self._too_long.add(request.number)
+        there = sum(
+            other.queue == request.queue and other is not request and self._may_be_there(other, request.asked_at)
+            for other in self.requests.values()
+        )
+        if there < self.caps[request.number]:
+            self.blame(
+                f"capped: refused at {at} for MAXLEN {self.caps[request.number]}, and there are {there} events at most:"
+                f" {shown(request)}"
+            )
 
     def delivered(self, event_id: bytes, queue: bytes, body: bytes, hold: Hold) -> None:
         """A consumer has heard of an event."""
@@ -149,7 +104,11 @@ class LogChecker(Ledger):
         request.deliveries += 1
         reading = self._reading(request, hold.group)
         self._check_times(reading, hold)
-        self._check_again(reading, hold)
+        if not self._is_unsure(reading, hold.at):
+            self._check_beginning(reading, hold)
+            self._check_again(reading, hold)
+        elif hold.group in self._acking:
+            hold.given_up_at = hold.at
         self._check_flushed(reading, hold)
         reading.holds.append(hold)
         if not hold.lease_ms:
@@ -175,9 +134,11 @@ class LogChecker(Ledger):
         if 0 < count < len(acks):
             return
         for event_id, ack in zip(event_ids, acks, strict=True):
+            reading = self._reading(self._by_id[event_id], group)
+            if self._is_unsure(reading, ack.sent_at):
+                continue
             ack.answered_at, ack.accepted = at, count > 0
             if ack.accepted:
-                reading = self._reading(self._by_id[event_id], group)
                 self._note_done(reading, at, is_firm=event_id not in orphans or self.rules.all_acks_last)
 
     def given_up(self, event_ids: list[bytes], group: bytes, at: int) -> None:
@@ -193,6 +154,13 @@ class LogChecker(Ledger):
             for hold in self._reading(self._by_id[event_id], group).holds:
                 if hold.given_up_at is not None and hold.free_at is None:
                     hold.free_at = at
+
+    def left(self, event_ids: Iterable[bytes], group: bytes, consumer: Hashable, at: int, back_at: int | None) -> None:
+        """A worker may be dead; others get what it had by a time at the latest, None = nobody knows when."""
+        for event_id in event_ids:
+            for hold in self._reading(self._by_id[event_id], group).holds:
+                if hold.consumer == consumer and hold.given_up_at is None:
+                    hold.given_up_at, hold.free_at = at, back_at
 
     def nothing(self, queue: bytes, group: bytes, asked_at: int, at: int, *, waited: bool) -> None:
         """Somebody of a group heard that there is nothing; `waited`: and was waiting since it had asked."""
@@ -219,6 +187,31 @@ class LogChecker(Ledger):
         """It was answered."""
         flush.answered_at = at
 
+    def begins(self, beginning: Beginning) -> Beginning:
+        """Somebody begins to let a group begin anew."""
+        begun = self._begun.setdefault((beginning.queue, beginning.group), Begun())
+        begun.beginnings.append(beginning)
+        if self._is_firm(beginning):
+            begun.unsure_until = inf
+        return beginning
+
+    def begins_not(self, beginning: Beginning) -> None:
+        """It was answered that it does not."""
+        begun = self._begun_of(beginning.queue, beginning.group)
+        begun.beginnings.remove(beginning)
+        begun.unsure_until = min(begun.unsure_until, beginning.sent_at + LATE_MS)
+
+    def began(self, beginning: Beginning, at: int) -> None:
+        """It was answered that it does: what was done before means nothing any more, where that can be said."""
+        beginning.answered_at = at
+        if self._is_firm(beginning):
+            begun = self._begun_of(beginning.queue, beginning.group)
+            begun.beginnings, begun.firm = [beginning], beginning
+            begun.unsure_until = at + LATE_MS
+            for request in self.requests.values():
+                if request.queue == beginning.queue:
+                    self._begin_anew(self._reading(request, beginning.group), beginning)
+
     def failed(self, command: bytes, error: object, at: int) -> None:
         """A command was answered with an error."""
         if self.rules.exact:
@@ -235,6 +228,7 @@ class LogChecker(Ledger):
             if not self._is_settled(reading)
             and not self._may_be_lost(reading.request)
             and not self._may_be_flushed(reading.request)
+            and not self._begun_of(reading.request.queue, reading.group).may_skip(reading.request)
         ]
 
     def unpromised(self, queue: bytes) -> int:
@@ -282,14 +276,68 @@ class LogChecker(Ledger):
             for hold in reading.holds
         )
 
-    # Parts.
-
     def _reading(self, request: Request, group: bytes) -> Reading:
         key = (request.number, group)
         reading = self._readings.get(key)
         if reading is None:
             reading = self._readings[key] = Reading(request, group)
         return reading
+
+    # Beginnings.
+
+    def _begun_of(self, queue: bytes, group: bytes) -> Begun:
+        return self._begun.get((queue, group), _NEVER)
+
+    def _is_firm(self, beginning: Beginning) -> bool:
+        return self.rules.exact or (self._healed_at is not None and beginning.sent_at >= self._healed_at + GRACE_MS)
+
+    def _is_unsure(self, reading: Reading, at: int) -> bool:
+        """Tell whether what a consumer does at a time may mean nothing to its group."""
+        return at <= self._begun_of(reading.request.queue, reading.group).unsure_until
+
+    def _begin_anew(self, reading: Reading, beginning: Beginning) -> None:
+        """Forget what a group has made of an event, but for what may have been done since it began anew."""
+        reading.holds = [hold for hold in reading.holds if hold.at >= beginning.sent_at]
+        reading.acks = [ack for ack in reading.acks if ack.sent_at >= beginning.sent_at]
+        reading.done_at = reading.firm_at = None
+        reading.doubts.clear()
+        request = reading.request
+        open_ones = self._open.setdefault((request.queue, reading.group), {})
+        if request.is_promised and beginning.wants(request):
+            open_ones[request.number] = reading
+        else:
+            open_ones.pop(request.number, None)
+
+    def _check_beginning(self, reading: Reading, hold: Hold) -> None:
+        """Hold a delivery against where the group began."""
+        firm = self._begun_of(reading.request.queue, reading.group).firm
+        if firm is not None and firm.wants(reading.request) is False:
+            self.blame(f"begins: {hold} comes, and the group began behind it ({firm.kind.decode()}): {reading}")
+
+    # Lengths.
+
+    def _check_cap(self, request: Request, at: int) -> None:
+        """Hold an event that was taken against its MAXLEN, and what its node had made by then."""
+        maxlen = self.caps.get(request.number)
+        if maxlen is None:
+            return
+        there = sum(
+            other.queue == request.queue and other.node == request.node and self._is_there(other, request.asked_at, at)
+            for other in self.requests.values()
+        )
+        if there >= maxlen:
+            self.blame(f"capped: taken at {at} for MAXLEN {maxlen}, and there are {there} events: {shown(request)}")
+
+    def _is_there(self, request: Request, since: int, until: int) -> bool:
+        """Tell whether an event must be in the log of its node during some time."""
+        ready_at = (request.answered_at if request.answered_at is not None else until) + request.delay_ms + LATE_MS
+        return ready_at < since and not self._may_be_over(request, until) and not self._forgot(request)
+
+    def _may_be_there(self, request: Request, at: int) -> bool:
+        """Tell whether an event may be in a log at a time."""
+        return request.asked_at <= at <= request.asked_at + request.ttl_ms + self.rules.on_time_ms
+
+    # Parts.
 
     def _note_done(self, reading: Reading, at: int, *, is_firm: bool = True) -> None:
         if is_firm and reading.firm_at is None:
@@ -302,12 +350,17 @@ class LogChecker(Ledger):
     def _check_times(self, reading: Reading, hold: Hold) -> None:
         """Hold a delivery against the time of the event and what others were told."""
         request = reading.request
+        if request.number in self._too_long:
+            self.blame(f"capped: {hold} comes, and was refused for its MAXLEN: {reading}")
         if request.answered_at is not None and hold.at > request.answered_at + request.ttl_ms + self.rules.on_time_ms:
             self.blame(f"on time: {hold} comes after the end of {reading}")
         reading.doubts = [doubt for doubt in reading.doubts if hold.at > doubt + LATE_MS]
 
     def _check_again(self, reading: Reading, hold: Hold) -> None:
         """Hold a delivery against those before it."""
+        begun = self._begun_of(reading.request.queue, hold.group)
+        if begun.is_loose:
+            return
         if hold.group == self._strict and reading.holds and not self._forgot(reading.request):
             self.blame(f"at most once: {hold} comes again of {reading}")
         if reading.done_at is not None:
@@ -351,8 +404,7 @@ class LogChecker(Ledger):
         """Tell whether an event may have ended by a time."""
         return at + LATE_MS >= request.asked_at + request.ttl_ms or self._may_be_flushed(request)
 
-    @staticmethod
-    def _available_since(reading: Reading) -> int | None:
+    def _available_since(self, reading: Reading) -> int | None:
         """Since when the group can have an event, as far as is known; None = that is not known."""
         request = reading.request
         if request.answered_at is None or reading.done_at is not None:
@@ -360,10 +412,18 @@ class LogChecker(Ledger):
         if any(ack.accepted is None for ack in reading.acks):
             return None
         ready_at = request.answered_at + request.delay_ms
+        begun = self._begun_of(request.queue, reading.group)
+        if begun.firm is not None:
+            ready_at = max(ready_at, begun.firm.answered_at or 0)
+        if begun.unsure_until == inf:
+            return None
         if not reading.holds:
             return ready_at
         last = reading.holds[-1]
         return last.at + last.lease_ms if last.given_up_at is None else last.free_at
+
+
+_NEVER = Begun()  #: of groups that never began anew
 
 
 def _is_held(hold: Hold, at: int) -> bool:

@@ -1,18 +1,19 @@
-"""Logs in virtual time: those who add events, groups of consumers, and what they were promised.
+"""Clients of logs in virtual time: those who add events, and groups of consumers (those that are workers: `logcrew`).
 
-    producer    QADD, sometimes NOBLOCK, wait, think, and again; rarely QFLUSH of a queue that is there for that
+    producer    QADD, sometimes NOBLOCK or MAXLEN, wait, think, and again; rarely QFLUSH of a queue that is there for
+                that
     consumer    sometimes QNOTIFY or QSTATUS, then QGET as one of a group --> work --> QACK, here or elsewhere
                           |--> sometimes QGROUP RETURN, a QACK that comes too late, or death with events in its hands
 
     mail, bill  groups that acknowledge
     count, pay  groups that take events with EX 0, and with EX 0 STRICT
+    again       a group that is started anew, or forgotten, now and then
+    crew        a group whose consumers are live workers
     audit       a group that begins when all is well again, and is to get everything that is still alive
 
-After the heal each group has a consumer on every node, until every node counts nothing but events that are done.  What
-is seen is told to a checker of its own.  Times are integer milliseconds.
+What is seen is told to a checker of its own.  Times are integer milliseconds.
 """
 
-from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,10 +22,9 @@ import attrs
 from disqued.core.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Request, body_of
-from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, Taker, holders_of
-from disqued.testing.events import generator
-from disqued.testing.faults import Operator
-from disqued.testing.logchecker import Ack, Flush, Hold, LogChecker, LogRules
+from disqued.testing.clients import Adder, Connection, Load, Taker, holders_of
+from disqued.testing.logchecker import LogChecker
+from disqued.testing.logfacts import Ack, Flush, Hold
 from disqued.wire.replies import Status
 
 if TYPE_CHECKING:
@@ -35,11 +35,14 @@ QUEUES: Final = (b"news", b"orders", SCRATCH)
 ACKING: Final = (b"mail", b"bill")
 ONCE: Final = b"count"
 STRICT: Final = b"pay"
-WORKING: Final = (*ACKING, ONCE, STRICT)
+AGAIN: Final = b"again"
+WORKING: Final = (*ACKING, ONCE, STRICT, AGAIN)
+CREW: Final = b"crew"
 LATE: Final = b"audit"
-GROUPS: Final = (*WORKING, LATE)
+GROUPS: Final = (*WORKING, CREW, LATE)
 LIFE_MS: Final = 1_200_000  #: of an event as a rule: longer than all that goes wrong, and short enough to be waited for
-DRAIN_MS: Final = 300_000  #: in which every group must be done with every event after the heal
+DRAIN_MS: Final = 300_000  #: in which all groups must be done after that
+UNENDING_MS: Final = 600_000  #: a deadline that nobody waits for
 LEASE_MS: Final = 30_000  #: where QGET says nothing
 
 
@@ -59,20 +62,25 @@ class LogLoad(Load):
     late: float = 0.06  #: a consumer acknowledges after its deadline
     notifies: float = 0.1
     looks: float = 0.05
+    caps: float = 0.05  #: says MAXLEN
+    lengths: tuple[int, ...] = (1, 20, 60, 150)  #: and which
+    crew_leases_ms: tuple[int, ...] = (2_000, 30_000)  #: EX of workers
+    rests_ms: int = 15_000  #: between two beginnings of a group, at most
 
 
 #: Who takes what is left, and is never late.
-_DILIGENT: Final[dict[str, Any]] = {
+DILIGENT: Final[dict[str, Any]] = {
     "dies": 0.0, "returns": 0.0, "late": 0.0, "acks_elsewhere": 0.0, "notifies": 0.0, "looks": 0.0, "work_ms": 20,
     "blocks_ms": (0, 500), "counts": (0, 3, 30), "together": 0.8,
 }  # fmt: skip
 
 
-def _seconds(ms: int) -> bytes:
+def seconds(ms: int) -> bytes:
+    """A span as logs want it: seconds and their thousandths."""
     return b"%d.%03d" % divmod(ms, 1_000)
 
 
-class LogProducer(Actor):
+class LogProducer(Adder):
     """Adds some events, one after the other."""
 
     checker: LogChecker
@@ -81,26 +89,22 @@ class LogProducer(Actor):
     def __init__(
         self, servers: "list[SimServer]", checker: LogChecker, load: LogLoad, name: str, rng: Random, *, count: int
     ) -> None:
-        super().__init__(servers, checker, load, name, rng)
-        self._left = count
-        self._request: Request | None = None
+        super().__init__(servers, checker, load, name, rng, count=count)
         self._flush: Flush | None = None
 
-    def go_on(self) -> None:
-        """Add the next event."""
-        connection = self.connect()
-        if connection is None:
-            self.plan(RECONNECT_MS)
-        elif not self._left:
-            self.end()
-        elif self.rng.random() < self.load.flushes:
+    def _add(self, connection: Connection) -> None:
+        """Add the next event, or flush a queue."""
+        if self.rng.random() < self.load.flushes:
             self._flush = self.checker.flushing(SCRATCH, connection.server.number, self.events.now)
             connection.server.command(connection, [b"QFLUSH", SCRATCH])
         else:
-            self._left -= 1
-            self._request = request = self._draw(connection.server)
-            self.checker.asked(request)
-            connection.server.command(connection, self._words(request))
+            request = self._draw(connection.server)
+            words = self._words(request)
+            if self.rng.random() < self.load.caps:
+                maxlen = self.rng.choice(self.load.lengths)
+                self.checker.caps[request.number] = maxlen
+                words += [b"MAXLEN", b"%d" % maxlen]
+            self._send(connection, [request], words)
 
     def _draw(self, server: "SimServer") -> Request:
         rng, load = self.rng, self.load
@@ -113,11 +117,11 @@ class LogProducer(Actor):
         )  # fmt: skip
 
     def _words(self, request: Request) -> list[bytes]:
-        words = [b"QADD", request.queue, _seconds(request.ttl_ms), request.body]
+        words = [b"QADD", request.queue, seconds(request.ttl_ms), request.body]
         if request.replicate:
             words += [b"REPLICATE", b"%d" % request.replicate]
         if request.delay_ms:
-            words += [b"DELAY", _seconds(request.delay_ms)]
+            words += [b"DELAY", seconds(request.delay_ms)]
         if self.rng.random() < self.load.noblock:
             words.append(b"NOBLOCK")
         return words
@@ -125,21 +129,25 @@ class LogProducer(Actor):
     def heard(self, connection: Connection, value: Any) -> None:
         """Note what became of it, and think."""
         now = self.events.now
-        request, self._request = self._request, None
+        requests, self._requests = self._requests, []
         flush, self._flush = self._flush, None
         if isinstance(value, CommandError):
-            self.checker.failed(b"QADD" if flush is None else b"QFLUSH", value, now)
-            if request is not None:
+            for request in requests:
                 self.checker.refused(request.number)
+                if value.code == "MAXLEN":
+                    self.checker.too_long(request, now)
+            if value.code != "MAXLEN":
+                self.checker.failed(b"QADD" if flush is None else b"QFLUSH", value, now)
         elif flush is not None:
             self.checker.flushed(flush, now)
-        elif request is not None and not isinstance(value, Status):
-            self.checker.answered(request.number, value, now, holders_of(connection.server, value))
+        elif not isinstance(value, Status):
+            for request in requests:
+                self.checker.answered(request.number, value, now, holders_of(connection.server, value))
         self.plan(self.rng.randint(0, self.load.think_ms))
 
     def disconnected(self, connection: Connection) -> None:
-        """Nobody knows whether the event is there."""
-        self._request = self._flush = None
+        """Nobody knows whether the event is there, or the queue was flushed."""
+        self._flush = None
         super().disconnected(connection)
 
 
@@ -185,7 +193,7 @@ class LogConsumer(Taker[bytes]):
             self._say(connection, b"QSTATUS")
         elif draw < load.looks + load.notifies:
             queues = rng.sample(QUEUES, rng.randint(1, len(QUEUES)))
-            self._say(connection, b"QNOTIFY", self._group, _seconds(rng.choice(load.blocks_ms)), *queues)
+            self._say(connection, b"QNOTIFY", self._group, seconds(rng.choice(load.blocks_ms)), *queues)
         else:
             self._queue = rng.choice(QUEUES)
             self._get(connection)
@@ -200,12 +208,12 @@ class LogConsumer(Taker[bytes]):
             self._lease_ms = LEASE_MS
         else:
             self._lease_ms = rng.choice(load.leases_ms)
-            words = [rng.choice((b"EX", b"DEADLINE")), _seconds(self._lease_ms)]
+            words = [rng.choice((b"EX", b"DEADLINE")), seconds(self._lease_ms)]
         if self._group == STRICT:
             words.append(b"STRICT")
         block_ms = rng.choice(load.blocks_ms)
         if block_ms:
-            words += [b"BLOCK", _seconds(block_ms)]
+            words += [b"BLOCK", seconds(block_ms)]
         count = rng.choice(load.counts)
         if count:
             words += [b"COUNT", b"%d" % count]
@@ -263,31 +271,20 @@ class LogConsumer(Taker[bytes]):
         is_late = self._lease_ms <= 5_000 and rng.random() < load.late
         self.plan(self._lease_ms + rng.randint(1, 3_000) if is_late else rng.randint(0, load.work_ms))
 
-    def _finish(self, connection: Connection) -> None:
-        """Say what became of what is in its hands."""
+    def _settle(self, connection: Connection, draw: float) -> None:
         rng, load = self.rng, self.load
-        draw = rng.random()
-        if draw < load.dies:
-            self._held.clear()
-            connection.close()
-            self.plan(rng.randint(100, 5_000))
-            return
         if draw < load.dies + load.returns:
             self._acking, self._held = self._held, []
             self.checker.given_up(self._acking, self._group, self.events.now)
             self._say(connection, b"QGROUP", b"RETURN", self._queue, self._group, *self._acking)
             return
-        if self.home is None and rng.random() < load.acks_elsewhere:
-            connection.close()
-            other = self.connect()
-            if other is None:
-                self.plan(RECONNECT_MS)
-                return
-            connection = other
+        where = self._elsewhere(connection)
+        if where is None:
+            return
         count = len(self._held) if rng.random() < load.together else 1
         self._acking, self._held = self._held[:count], self._held[count:]
         self._acks = self.checker.acking(self._acking, self._group, self.name, self.events.now)
-        self._say(connection, b"QACK", self._queue, self._group, *self._acking)
+        self._say(where, b"QACK", self._queue, self._group, *self._acking)
 
     def disconnected(self, connection: Connection) -> None:
         """Its connection is gone; what it had comes to others at its deadline."""
@@ -295,101 +292,3 @@ class LogConsumer(Taker[bytes]):
             self._held, self._acking, self._acks = [], [], []
             self._said = self._told = b""
         super().disconnected(connection)
-
-
-class LogLife:
-    """Those who use logs during one age of a story, and what they saw."""
-
-    def __init__(
-        self, servers: "list[SimServer]", load: LogLoad, rules: LogRules, seed: int, name: Callable[[str], str]
-    ) -> None:
-        """Take the nodes, what clients do, what must be so, the seed, and what gives names to clients."""
-        self.checker = LogChecker(rules, acking=(*ACKING, LATE), once=(ONCE, STRICT), strict=STRICT)
-        self._servers = servers
-        self._load = load
-        self._seed = seed
-        self._name = name
-        self._producers: list[LogProducer] = []
-        self._consumers: list[LogConsumer] = []
-        #: What each node counts that is not done: {node: {queue and group: events}}.
-        self._undone: dict[int, dict[str, int]] = {}
-        self._answers: dict[int, dict[str, int]] = {}  #: the same, as it comes in
-
-    @property
-    def answered(self) -> int:
-        """Events that were promised."""
-        return sum(request.is_promised for request in self.checker.requests.values())
-
-    # Phases.
-
-    def engage(self, count: int) -> None:
-        """Let consumers begin who do all that consumers do."""
-        for _ in range(count):
-            self._engage(self._load, (), None)
-
-    def _engage(self, load: LogLoad, groups: tuple[bytes, ...], home: "SimServer | None") -> None:
-        name = self._name("log consumer")
-        rng = generator(f"{self._seed} {name}")
-        consumer = LogConsumer(self._servers, self.checker, load, name, rng)
-        consumer.groups = groups or tuple(rng.sample(WORKING, rng.randint(1, 3)))
-        consumer.home = home
-        self._consumers.append(consumer)
-        consumer.plan(rng.randint(1, 2_000))
-
-    def add(self, producers: int, jobs: int) -> None:
-        """Let some producers begin, each of which adds so many events on average."""
-        for _ in range(producers):
-            name = self._name("log producer")
-            rng = generator(f"{self._seed} {name}")
-            count = rng.randint(1, 2 * jobs)
-            producer = LogProducer(self._servers, self.checker, self._load, name, rng, count=count)
-            self._producers.append(producer)
-            producer.plan(rng.randint(1, 3_000))
-
-    def drain(self, at: int) -> None:
-        """After the heal: let those who are there go home, and each group have a consumer on every node."""
-        self.checker.healed(at)
-        for consumer in self._consumers:
-            consumer.retire()
-        diligent = attrs.evolve(self._load, **_DILIGENT)
-        for server in self._servers:
-            for group in GROUPS:
-                self._engage(diligent, (group,), server)
-
-    def is_drained(self) -> bool:
-        """Tell whether every group is done with every event; nodes are asked, and answer by the next time.
-
-        What its producer was refused, or never heard of, may be on some node all the same, and is not waited for.
-        """
-        undone, self._undone, self._answers = self._answers, self._answers, {}
-        for server in self._servers:
-            asker = Operator(lambda rows, node=server.number: self._note_figures(node, rows))  # type: ignore[misc]
-            server.command(asker, [b"QSTATUS", *QUEUES, b"GROUPS", *GROUPS])
-        return (
-            all(producer.is_over for producer in self._producers)
-            and len(undone) == len(self._servers)
-            and not any(undone.values())
-            and not self.checker.missing()
-        )
-
-    def _note_figures(self, node: int, rows: list[Any]) -> None:
-        undone: dict[str, int] = {}
-        for queue, groups in rows:
-            for group, figures in zip(groups[::2], groups[1::2], strict=True):
-                values = dict(zip(figures[::2], figures[1::2], strict=True))
-                count = values[b"total"] - values[b"done"]
-                if count > self.checker.unpromised(queue):
-                    undone[f"{queue.decode()} {group.decode()}"] = count
-        self._answers[node] = undone
-
-    def end(self) -> None:
-        """Let everybody go home."""
-        actors: Iterable[Actor] = (*self._producers, *self._consumers)
-        for actor in actors:
-            actor.end()
-
-    def wrong(self) -> list[str]:
-        """What is wrong so far."""
-        late = [f"{producer.name} never ended" for producer in self._producers if not producer.is_over]
-        undone = [f"node {node} counts as not done: {counts}" for node, counts in self._undone.items() if counts]
-        return [*self.checker.verdict(), *late, *undone]

@@ -15,9 +15,13 @@
     deaths       the same while processes, links and power fail
     lists        calm, with reliable lists and the events of okq, whose consumers die, give back and recover
     lists-apart  the same, under partitions, crashes and restarts
-    logs         events for groups of consumers, who dawdle, die and give back; nothing fails
+    logs         events for groups of consumers, who dawdle, die and give back, and some of whom are live workers; a
+                 group begins anew now and then; nothing fails
     logs-crash   the same while processes, power and links fail, under `always`
+    logs-disks   the same while disks are full, syncs fail and journals are written anew
     logs-apart   the same while links fail and nothing else
+    keys         producers who lose their connections and say the same again with a key; one job for each
+    keys-crash   the same, while processes and power fail
     storm        everything at once
     wide         nine nodes, everything at once
 
@@ -32,8 +36,8 @@ from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.faults import KINDS
 from disqued.testing.journal import POLICIES
-from disqued.testing.logchecker import LogRules
-from disqued.testing.logs import LIFE_MS
+from disqued.testing.logfacts import LogRules
+from disqued.testing.logs import LIFE_MS, UNENDING_MS, LogLoad
 from disqued.testing.world import Profile
 
 #: Consumers who always finish what they began, and are never short of time.
@@ -50,6 +54,8 @@ PATIENT: Final = attrs.evolve(
 WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
 #: What is popped and given up is recovered by somebody.
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
+#: Producers whose connections break while they wait.
+UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
 _RESTARTS: Final = ("crash", "power", "restart", "compact", "pause")
 _PARTED: Final = ("partition", "one_way", "clog", "cut", "slow", "pause")
@@ -68,8 +74,8 @@ LATE_LOGS_MS: Final = 150_000
 CAREFREE: Final = Rules(acks_last=False)
 
 _LOGS: Final = Profile(
-    "logs", load=DILIGENT, producers=1, consumers=1, logs=12, log_rules=LogRules(exact=True), jobs=30, bursts=6,
-    quiet_ms=2 * LIFE_MS,
+    "logs", load=DILIGENT, producers=1, consumers=1, logs=12, jobs=30, bursts=6, quiet_ms=2 * LIFE_MS,
+    log_load=LogLoad(crew_leases_ms=(UNENDING_MS, UNENDING_MS, 5_000)), log_rules=LogRules(exact=True),
 )  # fmt: skip
 
 ALL: Final = (
@@ -102,11 +108,23 @@ ALL: Final = (
     _LOGS,
     attrs.evolve(
         _LOGS, name="logs-crash", kinds=(*_RESTARTS, "partition", "cut", "slow"), every_ms=6_000,
-        log_rules=LogRules(on_time_ms=LATE_LOGS_MS), rules=CAREFREE,
+        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS), rules=CAREFREE,
+    ),
+    attrs.evolve(
+        _LOGS, name="logs-disks", kinds=_DISKS, every_ms=6_000,
+        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS, acks_last=False), rules=CAREFREE,
     ),
     attrs.evolve(
         _LOGS, name="logs-apart", nodes=5, kinds=_PARTED, every_ms=6_000,
-        log_rules=LogRules(on_time_ms=LATE_LOGS_MS, all_acks_last=True), rules=CAREFREE,
+        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS, all_acks_last=True), rules=CAREFREE,
+    ),
+    Profile(
+        "keys", load=UNSURE, consumers=5, keyed=True,
+        rules=Rules(all_acks_last=True, exactly_once=True, once_arrives=True),
+    ),
+    Profile(
+        "keys-crash", keyed=True, kinds=("crash", "power", "restart", "compact"), every_ms=8_000,
+        load=attrs.evolve(UNSURE, replicate=(2, 2, 3), retries_s=(5, 10, 30), asynchronous=0.0, by_default=0.0),
     ),
     Profile("storm", nodes=5, kinds=KINDS, load=HASTY, timeout_ms=5_000, every_ms=5_000, asked_at_once=10,
         rules=CAREFREE,

@@ -19,15 +19,16 @@ from typing import Any, Final, Protocol
 from disqued.commands import table
 from disqued.commands.catalogue import MODULES  # enters the commands into the table
 from disqued.commands.table import BLOCKED, Flag
-from disqued.core.messages import PROMISES, REPLJOB, Greeting, Message, Target
+from disqued.core.messages import DURABLE_ALONE, Greeting, Message, Target
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, Record
+from disqued.core.outbox import GONE_REFUSED, Record, promises
 from disqued.core.peers import KnownNode
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.errors import CommandError, JournalFailed, OutOfMemory
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.clock import NodeClock
 from disqued.testing.disk import SimDisk
+from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import Events, generator
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE, SimJournal
 from disqued.testing.network import Dial, Link, SimNetwork
@@ -41,8 +42,6 @@ RETRY_MS = 1_000  #: pause between two attempts to commit, after one has failed
 SYNC_MS = {EVERYSEC: 1_000, NO: 30_000}  #: when what was written is synced, by the store or by the system
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
 
-#: What no other node hears while nothing can be made durable here.
-_DURABLE_ALONE: Final = PROMISES | {REPLJOB}
 #: Where the end of a turn may be cut short.
 STAGES: Final = ("before the write", "before the sync", "before the messages", "before the replies")
 
@@ -91,6 +90,7 @@ class SimServer:
         self.dies_at: str | None = None  #: one of STAGES: there the power goes, in the next turn that commits
         self.on_death: Callable[[], None] = lambda: None
         self.commits: int = 0
+        self.event_log: SimEventLog | None = None  #: None = nobody wants it
         self._on_loss = on_loss
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
         self._members: list[KnownNode] = []  #: nodes.conf
@@ -136,6 +136,8 @@ class SimServer:
         self.state.journaling = self.journal.records
         node.note_expired(recovery.expired)
         self.is_up = True
+        if self.event_log is not None:
+            self.event_log.start()
         node.begin()
         node.workers.recover(recovery.held)
         node.facts.resume()
@@ -154,6 +156,8 @@ class SimServer:
         lost = self.disk.lose_power() if power and self.journal.records else False
         if self.policy == NONE or (lost and self.policy != ALWAYS):
             self._on_loss(self)
+        if self.event_log is not None:
+            self.event_log.crash(power=power)
         self._end()
         if not power:
             self._say_that_it_is_gone()
@@ -167,6 +171,8 @@ class SimServer:
 
     def stop(self) -> None:
         """End the process as a service manager does."""
+        if self.event_log is not None:
+            self.event_log.stop()
         self._end()
         self._say_that_it_is_gone()
 
@@ -255,10 +261,10 @@ class SimServer:
         """Take messages of another node."""
         if self._is_away(self.hear, sender, batch):
             return
-        node, watch = self.node, self.network.watch
+        node, note, watch = self.node, self.events.note, self.network.watch
         node.begin()
         for data in batch:
-            self.events.note(data)
+            note(data)
             message = decode(data)
             if watch is not None:
                 watch(self, sender, message)
@@ -351,6 +357,8 @@ class SimServer:
             outbox.messages.clear()
         if outbox.members_changed:
             self._follow()
+        if self.event_log is not None and self.state.endings:
+            self.event_log.wake()
         if not self._turn_open and (self._batch or self._messages or self._replies):
             self._turn_open = True
             self.events.after(0, self._end_turn, self.boot)
@@ -432,7 +440,7 @@ class SimServer:
         links = self.links
         batches: dict[bytes, list[Message]] = {}
         if self.failure is not None:
-            messages = [entry for entry in messages if entry[1][0] not in _DURABLE_ALONE]
+            messages = [entry for entry in messages if entry[1][0] not in DURABLE_ALONE]
         for peer_id, message in messages:
             batch = batches.get(peer_id)
             if batch is None:
@@ -463,11 +471,12 @@ class SimServer:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self.failure = reason
         self.state.read_only = True
-        added = {record[1].id for record in batch if record[0] == JOB_ADDED}
+        unkept = promises(batch)
         self.node.begin()
         for at, (client, value, handed) in enumerate(self._replies):
             told = getattr(value, "job_ids", None) or (value if isinstance(value, list) else [value])
-            for job_id in [job_id for job_id in told if isinstance(job_id, bytes) and job_id in added]:
+            names = (*told, *(name for name in handed if b":" in name))
+            for job_id in [name for name in names if isinstance(name, bytes) and name in unkept]:
                 self._replies[at] = (client, JournalFailed(f"{JournalFailed.__doc__}: {reason}"), handed)
                 job = self.state.jobs.get(job_id)
                 if job is not None:

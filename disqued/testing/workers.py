@@ -9,11 +9,12 @@ While it works it says so in time; work may take longer than the retry period of
 checker, and takes back when it may be dead.  Times are integer milliseconds.
 """
 
+from abc import abstractmethod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from disqued.errors import CommandError
-from disqued.testing.checker import Checker
+from disqued.testing.checker import Checker, Ledger
 from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load
 
 if TYPE_CHECKING:
@@ -25,42 +26,43 @@ SILENCE = 0.06  #: chance that it dies without a word
 LEAVE = 0.06  #: chance that its connection ends
 
 
-class LiveWorker(Actor):
-    """Takes tasks as a worker, until it is told to end."""
+class WorkerActor(Actor):
+    """Somebody who is a worker, and another one after its death, until it is told to end."""
 
-    checker: Checker
-
-    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+    def __init__(self, servers: "list[SimServer]", checker: Ledger, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._lives = 0
         self._asked: str = ""  #: what it waits for the answer to
-        self._held: dict[bytes, bytes] = {}  #: processes that it has, and their jobs
-        self._popped: dict[bytes, tuple[bytes, bytes]] = {}  #: jobs that it had from a list: which, and their names
+        self._held: dict[bytes, bytes] = {}  #: what it has, by the names that it has it under, and the ids of the jobs
         self._busy_until = 0
-        self._works = False  #: it has said on which queues it works
+        self._silent: list[Connection] = []  #: open, and never used again
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._lives += 1
+        self.id = f"{self.name}, {self._lives}".encode()
         self._began = False  #: it has been started
-        self._bound = False
-        self._finishing = b""
-        self._be_born()
+        self._bound = self.rng.random() < 0.5
 
     def _be_born(self) -> None:
         """Be another worker from now on."""
-        self._lives += 1
-        self.id = f"{self.name}, {self._lives}".encode()
         self._lose()
-        self._began = self._works = False
-        self._bound = self.rng.random() < 0.5
+        self._begin_life()
 
-    def _lose(self) -> None:
-        """Not know any more whether what it has is its own."""
-        self.checker.left(self._held.values())
-        self._held.clear()
-        self._popped.clear()
+    @abstractmethod
+    def _lose(self, back_in_ms: int | None = None) -> None:
+        """Not know any more whether what it has is its own; others can have it so soon, None = nobody knows when."""
 
     def retire(self) -> None:
         """End now; what it has comes back."""
-        self._lose()
+        self._lose(0 if self._bound else TTL_MS)
         self.end()
+
+    def end(self) -> None:
+        """Do nothing more; connections that nobody uses end, too."""
+        super().end()
+        for connection in self._silent:
+            connection.close()
 
     def go_on(self) -> None:
         """Do the next thing."""
@@ -70,8 +72,6 @@ class LiveWorker(Actor):
         elif not self._began:
             more = [b"BIND"] if self._bound else []
             self._say(connection, "start", b"WORKER", b"START", b"ID", self.id, b"TTL", b"%d" % TTL_MS, *more)
-        elif not self._works:
-            self._say(connection, "work", b"WQ.WORK", *self.load.queues)
         elif self._held:
             self._work_on(connection)
         else:
@@ -81,7 +81,122 @@ class LiveWorker(Actor):
         self._asked = what
         connection.server.command(connection, list(words))
 
+    @abstractmethod
     def _fetch(self, connection: Connection) -> None:
+        """Ask for something."""
+
+    @abstractmethod
+    def _finish(self, connection: Connection) -> None:
+        """Say that something is done."""
+
+    def _work_on(self, connection: Connection) -> None:
+        """Go on working, or finish one of the tasks; some die before."""
+        if self.events.now < self._busy_until:
+            self._say(connection, "alive", b"WORKER", b"KEEPALIVE")
+            return
+        draw = self.rng.random()
+        if draw < SILENCE:
+            # From here on nobody hears of it, and its connection stays open.
+            self._lose(TTL_MS)
+            self._silent.append(connection)
+            self._connection = None
+            self._be_born()
+            self.plan(self.rng.randint(100, 5_000))
+        elif draw < SILENCE + LEAVE:
+            self._leave(connection)
+        else:
+            self._finish(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        """Break the connection; who is not bound to it goes on elsewhere."""
+        if self._bound:
+            self._lose(0)
+        connection.close()
+        self._lost_connection()
+
+    def _lost_connection(self) -> None:
+        """Be somebody new, or the same on another connection, which may be too late: then START says so."""
+        self._asked = ""
+        if self._bound:
+            self._be_born()
+        else:
+            self._part()
+            self._began = False
+        self.plan(self.rng.randint(50, 1_500))
+
+    def _part(self) -> None:
+        """Go on as the same worker on another connection."""
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Hear the answer, and go on."""
+        asked, self._asked = self._asked, ""
+        if isinstance(value, CommandError):
+            self._fail(asked, value)
+            if value.code in ("NOWORKER", "STALE"):
+                self._be_born()
+            elif value.code == "LEAVING":
+                connection.close()
+            self.plan(self.rng.randint(200, 1_000))
+            return
+        if asked == "start":
+            self._begin(value)
+        else:
+            self._hear(connection, asked, value)
+        self.plan(TTL_MS // 3 if self._held else self.rng.randint(1, 100))
+
+    def _fail(self, asked: str, error: CommandError) -> None:
+        """Hear that a command failed."""
+        self._lose()
+
+    def _begin(self, value: Any) -> None:
+        """Hear that it was started, or that it has been all the time."""
+        self._began = True
+
+    @abstractmethod
+    def _hear(self, connection: Connection, asked: str, value: Any) -> None:
+        """Hear another answer."""
+
+    def _be_busy(self) -> None:
+        """Begin to work on what it has; now and then that takes long."""
+        rng = self.rng
+        self._busy_until = self.events.now + rng.randint(0, WORK_MS_MAX if rng.random() < 0.1 else self.load.work_ms)
+
+    def disconnected(self, connection: Connection) -> None:
+        """The node is gone, and with it, as far as it knows, what it had."""
+        if connection is self._connection:
+            self._lose()
+            self._lost_connection()
+
+
+class LiveWorker(WorkerActor):
+    """Takes tasks as a worker."""
+
+    checker: Checker
+
+    def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
+        super().__init__(servers, checker, load, name, rng)
+        self._popped: dict[bytes, tuple[bytes, bytes]] = {}  #: jobs that it had from a list: which, and their names
+        self._works = False  #: it has said on which queues it works
+        self._finishing = b""
+
+    def _lose(self, back_in_ms: int | None = None) -> None:
+        self.checker.left(self._held.values())
+        self._held.clear()
+        self._popped.clear()
+
+    def _begin_life(self) -> None:
+        super()._begin_life()
+        self._works = False
+
+    def _part(self) -> None:
+        # It may be dead by the time that it is heard of again.
+        self._lose()
+        self._works = False
+
+    def _fetch(self, connection: Connection) -> None:
+        if not self._works:
+            self._say(connection, "work", b"WQ.WORK", *self.load.queues)
+            return
         queues = self.rng.sample(self.load.queues, len(self.load.queues))
         count = b"%d" % self.rng.choice((1, 1, 3))
         draw = self.rng.random()
@@ -94,22 +209,7 @@ class LiveWorker(Actor):
         else:
             self._say(connection, "tasks", b"WQ.DEQUEUE", *queues, b"COUNT", count, b"BLOCK", b"5000")
 
-    def _work_on(self, connection: Connection) -> None:
-        """Go on working, or finish one of the tasks; some die before."""
-        if self.events.now < self._busy_until:
-            self._say(connection, "alive", b"WORKER", b"KEEPALIVE")
-            return
-        draw = self.rng.random()
-        if draw < SILENCE:
-            # From here on nobody hears of it, and its connection stays open.
-            self._lose()
-            self._connection = None
-            self._be_born()
-            self.plan(self.rng.randint(100, 5_000))
-            return
-        if draw < SILENCE + LEAVE:
-            self._leave(connection)
-            return
+    def _finish(self, connection: Connection) -> None:
         process, job_id = next(iter(self._held.items()))
         del self._held[process]
         self.checker.left([job_id])
@@ -120,38 +220,8 @@ class LiveWorker(Actor):
         else:
             self._say(connection, "finish", b"WQ.FINISH" if process != job_id else b"ACKJOB", process)
 
-    def _leave(self, connection: Connection) -> None:
-        """Break the connection; who is not bound to it goes on elsewhere."""
-        if self._bound:
-            self._lose()
-        connection.close()
-        self._lost_connection()
-
-    def _lost_connection(self) -> None:
-        """Be somebody new, or the same on another connection, which may be too late: then START says so."""
-        self._asked = ""
-        if self._bound:
-            self._be_born()
-        else:
-            # It may be dead by the time that it is heard of again.
-            self._lose()
-            self._began = self._works = False
-        self.plan(self.rng.randint(50, 1_500))
-
-    def heard(self, connection: Connection, value: Any) -> None:
-        """Hear the answer, and go on."""
-        asked, self._asked = self._asked, ""
-        if isinstance(value, CommandError):
-            self._lose()
-            if value.code in ("NOWORKER", "STALE"):
-                self._be_born()
-            elif value.code == "LEAVING":
-                connection.close()
-            self.plan(self.rng.randint(200, 1_000))
-            return
-        if asked == "start":
-            self._began = True
-        elif asked == "work":
+    def _hear(self, connection: Connection, asked: str, value: Any) -> None:
+        if asked == "work":
             self._works = True
         elif asked == "elements":
             self._popped = {row.job_id: (row[0], row[1]) for row in value or []}
@@ -160,7 +230,6 @@ class LiveWorker(Actor):
             self._take(connection, value or [])
         elif asked == "finish" and value:
             self.checker.acked(self._finishing, self.events.now, known=True)
-        self.plan(TTL_MS // 3 if self._held else self.rng.randint(1, 100))
 
     def _take(self, connection: Connection, rows: list[Any]) -> None:
         now = self.events.now
@@ -171,10 +240,4 @@ class LiveWorker(Actor):
             if request is not None and request.retry_ms:
                 self.checker.taken(job_id, self.id, now)
             self._held[process] = job_id
-        self._busy_until = now + self.rng.randint(0, WORK_MS_MAX if self.rng.random() < 0.1 else self.load.work_ms)
-
-    def disconnected(self, connection: Connection) -> None:
-        """The node is gone, and with it, as far as it knows, what it had."""
-        if connection is self._connection:
-            self._lose()
-            self._lost_connection()
+        self._be_busy()

@@ -15,6 +15,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import attrs
 
@@ -25,12 +26,15 @@ from disqued.core.peers import FAIL, PFAIL
 from disqued.core.queues import Queue
 from disqued.testing.checker import Checker, Rules
 from disqued.testing.clients import Consumer, Load, Producer
+from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import Events, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
 from disqued.testing.journal import ALWAYS
+from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
-from disqued.testing.logchecker import LogRules
-from disqued.testing.logs import DRAIN_MS, LIFE_MS, LogLife, LogLoad
+from disqued.testing.logfacts import LogRules
+from disqued.testing.loglife import LogLife
+from disqued.testing.logs import DRAIN_MS, LogLoad
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.workers import LiveWorker
@@ -61,6 +65,7 @@ class Profile:
     asked_at_once: int = ASKED_AT_ONCE  #: acks of which a node asks another one at a time when a link opens
     load: Load = Load()
     producers: int = 4  #: at a time
+    keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
     lists: int = 0  #: consumers of reliable lists, beside the others, and as many producers per burst
@@ -68,6 +73,7 @@ class Profile:
     logs: int = 0  #: consumers of logs, beside the others, and half as many producers per burst
     log_load: LogLoad = LogLoad()
     log_rules: LogRules = LogRules()
+    log_drain_ms: int = DRAIN_MS  #: in which every group must be done with every event after the heal
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age
     drain_ms: int = 1_200_000  #: in which everything must be delivered, acknowledged and forgotten after the heal
@@ -80,8 +86,10 @@ class Profile:
 class World:
     """The story of one seed."""
 
-    def __init__(self, seed: int, profile: Profile, *, without: Iterable[str] = ()) -> None:
-        """Prepare a story; kinds of faults in `without` do not occur in it."""
+    def __init__(
+        self, seed: int, profile: Profile, *, without: Iterable[str] = (), events: Path | None = None
+    ) -> None:  # fmt: skip
+        """Prepare a story; kinds of faults in `without` do not occur in it.  `events`: folder of the event logs."""
         self.seed = seed
         self.profile = profile
         self.without = tuple(without)
@@ -99,6 +107,10 @@ class World:
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
+        if events is not None:
+            for server in self.servers:
+                draws = generator(f"{name} events {server.number}")
+                server.event_log = SimEventLog(events, server, draws)
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
@@ -137,6 +149,8 @@ class World:
             raise Broken(self._report([f"time stands still: {error}"])) from None
         except Exception as error:
             raise Broken(self._report([f"an unhandled error: {type(error).__name__}: {error}"])) from error
+        finally:
+            self._end_logs()
         return self
 
     def _new_logs(self) -> LogLife:
@@ -145,6 +159,11 @@ class World:
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
         self._logs.checker.lost_memory(server.number, self.events.now)
+
+    def _end_logs(self) -> None:
+        for server in self.servers:
+            if server.event_log is not None and server.is_up:
+                server.event_log.stop()
 
     # Phases.
 
@@ -182,7 +201,8 @@ class World:
                 name = self._name("producer")
                 count = rng.randint(1, 2 * profile.jobs)
                 draws = generator(f"{self.seed} {name}")
-                producer = Producer(self.servers, self.checker, self.load, name, draws, count=count)
+                kind = KeyedProducer if profile.keyed else Producer
+                producer = kind(self.servers, self.checker, self.load, name, draws, count=count)
                 producer.home = self.servers[0] if profile.one_node else None
                 self._producers.append(producer)
                 producer.plan(rng.randint(1, 3_000))
@@ -281,16 +301,16 @@ class World:
     def _drain_logs(self) -> None:
         """Let every group be done with every event, and then let the time of all events end."""
         self._logs.drain(self.events.now)
-        end = self.events.now + DRAIN_MS
+        end = self.events.now + self.profile.log_drain_ms
         while not self._logs.is_drained():
             if self._logs.checker.violations:
                 raise Broken(self._report(self._logs.wrong()))
             if self.events.now >= end:
-                what = f"not every group is done with every event {DRAIN_MS} ms after the heal"
+                what = f"not every group is done with every event {self.profile.log_drain_ms} ms after the heal"
                 raise Broken(self._report([what, *self._logs.wrong()]))
             self._pass(LOOK_MS)
         self._logs.end()
-        self._pass(LIFE_MS)
+        self._pass(max(self.profile.log_load.lives_ms))
 
     def _check_collection(self, within_ms: int) -> None:
         """See that what was acknowledged before the heal is forgotten everywhere soon after it."""
@@ -364,8 +384,9 @@ class World:
                 continue
             state = server.state
             left += [_shown_job(server, job) for job, _ in zip(state.jobs, range(5), strict=False)]
-            beginnings = [queue for queue in state.queues.by_name.values() if _is_a_beginning(queue)]
-            for what in ("jobs", "acked", "evictable", "queues", "blocked", "unfinished", "giving", "ready"):
+            queues = state.queues.by_name.values() if self.faults.log else ()
+            beginnings = [queue for queue in queues if _is_a_beginning(queue)]
+            for what in ("adding", "jobs", "acked", "evictable", "queues", "blocked", "unfinished", "giving", "ready"):
                 count = len(getattr(state, what))
                 if count > (len(beginnings) if what == "queues" else 0):
                     left.append(f"{server} has {count} in state.{what}")
@@ -400,9 +421,14 @@ class World:
 
 
 def _is_a_beginning(queue: Queue) -> bool:
-    """Tell whether nothing is left of a queue but where it was flushed: a node that started again knows that longer."""
+    """Tell whether nothing is left of a queue but where it was flushed, and where its groups began.
+
+    A node that was started again knows that longer.
+    """
     log = queue.log
-    return log is not None and not log.has_content and not log.groups and bool(log.horizon)
+    if log is None or log.has_content or not (log.horizon or log.groups):
+        return False
+    return not any(group.done or group.units or group.waiters for group in log.groups.values())
 
 
 def _cost_of(queue: Queue) -> int:

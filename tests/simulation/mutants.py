@@ -16,20 +16,26 @@ import attrs
 from disqued.commands.lists import RqPop
 from disqued.core import recovery
 from disqued.core.acks import Acks
+from disqued.core.arbiters import Arbiters
 from disqued.core.beginnings import Beginnings
 from disqued.core.copies import Copies
 from disqued.core.delivery import Delivery
+from disqued.core.facts import Facts
 from disqued.core.federation import Federation
 from disqued.core.groups import Group
 from disqued.core.ids import JobIds
+from disqued.core.inquiries import Inquiries
+from disqued.core.keys import Keys
 from disqued.core.leaving import Leaving
 from disqued.core.lists import Lists
 from disqued.core.logs import Logs
 from disqued.core.membership import Membership
 from disqued.core.moves import Moves
 from disqued.core.node import Node
+from disqued.core.readers import Readers
 from disqued.core.recovery import Recovery
 from disqued.core.replication import Replication
+from disqued.core.settling import Settling
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
 from disqued.core.workers import WorkerForm, Workers
@@ -37,12 +43,12 @@ from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
-from disqued.testing.logchecker import LogRules
-from disqued.testing.logs import LogLoad
-from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, WORKED
+from disqued.testing.logfacts import LogRules
+from disqued.testing.logs import UNENDING_MS, LogLoad
+from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, UNSURE, WORKED
 from disqued.testing.world import Profile
 
-SEEDS = range(1, 9)  #: of the stories in which a mistake must be noticed, and nothing must be without it
+SEEDS = range(1, 9)  #: of the stories in one of which a mistake must be noticed
 
 _SHORT = {"hours": 0.01, "quiet_ms": 0, "drain_ms": 500_000}
 #: Everything is well, every job is queued somewhere at once, and consumers are quick.
@@ -145,6 +151,26 @@ LOGS = Profile(
 LOGS_CRASH = attrs.evolve(
     LOGS, name="mutant-logs-crash", kinds=("crash", "power", "restart", "compact"), every_ms=1_500, bursts=3,
     log_load=LogLoad(flushes=0.1), log_rules=LogRules(on_time_ms=150_000),
+)  # fmt: skip
+_SHORT_LIVES = (220_000, 220_000, 220_000, 20_000, 5_000)
+#: Events of three nodes, for consumers of all of them.
+LOGS_CLUSTER = attrs.evolve(
+    LOGS, name="mutant-logs-cluster", nodes=3, bursts=1, jobs=20, log_drain_ms=60_000,
+    log_load=LogLoad(lives_ms=_SHORT_LIVES, crew_leases_ms=(UNENDING_MS,), acks_elsewhere=0.5, late=0.2),
+)  # fmt: skip
+#: The same, and the nodes are apart most of the time.
+LOGS_APART = attrs.evolve(
+    LOGS_CLUSTER, name="mutant-logs-apart", kinds=("partition", "cut"), every_ms=1_000, bursts=2, pause_ms=25_000,
+    jobs=15, quiet_ms=660_000, log_load=LogLoad(lives_ms=_SHORT_LIVES, flushes=0.1, rests_ms=5_000),
+    log_rules=LogRules(on_time_ms=150_000, all_acks_last=True),
+)  # fmt: skip
+
+
+#: Producers who lose their connections and say the same again with a key, on whichever node.
+KEYS = Profile(
+    "mutant-keys", load=attrs.evolve(UNSURE, retries_s=(0, 0, 10), breaks=0.95, think_ms=100), keyed=True,
+    producers=8, jobs=20, bursts=2,
+    rules=Rules(all_acks_last=True, exactly_once=True, once_arrives=True), **_SHORT,
 )  # fmt: skip
 
 
@@ -374,17 +400,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what was acknowledged comes back as a job", CRASHES,
-        Recovery, "_add", "if place == ACKED:", "if False:",
+        Recovery, "_place", "if stored.state == ACKED:", "if False:",
     ),
     _mutant(
         "an at-most-once job is queued again after a crash", UNSYNCED,
-        Recovery, "_add",
-        "job.flags = flags | FLAG_QUEUED_BEFORE\n        job.requeue_at = 0",
-        "job.requeue_at = now + 1_000",
+        Recovery, "_place",
+        "job.flags |= FLAG_QUEUED_BEFORE\n        job.requeue_at = state.now + retry_ms if retry_ms else 0",
+        "job.requeue_at = state.now + (retry_ms or 1_000)",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,
-        Recovery, "_add", "job.requeue_at = now + retry_ms", "job.requeue_at = 0",
+        Recovery, "_add", "job.requeue_at = requeue_at = options.requeue_at", "job.requeue_at, requeue_at = 0, at",
     ),
     _mutant(
         "a compaction leaves out what is queued", COMPACTED,
@@ -476,6 +502,31 @@ MUTANTS: tuple[Mutant, ...] = (
         "what comes for a worker that waits is nobody's", WORKERS,
         WorkerForm, "row", "self._workers.bind(self._taker, [unit])", "pass",
     ),
+    # Keys.
+    _mutant(
+        "a key is looked for on no other node", KEYS,
+        Keys, "_ask", "if self._inquiries.can_ask:", "if False:",
+    ),
+    _mutant(
+        "nobody says that a job with a key is about to be added", KEYS,
+        Inquiries, "_found", "return _SOON", "return UNKNOWN",
+    ),
+    _mutant(
+        "a job is named whose producer still waits for copies", KEYS,
+        Inquiries, "_known_of", "if job.state == WAIT_REPL:", "if False:",
+    ),
+    _mutant(
+        "a copy is named as if its maker had said so", KEYS,
+        Inquiries, "_known_of", "is_own = job.id[2:10] == self._state.node_id[:8]", "is_own = True",
+    ),
+    _mutant(
+        "who waits for another node's addition never hears of it", KEYS,
+        Keys, "_close", "state.send(node_id, (FOUND, number, (outcome,)))", "pass",
+    ),
+    _mutant(
+        "a job with a key that moves is named by nobody", KEYS,
+        State, "note_departed", "self.departed.add(job.queue, job.alias, job.id, self.now)", "pass",
+    ),
     # Logs.
     _mutant(
         "that a group is done is not written down", LOGS_CRASH,
@@ -525,7 +576,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
-        Logs, "_return", "self._make_ready(queue, unit.group.log)", "pass",
+        Logs, "_back", "self._make_ready(queue, unit.group.log)", "pass",
     ),
     _mutant(
         "nobody is woken by what is added", LOGS,
@@ -546,7 +597,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is given back stays with its consumer", LOGS,
-        Logs, "give_back", "self._return(unit, self._state.next_front() if front else None)", "pass",
+        Logs, "give_back", "self._back(unit, self._state.next_front())", "pass",
     ),
     _mutant(
         "events that are done are counted as available", LOGS,
@@ -561,5 +612,60 @@ MUTANTS: tuple[Mutant, ...] = (
         "a group that begins late begins at the newest event", LOGS,
         Group, "_begin", "self.position: tuple[int, bytes] = START",
         "self.position: tuple[int, bytes] = (self.log.seen and max(self.log.seen.values()) or 0, b\"\")",
+    ),
+    # Logs in a cluster.
+    _mutant(
+        "the other holders do not hear that a group is done", LOGS_CLUSTER,
+        Logs, "finish", "state.tell(event, (SETACK, event.id, group.scope, False, event.holders))", "pass",
+    ),
+    _mutant(
+        "every holder hands out what it holds", LOGS_CLUSTER,
+        Arbiters, "is_elsewhere", "return event.holders is not None and self.of(event) != self._state.node_id",
+        "return False",
+    ),
+    _mutant(
+        "other nodes take no note of where a group begins", LOGS_CLUSTER,
+        Beginnings, "_hear_of_group", "self.merge_group(log, group, epoch, floor)", "pass",
+    ),
+    _mutant(
+        "a group that begins now begins behind what its node knows, and nothing else", LOGS_CLUSTER,
+        Beginnings, "start", "asks=now", "asks=False",
+    ),
+    _mutant(
+        "what another node refuses is done all the same", LOGS_CLUSTER,
+        Settling, "_refuse", "is_done = job_id in this.doubted and self._adopt(this, job_id)",
+        "is_done = not self._adopt(this, job_id) and False",
+    ),
+    _mutant(
+        "what a dead worker had of another node is not given back there", LOGS_CLUSTER,
+        Readers, "give_back_of_worker",
+        "return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))",
+        "return True",
+    ),
+    _mutant(
+        "who wants events of another node is not told when some come", LOGS_CLUSTER,
+        Readers, "on_want", "want.is_told = has_some", "want.is_told = True",
+    ),
+    _mutant(
+        "a holder is not told what it missed when its link opens", LOGS_APART,
+        Facts, "_collect", "this.events += [event for event in events if concerns(event, node_id)]", "pass",
+    ),
+    _mutant(
+        "a node that was away does not hear where groups begin", LOGS_APART,
+        Beginnings, "tell", "if group.epoch or group.floor:", "if False:",
+    ),
+    _mutant(
+        "a node that was away does not hear of a flush", LOGS_APART,
+        Beginnings, "tell", "if log.horizon:", "if False:",
+    ),
+    _mutant(
+        "with STRICT events come from any node that holds them", LOGS_APART,
+        Group, "next", "piles = (self.own,) if strict else (self.own, self.foreign)",
+        "piles = (self.own, self.foreign)",
+        ("self._next_event(now, strict=strict)", "self._next_event(now, strict=False)"),
+    ),
+    _mutant(
+        "what was acknowledged while nobody could be asked is told to nobody", LOGS_APART,
+        Settling, "link_opened", "for job_id, scope in self.orphans:", "for job_id, scope in ():",
     ),
 )  # fmt: skip

@@ -234,3 +234,58 @@ def test_an_ack_outlasts_the_heal(rules: Rules, wrong: str, *, known: bool, fast
         history.checker.healed(history.now + 1)
         history.deliver(number, after_ms=after_ms + 1)
         assert history.wrong == expected
+
+
+def keyed(history: History) -> int:
+    """Ask for a job that was said several times under one key, while nobody was apart."""
+    number = history.ask(is_keyed=True)
+    history.checker.requests[number].is_once = True
+    return number
+
+
+def test_two_jobs_of_one_key_are_wrong_whichever_was_answered() -> None:
+    for answered in (ALICE, BOB):
+        history = History()
+        number = keyed(history)
+        history.checker.answered(number, answered, history.now, frozenset((0, 1)))
+        for job_id in (ALICE, BOB):
+            history.deliver(number, job_id)
+            history.ack(job_id)
+        assert history.wrong == "one for each key"
+        # It is no promise while somebody was apart.
+        history.checker.requests[number].is_once = False
+        assert not history.wrong
+
+
+def test_a_key_is_free_when_its_job_was_done_before_the_answer_came() -> None:
+    history = History()
+    number = keyed(history)
+    history.deliver(number, ALICE)
+    history.ack(ALICE)
+    history.checker.answered(number, BOB, history.now, frozenset((0, 1)))
+    assert history.wrong == "at least once"
+    history.deliver(number, BOB)
+    history.ack(BOB)
+    assert not history.wrong
+
+
+def test_each_job_of_a_key_is_held_against_what_was_promised_of_it() -> None:
+    history = History(Rules(exactly_once=True))
+    number = keyed(history)
+    history.checker.requests[number].is_once = False
+    history.checker.answered(number, ALICE, history.now, frozenset((0, 1)))
+    history.deliver(number, BOB)
+    history.ack(BOB)
+    assert history.wrong == "at least once"
+    history.deliver(number, ALICE)
+    history.ack(ALICE)
+    assert not history.wrong
+    history.deliver(number, ALICE)
+    assert history.wrong == "exactly once"
+
+
+def test_a_job_without_a_key_has_one_id() -> None:
+    history = History()
+    number = history.add(ALICE)
+    history.deliver(number, BOB)
+    assert history.wrong == "two ids for one job"

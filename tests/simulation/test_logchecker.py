@@ -4,7 +4,9 @@ import pytest
 
 from disqued.core.job import RETRY_NEVER_MS
 from disqued.testing.checker import CHANCE_MS, GRACE_MS, LATE_MS, Request, body_of
-from disqued.testing.logchecker import Ack, Hold, LogChecker, LogRules
+from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, Beginning
+from disqued.testing.logchecker import LogChecker
+from disqued.testing.logfacts import Ack, Hold, LogRules
 
 ALICE, BOB = b"DI" + b"a" * 40 + b"05a0SQ", b"DI" + b"b" * 40 + b"05a0SQ"
 EXACT = LogRules(exact=True)
@@ -50,6 +52,14 @@ class History:
 
     def send_ack(self, who: str = "bob", event_id: bytes = ALICE) -> list[Ack]:
         return self.checker.acking([event_id], b"g", who, self.pass_by())
+
+    def begin_anew(self, kind: bytes = FIRST, at: int = 0, *, answered: bool = True) -> None:
+        """Let the group begin anew; `at`: the number of an event."""
+        beginning = Beginning(b"q", b"g", kind, self.pass_by(), self.checker.requests[at] if at else None)
+        self.checker.begins(beginning)
+        if answered:
+            self.checker.began(beginning, self.now)
+            self.pass_by()
 
     def ack(self, count: int = 1, who: str = "bob") -> None:
         acks = self.send_ack(who)
@@ -345,3 +355,176 @@ def test_no_command_fails_where_nothing_does() -> None:
         history = History(rules)
         history.checker.failed(b"QGET", "NOREPL", 5)
         assert history.wrong == wrong
+
+
+# Groups that begin anew.
+
+
+@pytest.mark.parametrize("kind", [FIRST, FORGET])
+def test_a_group_that_begins_anew_gets_and_does_everything_again(kind: bytes) -> None:
+    history = History(EXACT)
+    number = history.add()
+    history.give_the_others(number)
+    history.give(number)
+    history.ack()
+    assert not history.wrong
+    history.begin_anew(kind)
+    assert history.wrong == "at least once"
+    history.give(number)
+    history.ack()
+    assert not history.wrong
+
+
+def test_who_had_an_event_before_its_group_began_anew_is_refused() -> None:
+    for accepted, wrong in ((0, "at least once"), (1, "answers")):
+        history = History(EXACT)
+        number = history.add()
+        history.give_the_others(number)
+        history.give(number)
+        history.begin_anew()
+        history.ack(accepted)
+        assert history.wrong == wrong
+
+
+def test_a_group_gets_nothing_that_it_began_behind_and_all_that_comes_after() -> None:
+    for kind in (NOW, AT):
+        history = History(EXACT)
+        number, later = history.add(), history.add(BOB)
+        history.give_the_others(number)
+        history.give_the_others(later, BOB)
+        history.begin_anew(kind, later if kind == AT else 0)
+        if kind == AT:
+            assert history.wrong == "at least once"
+            history.give(later, event_id=BOB)
+            acks = history.checker.acking([BOB], b"g", "bob", history.pass_by())
+            history.checker.acked([BOB], b"g", acks, 1, history.now)
+        assert not history.wrong
+        history.give(number)
+        assert history.wrong == "begins"
+
+
+def test_what_is_added_after_a_group_began_anew_is_given_to_it() -> None:
+    history = History(EXACT)
+    history.begin_anew(NOW)
+    number = history.add()
+    history.give_the_others(number)
+    assert history.wrong == "at least once"
+    history.give(number)
+    history.ack()
+    assert not history.wrong
+
+
+def test_what_is_added_while_a_group_begins_anew_may_be_given_to_it_or_not() -> None:
+    for given in (False, True):
+        history = History(EXACT)
+        beginning = history.checker.begins(Beginning(b"q", b"g", NOW, history.pass_by()))
+        number = history.add()
+        history.checker.began(beginning, history.pass_by())
+        history.give_the_others(number)
+        if given:
+            history.give(number)
+        assert not history.wrong
+
+
+def test_while_something_fails_nobody_knows_where_a_group_begins() -> None:
+    for kind, answered, wrong in ((NOW, True, ""), (NOW, False, ""), (FORGET, True, "at least once")):
+        history = History()
+        number = history.add()
+        history.begin_anew(kind, answered=answered)
+        assert history.wrong == wrong
+        history.give(number)
+        history.ack()
+        history.checker.healed(history.now)
+        history.give(number, after_ms=GRACE_MS + 1)
+        assert not history.wrong
+
+
+def test_where_a_group_begins_after_the_heal_is_known() -> None:
+    for kind, wrong in ((NOW, ""), (FORGET, "at least once")):
+        history = History()
+        number = history.add()
+        history.begin_anew(NOW)
+        history.give(number)
+        history.ack()
+        history.checker.healed(history.now)
+        history.pass_by(GRACE_MS)
+        history.begin_anew(kind)
+        assert history.wrong == wrong
+        history.give(number)
+        history.ack()
+        assert history.wrong == ("begins" if kind == NOW else "")
+
+
+def test_a_beginning_that_is_refused_changes_nothing() -> None:
+    history = History(EXACT)
+    number = history.add()
+    history.give_the_others(number)
+    history.give(number)
+    history.ack()
+    history.checker.begins_not(history.checker.begins(Beginning(b"q", b"g", FORGET, history.pass_by())))
+    assert not history.wrong
+    history.give(number, after_ms=1_000)
+    assert history.wrong == "exactly once"
+
+
+# Workers.
+
+
+@pytest.mark.parametrize(("given_after_ms", "wrong"), [(2_000 + LATE_MS, ""), (2_000 + LATE_MS + 1, "answers")])
+def test_what_a_dead_worker_had_can_be_had(given_after_ms: int, wrong: str) -> None:
+    history = History(EXACT)
+    number = history.add()
+    history.give_the_others(number)
+    history.give(number, who="worker")
+    died_at = history.now
+    history.checker.left([ALICE], b"g", "worker", died_at, died_at + 2_000)
+    history.checker.nothing(b"q", b"g", died_at, died_at + given_after_ms, waited=True)
+    history.give(number, who="eve", after_ms=given_after_ms + LATE_MS + 1)
+    history.ack(who="eve")
+    assert history.wrong == wrong
+
+
+def test_what_a_live_worker_has_nobody_else_gets() -> None:
+    for who, wrong in (("worker", ""), ("another", "one at a time")):
+        history = History(EXACT)
+        number = history.add()
+        history.give_the_others(number)
+        history.give(number, who="worker")
+        history.checker.left([ALICE], b"g", who, history.now, history.now)
+        history.give(number, who="eve")
+        history.ack(who="eve")
+        assert history.wrong == wrong
+
+
+# Lengths.
+
+
+@pytest.mark.parametrize(("maxlen", "wrong"), [(1, ""), (2, "capped")])
+def test_an_event_is_refused_only_when_there_are_so_many(maxlen: int, wrong: str) -> None:
+    history = History()
+    number = history.add()
+    history.give(number)
+    history.ack()
+    refused = history.ask()
+    history.checker.caps[refused] = maxlen
+    history.checker.too_long(history.checker.requests[refused], history.now)
+    assert history.wrong == wrong
+    history.give(refused, event_id=BOB)
+    assert history.wrong == "capped"
+
+
+@pytest.mark.parametrize(
+    ("maxlen", "options", "wrong"),
+    [(1, {}, "capped"), (2, {}, ""), (1, {"node": 1}, ""), (1, {"delay_ms": 5_000}, ""), (1, {"ttl_ms": 1_000}, "")],
+)
+def test_an_event_is_taken_only_when_its_node_has_made_fewer(maxlen: int, options: dict[str, int], wrong: str) -> None:
+    history = History()
+    history.give(history.add(**options))
+    history.ack()
+    number = history.ask()
+    history.checker.caps[number] = maxlen
+    history.checker.answered(number, BOB, history.now, frozenset({0}))
+    history.give(number, event_id=BOB)
+    acks = history.checker.acking([BOB], b"g", "bob", history.pass_by())
+    history.checker.acked([BOB], b"g", acks, 1, history.now)
+    assert history.wrong == wrong

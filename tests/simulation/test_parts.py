@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -277,3 +278,56 @@ def test_the_program_tells_a_story_and_says_how_it_ended(capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("network 1: ok, ")
     with pytest.raises(SystemExit):
         program.main(["--nodes", "1"])
+
+
+# Event logs.
+
+
+def _lines(folder: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Published lines by node and boot, in the order of their numbers."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for path in folder.glob("date=*/node=*/events-*.jsonl"):
+        for text in path.read_bytes().splitlines():
+            line = json.loads(text)
+            found.setdefault((path.parent.name.removeprefix("node="), line["boot"]), []).append(line)
+    return {boot: sorted(lines, key=lambda line: int(line["seq"])) for boot, lines in sorted(found.items())}
+
+
+def test_a_story_is_the_same_with_event_logs_as_without(tmp_path: Path) -> None:
+    profile = named("storm", hours=0.05)
+    told = World(3, profile, events=tmp_path).run()
+    assert told.trace == World(3, profile).run().trace
+    logs = _lines(tmp_path)
+    assert len({node for node, _ in logs}) == profile.nodes
+    assert not list(tmp_path.glob("date=*/node=*/_open*"))
+    assert sum(line["event"] == "add" for lines in logs.values() for line in lines) > told.jobs // 2
+    for lines in logs.values():
+        assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+        assert lines[0]["event"] == "start"
+    words = {lines[0]["reason"] for lines in logs.values()}
+    assert words == {"clean", "crash"}
+    last = {node: lines[-1]["event"] for (node, _), lines in logs.items()}
+    assert set(last.values()) == {"stop"}
+    clocks = [line["reason"] for lines in logs.values() for line in lines if line["event"] == "clock"]
+    assert set(clocks) <= {"ahead", "back"}
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_takes_what_was_not_written_and_the_power_the_end_of_the_file(tmp_path: Path, power: bool) -> None:
+    world = World(1, named("calm"), events=tmp_path)
+    server = world.servers[0]
+    server.start()
+    for _ in range(200):
+        server.command(Operator(), [b"ADDJOB", b"q", b"x", b"0"])
+        world.events.run(world.events.now + 10)
+    world.events.run(world.events.now + 500)
+    server.command(Operator(), [b"ADDJOB", b"q", b"late", b"0"])
+    world.events.run(world.events.now + 100)
+    server.kill(power=power)
+    server.start()
+    server.stop()
+    first, second = _lines(tmp_path).values()
+    added = [line["seq"] for line in first if line["event"] == "add"]
+    assert added == list(range(2, len(added) + 2))
+    assert len(added) < 200 if power else len(added) == 200
+    assert [(line["event"], line.get("reason")) for line in second] == [("start", "crash"), ("stop", None)]
