@@ -1,0 +1,80 @@
+"""`disqued-spark consume`: queues or a log, batch by batch, into files of Parquet."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from disqued.pipeline.errors import Misused
+from disqued.pipeline.moving import SOURCE, Folder, check_use, counted, need_address, node_options, nodes_of
+from disqued.pipeline.run import Run, place_of, running, spark_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHECKPOINT: Final = "_checkpoint"
+
+
+@click.command(epilog="The columns are those of a stream: docs/reference/spark.md.")
+@click.option("--queues", required=True, metavar="NAMES", help="Queues, or logs, with commas between them.")
+@click.option("--to", required=True, metavar="DIR", help="Folder of the files: a folder batch=... for each batch.")
+@click.option("--group", metavar="NAME", help="The queues are logs, and this is the group that gets their events.")
+@click.option("--every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@node_options
+@spark_options
+def command(queues: str, to: str, group: str | None, every: float | None, **words: Any) -> None:
+    """Take jobs out of queues, write them to files of Parquet, and acknowledge them.
+
+    It takes what waits, and ends; with --every it goes on.  Jobs are acknowledged when their batch is written, so that
+    none is lost; a batch that is done again, after a kill, takes the place of what it had written, so that none is in
+    the files twice.
+
+    \b
+        disqued-spark consume --address 127.0.0.1:7711 --queues mail --to /srv/mail
+        disqued-spark consume --address 127.0.0.1:7711 --queues news --group archive --to /srv/news --every 10
+
+    What is under way is noted in DIR/_checkpoint.  A batch appears as a whole: any program may read DIR meanwhile.
+    """
+    nodes = {**nodes_of(words), "queues": queues, **({"group": group} if group is not None else {})}
+    need_address(nodes)
+    check_use(nodes, "STREAM" if group is None else "GROUP")
+    with running("consume", place_of(words)) as run:
+        Consumption(run, to).go(nodes, every)
+
+
+class Consumption:
+    """Batches of a stream on their way into a folder."""
+
+    def __init__(self, run: Run, to: str) -> None:
+        """Nothing is touched yet."""
+        self._run = run
+        self._to = to.rstrip("/")
+
+    def go(self, nodes: dict[str, str], every: float | None) -> None:
+        """Run the stream.  Raises Misused."""
+        checkpoint = f"{self._to}/{CHECKPOINT}"
+        self._check(checkpoint)
+        stream = self._run.spark.readStream.format(SOURCE).options(**nodes).load().writeStream
+        stream = stream.foreachBatch(self.take).option("checkpointLocation", checkpoint)
+        timed = (
+            stream.trigger(availableNow=True) if every is None else stream.trigger(processingTime=f"{every} seconds")
+        )
+        query = timed.start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        self._run.say(f"done: {self._run.rows} jobs are in {self._to}")
+
+    def _check(self, checkpoint: str) -> None:
+        files = Folder(self._run, self._to).files
+        if files.matching(f"{self._to}/batch=*") and not files.exists(f"{checkpoint}/offsets"):
+            raise Misused(
+                f"{self._to} has batches, but not what is known of them ({checkpoint}): their numbers would begin "
+                "anew, and new batches take the place of old ones.  Put that folder back, or name another one"
+            )
+
+    def take(self, jobs: "DataFrame", number: int) -> None:
+        """Write a batch, which takes the place of what a run that was killed has left of it."""
+        count = counted(jobs, Folder(self._run, f"{self._to}/batch={number:08d}").write)
+        self._run.count(count)
+        self._run.say(f"batch {number}: {count} jobs")

@@ -1,0 +1,160 @@
+"""`disqued-spark ingest`: event logs of the nodes into one table."""
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from disqued.pipeline.errors import Misused
+from disqued.pipeline.run import Run, place_of, place_options, running
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BATCH_BYTES: Final = 1 << 30
+
+
+@click.command(epilog="Reads files of event logs; writes the table events: docs/reference/tables.md has its columns.")
+@click.option(
+    "--events",
+    required=True,
+    envvar="DISQUED_EVENTS",
+    metavar="DIR",
+    help="Folder of the event logs: the one with date=... in it.",
+)
+@click.option("--every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@click.option(
+    "--batch-bytes",
+    type=click.IntRange(min=1),
+    default=BATCH_BYTES,
+    show_default=True,
+    help="Files of so many bytes, about, are taken in one batch.",
+)
+@click.option("--compact", is_flag=True, help="Put all batches of each day and node together afterwards.")
+@place_options
+def command(events: str, every: float | None, batch_bytes: int, compact: bool, **words: Any) -> None:
+    """Take what nodes have published of their event logs into the table events.
+
+    Only files that were not taken before are read, however late they come; one that is killed does its last batch
+    again, and no event is there twice.  Run it by a timer, or let it go on by itself:
+
+    \b
+        disqued-spark ingest --events /mnt/events --tables /srv/tables
+        disqued-spark ingest --events /mnt/events --tables /srv/tables --every 60
+
+    The latter ends with SIGTERM or Ctrl-C.  A line that is no event is left out, and counted.  Days that are over and
+    came in many batches are put together by themselves; --compact does so with every day, whatever it came in.
+    """
+    with running("ingest", place_of(words)) as run, run.tables.alone("ingest"):
+        from disqued.pipeline.compact import MANY, Compaction
+
+        compaction = Compaction(run.tables, run.say)
+
+        def take_and_compact() -> None:
+            compaction.finish()
+            Ingest(run, events, batch_bytes).round()
+            if compact:
+                compaction.compact(2)
+            elif run.place.form == "parquet":
+                compaction.compact(MANY, before=datetime.now(UTC).date().isoformat())
+
+        if every is None:
+            take_and_compact()
+        else:
+            go_on(run, every, take_and_compact)
+
+
+def go_on(run: Run, every: float, take: Callable[[], None]) -> None:
+    """Do it again and again until SIGTERM or Ctrl-C; a storage that is away for a while is outlived."""
+    try:
+        while True:
+            try:
+                take()
+            except Misused:
+                raise
+            except Exception as error:
+                if run.spark.sparkContext._jsc.sc().isStopped():
+                    raise
+                run.say(f"failed, trying again: {type(error).__name__}: {error}".partition("\n")[0])
+                run.remember(error)
+            if run.rows:
+                run.remember()
+            time.sleep(every)
+    except KeyboardInterrupt:
+        run.say("stopped")
+
+
+class Ingest:
+    """One round: everything that was published until now."""
+
+    def __init__(self, run: Run, events: str, batch_bytes: int) -> None:
+        """Nothing is read yet."""
+        self._run = run
+        self._tables = run.tables
+        self._events = events
+        self._batch_bytes = batch_bytes
+        self._taken = 0
+        self._left = 0
+
+    def round(self) -> None:
+        """Take what is new.  Raises Misused."""
+        from disqued.pipeline.events import stream_events
+
+        checkpoint = self._tables.path("_checkpoints", "ingest")
+        self._check(checkpoint)
+        stream = stream_events(self._run.spark, self._events, batch_bytes=self._batch_bytes).writeStream
+        stream = stream.foreachBatch(self.take).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        query = stream.start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        self._run.say(f"done: {self._taken} events are new")
+        if self._left:
+            self._run.note = f"{self._left} lines were no events"
+            self._run.say(f"{self._run.note}, and were left out")
+
+    def _check(self, checkpoint: str) -> None:
+        from disqued.pipeline.tables import EVENTS
+
+        files, root = self._tables.files, self._tables.root
+        if not files.exists(self._events):
+            raise Misused(f"there is no folder {self._events}: --events names the one with date=... in it")
+        there, known = self._tables.has(EVENTS), files.exists(f"{checkpoint}/offsets")
+        if there and not known:
+            raise Misused(
+                f"the table {root}/events is there, but not what ingest knows of the files in it ({checkpoint}): they "
+                "would be taken a second time.  Put that folder back, or remove the table, too, to take all files again"
+            )
+        if known and self._tables.state("ingest").get("rows") and not files.exists(f"{root}/events"):
+            raise Misused(
+                f"the table {root}/events is gone, but files that were in it count as taken.  Put it back, or remove "
+                f"{checkpoint}, too, to take all files again"
+            )
+        if not known:
+            # Batches are numbered from 0 again; what other jobs know of earlier ones is nothing about these.
+            self._tables.note("ingest", {"epoch": uuid.uuid4().hex})
+
+    def take(self, rows: "DataFrame", number: int) -> None:
+        """Write a batch, which takes the place of what a run that was killed has left of it."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        from disqued.pipeline.jobs.ingest import batch_name, is_event, taken_in
+        from disqued.pipeline.tables import EVENTS
+
+        state = self._tables.state("ingest")
+        if state.get("batch", -1) >= number:  # written as a whole; killed before the checkpoint said so
+            return
+        seen = Observation("lines")
+        lines = rows.observe(seen, f.count_if(is_event()).alias("taken"), f.count_if(~is_event()).alias("left"))
+        self._tables.replace(EVENTS, taken_in(lines, batch_name(number)))
+        taken, left = seen.get["taken"], seen.get["left"]
+        counts = {"rows": state.get("rows", 0) + taken, "left": state.get("left", 0) + left}
+        self._tables.note("ingest", {**state, **counts, "batch": number})
+        self._taken, self._left = self._taken + taken, self._left + left
+        self._run.count(taken)
+        self._run.say(f"batch {number}: {taken} events")

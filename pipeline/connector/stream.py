@@ -1,0 +1,435 @@
+"""Live queues as a source of streams: jobs are leased for a batch, and acknowledged when it is done.
+
+    latestOffset   ACKJOB of the batch before;  GETJOB  -->  {"seq": 7, "ids": "DI... DI..."}
+                                                             Spark writes that down, and then runs the batch
+    partitions     the rows that GETJOB gave; after a restart, when there are the ids alone, WORKING and SHOW
+    commit         ACKJOB, once more: Spark calls it only when the next batch is written down
+    stop           NACK of what is leased and was never given to Spark's batches
+
+So a checkpoint names exactly the jobs of the batch that is under way.  A thread of the driver says WORKING for what is
+leased, at least three times in the shortest retry period among the jobs, until the batch is done.
+
+What one node has is asked for on that node: a lease, its renewal and its end.  A node that does not answer is passed
+over, and the others, which may have copies, are asked to renew and to end.  After a restart nobody knows where a job
+was leased, and all are asked.
+
+Two nodes that could not hear each other may both have a job in their queues: it is one row of the batch, and leased on
+both.  A node that has not heard yet what is done may hand out a job again whose batch is over.  So the others are asked
+about jobs that were queued more than once, and the ids of the last ones that are done are kept: such a job is
+acknowledged once more, and in no other batch.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from disqued.client.errors import DisquedError, ServerError, Unreachable
+from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
+from disqued.pipeline.connector.rows import Row, batch_of, row_of, text, told
+
+GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
+US_IN_S: Final = 1_000_000
+RENEWALS: Final = 3  #: in a retry period
+MOVED_S: Final = 2.0  #: a job is in no queue while it goes from one node to another, for less than that
+DONE_KEPT: Final = 100_000  #: ids of jobs that are done, and would be known again
+
+Offset = dict[str, Any]
+
+
+class Jobs(InputPartition):
+    """Rows that the driver has, in Arrow's form between processes."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Take the rows of one task."""
+        batch = batch_of(rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        self.arrow = sink.getvalue().to_pybytes()
+
+
+class Named(InputPartition):
+    """Jobs of which the ids alone are known, after a restart."""
+
+    def __init__(self, ids: Sequence[bytes]) -> None:
+        """Take the ids of one task."""
+        self.ids = list(ids)
+
+
+@attrs.define(eq=False)
+class Lease:
+    """The jobs of one batch, and on which node they were leased."""
+
+    rows: list[Row] = attrs.field(factory=list)
+    named: set[bytes] = attrs.field(factory=set)
+    ids: dict[NodeAt, list[bytes]] = attrs.field(factory=dict)
+    #: The shortest retry period among them, in seconds; 0 = none has one.
+    retry: int = 0
+    #: Spark has it in its log, so that it will be run until it is done.
+    is_written: bool = False
+
+    def add(self, node: NodeAt, id_: bytes, retry: int) -> None:
+        """Note a job; several nodes may have it with us, and each is to be told of it."""
+        self.named.add(id_)
+        self.ids.setdefault(node, []).append(id_)
+        if retry:
+            self.retry = min(self.retry or retry, retry)
+
+    def forget(self, done: AbstractSet[bytes]) -> dict[NodeAt, list[bytes]]:
+        """Leave jobs out, and tell where they were leased."""
+        self.rows = [row for row in self.rows if row[0].encode() not in done]
+        self.named -= done
+        left_out = {node: [each for each in ids if each in done] for node, ids in self.ids.items()}
+        self.ids = {node: [each for each in ids if each not in done] for node, ids in self.ids.items()}
+        return {node: ids for node, ids in left_out.items() if ids}
+
+
+class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queues as a consumer does."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Take options as `read_options` makes them; nothing is sent before Spark asks."""
+        self._options = options
+        self._leases: dict[int, Lease] = {}
+        #: What may still be taken with availableNow; None = no end.
+        self._rest: int | None = None
+        self._heart: Heart | None = None
+        #: Jobs of batches that are done, those that were done last at the end.
+        self._done: dict[bytes, None] = {}
+        #: The last batch that was acknowledged: Spark ends each of them twice.
+        self._ended = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what is the driver's: executors need the options."""
+        return {"_options": self._options, "_leases": {}, "_rest": None, "_heart": None, "_done": {}, "_ended": 0}
+
+    # What Spark asks for, in the driver.
+
+    def initialOffset(self) -> Offset:
+        """Begin before the first batch."""
+        return {"seq": 0, "ids": ""}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Say how many jobs make a batch."""
+        return ReadMaxRows(self._options["maxJobsPerTrigger"])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take no more jobs than wait now.  Raises Unreachable, ServerError."""
+        self._rest = self._waiting()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """End the batch that is done, and lease the next one.  Raises Unreachable, ServerError."""
+        self._acknowledge(start)
+        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._waiting()
+        lease = self._lease(wanted) if self._rest is None else self._lease_rest(min(wanted, self._rest))
+        if not lease.rows:
+            return start
+        if self._rest is not None:
+            self._rest -= len(lease.rows)
+        seq = start["seq"] + 1
+        self._keep(seq, lease)
+        return {"seq": seq, "ids": " ".join(row[0] for row in lease.rows)}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Give out the rows of a batch, or the ids where it was begun by a driver that is gone."""
+        if start == end:
+            return []
+        tasks = self._options["minPartitions"]
+        lease = self._leases.get(end["seq"])
+        if lease is not None:
+            lease.is_written = True
+            size = max(1, -(-len(lease.rows) // tasks))
+            return [Jobs(piece) for piece in pieces(lease.rows, size)]
+        ids = _ids(end)
+        again = self._lease_again(ids)
+        again.is_written = True
+        self._keep(end["seq"], again)
+        return [Named(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
+
+    def commit(self, end: Offset) -> None:
+        """End a batch that is done, if `latestOffset` has not done so.  Raises Unreachable, ServerError."""
+        self._acknowledge(end)
+
+    def stop(self) -> None:
+        """Give back what no batch will be run with; nodes that are away do so by themselves in time."""
+        if self._heart is not None:
+            self._heart.stop()
+        for lease in self._leases.values():
+            if not lease.is_written:
+                for node, ids in lease.ids.items():
+                    with contextlib.suppress(DisquedError):
+                        self._say(node, b"NACK", ids)
+        self._leases.clear()
+
+    # What Spark asks for, in the executors.
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the jobs of a task.  Raises Unreachable, ServerError, JobsGone."""
+        if isinstance(partition, Jobs):
+            yield from pa.ipc.open_stream(partition.arrow)
+        elif isinstance(partition, Named):
+            for ids in pieces(partition.ids, self._options["pipeline"]):
+                yield batch_of(self._look_up(ids))
+
+    def _look_up(self, ids: Sequence[bytes]) -> list[Row]:
+        """Ask all nodes for jobs until each is found."""
+        found: dict[bytes, Row] = {}
+
+        def ask(node: NodeAt, link: Link) -> None:
+            missing = [each for each in ids if each not in found]
+            for each, shown in show(link, missing):
+                found[each] = self._row(shown, node.short_id)
+
+        silent = ask_each(find_nodes(self._options), self._options, ask)
+        gone = [each.decode() for each in ids if each not in found]
+        if gone and silent:
+            raise Unreachable(f"{len(gone)} jobs of a batch that is run again are on no node that answers: {silent[0]}")
+        if gone and self._options["failOnDataLoss"]:
+            raise JobsGone(
+                f"{len(gone)} jobs of a batch that is run again are gone, the first is {gone[0]}: somebody else has "
+                "done them, their TTL is over, or the node that has them is away; with the option "
+                "failOnDataLoss = false they are left out"
+            )
+        return [found[each] for each in ids if each in found]
+
+    def _row(self, shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None) -> Row:
+        """Make the row of a job that a node has told of."""
+        return row_of(shown, node, attempt_us)
+
+    # Leases.
+
+    def _waiting(self) -> int:
+        """Count the jobs that wait, on all nodes."""
+        lengths: list[int] = []
+
+        def ask(_: NodeAt, link: Link) -> None:
+            lengths.extend(link.ask(["QLEN", queue]) for queue in self._options["queues"])
+
+        ask_each(find_nodes(self._options), self._options, ask)
+        return sum(lengths)
+
+    def _lease(self, wanted: int) -> Lease:
+        lease = Lease()
+        most = self._options["maxBytesPerTrigger"]
+
+        def ask(node: NodeAt, link: Link) -> None:
+            while (count := min(GET_COUNT, wanted - len(lease.rows))) > 0 and _bytes(lease) < most:
+                words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", count, "FROM"]
+                given = link.ask([*words, *self._options["queues"]])
+                if not given:
+                    break
+                self._take(link, node, given, lease)
+
+        nodes = find_nodes(self._options)
+        ask_each(nodes, self._options, ask)
+        self._leave_out(lease, nodes)
+        return lease
+
+    def _lease_rest(self, wanted: int) -> Lease:
+        """Take some of those that waited when the query began; they may be on their way from node to node just now."""
+        until = time.monotonic() + MOVED_S
+        while not (lease := self._lease(wanted)).rows and wanted and time.monotonic() < until:
+            time.sleep(MOVED_S / 20)
+        return lease
+
+    def _leave_out(self, lease: Lease, nodes: Sequence[NodeAt]) -> None:
+        """Leave out jobs of which another node knows that they are done: it remembers until all others have heard."""
+        doubtful = [row[0].encode() for row in lease.rows if row[4] or row[5]]
+        if not doubtful or len(nodes) == 1:
+            return
+        done: set[bytes] = set()
+
+        def ask(_: NodeAt, link: Link) -> None:
+            replies = link.ask_all([(b"SHOW", each) for each in doubtful])
+            done.update(each for each, reply in zip(doubtful, replies, strict=True) if _is_done(reply))
+
+        ask_each(nodes, self._options, ask)
+        for node, ids in lease.forget(done).items():
+            self._say(node, b"ACKJOB", ids)
+
+    def _take(self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease) -> None:
+        """Note jobs that were handed out just now, with what GETJOB does not say of them."""
+        now_us = int(time.time() * US_IN_S)
+        again = [job[1] for job in given if job[1] in self._done]
+        if again:
+            link.ask([b"ACKJOB", *again])
+        fresh = [job for job in given if job[1] not in self._done]
+        shown = link.ask_all([(b"SHOW", job[1]) for job in fresh])
+        for (queue, id_, body, _, nacks, _, deliveries), reply in zip(fresh, shown, strict=True):
+            row: Row
+            retry = 0
+            if isinstance(reply, list) and not _is_done(reply):
+                known = told(reply)
+                row, retry = self._row(known, node.short_id, now_us), known[b"retry"]
+            elif reply is None and not (nacks or deliveries):
+                # Delivered at most once: for the node it is over.
+                row = (id_.decode(), text(queue), body, None, nacks, deliveries, now_us, node.short_id)
+            else:  # somebody has done it meanwhile
+                continue
+            if id_ not in lease.named:
+                lease.rows.append(row)
+            lease.add(node, id_, retry)
+
+    def _lease_again(self, ids: Sequence[bytes]) -> Lease:
+        """Take the jobs of a batch that is run again out of their queues, wherever they are."""
+        lease = Lease()
+
+        def ask(node: NodeAt, link: Link) -> None:
+            replies = link.ask_all([(b"WORKING", each) for each in ids])
+            for each, retry in zip(ids, replies, strict=True):
+                if isinstance(retry, int):
+                    lease.add(node, each, retry)
+
+        ask_each(find_nodes(self._options), self._options, ask)
+        return lease
+
+    def _keep(self, seq: int, lease: Lease) -> None:
+        self._leases[seq] = lease
+        if self._heart is None:
+            self._heart = Heart(self._options)
+        self._heart.renew(seq, lease)
+
+    def _acknowledge(self, offset: Offset) -> None:
+        """Say that the jobs of a batch are done; saying it twice is no harm."""
+        if offset["seq"] == self._ended:
+            return
+        ids = _ids(offset)
+        self._note_done(ids)
+        lease = self._leases.pop(offset["seq"], None)
+        if self._heart is not None:
+            self._heart.forget(offset["seq"])
+        if lease is not None and lease.rows:
+            for node, here in lease.ids.items():
+                try:
+                    self._say(node, b"ACKJOB", here)
+                except Unreachable:
+                    self._say_elsewhere(node, b"ACKJOB", here)
+        elif ids:
+            self._say_elsewhere(None, b"ACKJOB", ids)
+        self._ended = offset["seq"]
+
+    def _note_done(self, ids: Sequence[bytes]) -> None:
+        done = self._done
+        done.update(dict.fromkeys(ids))
+        for each in list(islice(done, max(0, len(done) - DONE_KEPT))):
+            del done[each]
+
+    def _say_elsewhere(self, away: NodeAt | None, command: bytes, ids: Sequence[bytes]) -> None:
+        """Tell every other node: one that does not know a job passes on what is said of it.  Raises Unreachable."""
+
+        def ask(_: NodeAt, link: Link) -> None:
+            for piece in pieces(ids, self._options["pipeline"]):
+                link.ask([command, *piece])
+
+        others = [node for node in find_nodes(self._options) if node != away]
+        if not others:
+            raise Unreachable(f"the node {away} does not answer, and there is no other one")
+        ask_each(others, self._options, ask)
+
+    def _say(self, node: NodeAt, command: bytes, ids: Sequence[bytes]) -> None:
+        with Link(node.address, self._options) as link:
+            for piece in pieces(ids, self._options["pipeline"]):
+                link.ask([command, *piece])
+
+
+class Heart:
+    """A thread that renews leases."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Begin with none."""
+        self._options = options
+        self._leases: dict[int, Lease] = {}
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="disqued-leases", daemon=True)
+        self._thread.start()
+
+    def renew(self, seq: int, lease: Lease) -> None:
+        """Renew the jobs of a batch from now on."""
+        with self._changed:
+            self._leases[seq] = lease
+            self._changed.notify()
+
+    def forget(self, seq: int) -> None:
+        """Leave the jobs of a batch alone."""
+        with self._changed:
+            self._leases.pop(seq, None)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._interval()
+        while True:
+            with self._changed:
+                is_changed = self._changed.wait(max(0.0, due - time.monotonic()))
+                if self._is_over:
+                    return
+                if is_changed:
+                    due = min(due, time.monotonic() + self._interval())
+                    continue
+                leases = list(self._leases.values())
+            for lease in leases:
+                for node, ids in lease.ids.items():
+                    self._beat(node, ids)
+            with self._changed:
+                due = time.monotonic() + self._interval()
+
+    def _interval(self) -> float:
+        """How long until the next renewal, in seconds."""
+        spans = [lease.retry / RENEWALS for lease in self._leases.values() if lease.retry]
+        return float(min([self._options["leaseRenewInterval"], *spans]))
+
+    def _beat(self, node: NodeAt, ids: Sequence[bytes]) -> None:
+        """Say WORKING.  A node refuses it for what is over, or half over; for one that is away the others are asked."""
+
+        def ask(_: NodeAt, link: Link) -> None:
+            link.ask_all([(b"WORKING", each) for each in ids])
+
+        with contextlib.suppress(DisquedError):
+            try:
+                ask_each([node], self._options, ask)
+            except Unreachable:
+                others = [other for other in find_nodes(self._options) if other != node]
+                ask_each(others, self._options, ask)
+
+
+class JobsGone(DisquedError):
+    """Jobs that a checkpoint names are on no node."""
+
+
+def _ids(offset: Offset) -> list[bytes]:
+    return [each.encode() for each in offset["ids"].split()]
+
+
+def _bytes(lease: Lease) -> int:
+    return sum(len(row[2]) for row in lease.rows)
+
+
+def _is_done(reply: Any) -> bool:
+    """Tell whether SHOW says that a job is acknowledged."""
+    return isinstance(reply, list) and told(reply)[b"state"] == b"acked"
+
+
+def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
+    """Ask for jobs; those that are known and not done are answered.  Raises ServerError."""
+    for each, reply in zip(ids, link.ask_all([(b"SHOW", each) for each in ids]), strict=True):
+        if isinstance(reply, ServerError):
+            raise reply
+        if reply is not None:
+            shown = told(reply)
+            if shown[b"state"] != b"acked":
+                yield each, shown

@@ -1,0 +1,80 @@
+"""Jobs as rows of files that know no bytes, and rows of files as jobs that are added once.
+
+    body BINARY --written--> body STRING (text, or base64)      for CSV and JSON
+    rows of any file --jobs_of--> queue, body, key
+
+The key is what makes a job that is added twice one job: the column `key`, else the id that it had in the queue it came
+from, else what is in the row, counted where several rows are the same.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from disqued.pipeline.errors import Misused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TEXT: Final = "text"
+BASE64: Final = "base64"
+KEYS: Final = ("key", "id")
+
+
+def without_marks(rows: "DataFrame") -> "DataFrame":
+    """Leave out the words of Spark's own writes, which are in a queue that nobody is given."""
+    from disqued.pipeline.connector.commits import COMMITS
+
+    return rows.where(rows.queue.isNull() | (rows.queue != COMMITS))
+
+
+def written(jobs: "DataFrame", form: str, body: str) -> "DataFrame":
+    """Give rows as a form can hold them: bodies as text or base64, times as texts of ISO 8601."""
+    from pyspark.sql import functions as f
+
+    if form == "parquet":
+        return jobs
+    columns = []
+    for field in jobs.schema:
+        column = f.col(field.name)
+        kind = field.dataType.typeName()
+        if field.name == "body" and body == TEXT:
+            column = column.cast("string")
+        elif kind == "binary":
+            column = f.base64(column)
+        elif kind == "timestamp":
+            column = f.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX")
+        columns.append(column.alias(field.name))
+    return jobs.select(*columns)
+
+
+def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "DataFrame":
+    """Give queue, body and key of jobs that rows are to become.  Raises Misused for columns that cannot be jobs."""
+    from pyspark.sql import functions as f
+
+    columns = rows.columns
+    if "body" not in columns:
+        raise Misused(f"the column body is missing; there are {', '.join(columns)}")
+    if queue is None and "queue" not in columns:
+        raise Misused(f"the column queue is missing, and so is --queue; there are {', '.join(columns)}")
+    named = f.lit(queue) if queue is not None else f.col("queue").cast("string")
+    content = f.col("body")
+    if rows.schema["body"].dataType.typeName() != "binary":
+        content = f.unbase64(content) if body == BASE64 else f.encode(content.cast("string"), "UTF-8")
+    own = next((each for each in KEYS if each in columns), None)
+    made = rows.select(named.alias("queue"), content.alias("body"), *([f.col(own).alias("own")] if own else []))
+    if own == "key":
+        return made.withColumnRenamed("own", "key")
+    if own == "id":
+        return made.select("queue", "body", f.concat_ws("/", f.lit(name), "own").alias("key"))
+    return _counted(made, name)
+
+
+def _counted(made: "DataFrame", name: str) -> "DataFrame":
+    """Give a key to each row that is made of what is in it, and of how many rows before it say the same."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    digest = f.sha2(f.concat(f.encode("queue", "UTF-8"), f.unhex(f.lit("00")), "body"), 256)
+    same = made.withColumn("digest", digest)
+    number = f.row_number().over(Window.partitionBy("digest").orderBy(f.lit(0)))
+    key = f.concat_ws("/", f.lit(name), "digest", number.cast("string"))
+    return same.select("queue", "body", key.alias("key"))

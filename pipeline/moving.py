@@ -1,0 +1,165 @@
+"""What the verbs that move jobs share: which nodes and queues are meant, and files that appear as a whole.
+
+    consume    queues, logs --stream--> Parquet, a folder for each batch
+    export     queues, stores --------> Parquet, CSV, JSON
+    import     Parquet, CSV, JSON, stores --> queues
+    replay     dead letters, jobs that expired --> queues
+
+A folder that is written has a name with an underscore until it is whole; readers pass over those.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from disqued.pipeline.errors import Misused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from disqued.pipeline.run import Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SOURCE: Final = "disqued"
+FORMS: Final = ("parquet", "csv", "json")
+DONE_FILE: Final = "_SUCCESS"
+#: A text with commas, quotes and line ends in it is the same when it is read again, and an empty one is no null.
+CSV: Final = {"header": "true", "escape": '"', "multiLine": "true", "nullValue": "\\N"}
+#: Options that say which node, and who asks.
+LOGIN: Final = ("address", "user", "password")
+
+
+def node_options(function: F) -> F:
+    """Add the options that say which nodes are meant; see `nodes_of`."""
+    options = [
+        click.option("--address", envvar="DISQUED_ADDRESS", metavar="HOST:PORT", help="A node; several with commas."),
+        click.option("--user", envvar="DISQUED_USER", metavar="NAME", help="Name to log in by."),
+        click.option("--password", envvar="DISQUED_PASSWORD", metavar="WORD", help="Password; better as the variable."),
+        click.option(
+            "--option", "options", multiple=True, metavar="NAME=VALUE",
+            help="An option of the source or sink disqued (docs/reference/spark.md); as many as there are.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def nodes_of(words: dict[str, Any]) -> dict[str, str]:
+    """Take the options of `node_options` out of those of a verb.  Raises Misused."""
+    named = {name: words.pop(name) for name in LOGIN}
+    given = {name: value for name, value in named.items() if value is not None}
+    for word in words.pop("options"):
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise Misused(f"--option {word!r} is none of the source or sink; it is written name=value")
+        given[name] = value
+    return given
+
+
+def need_address(nodes: Mapping[str, str]) -> None:
+    """Raise Misused where no node is named."""
+    if "address" not in nodes:
+        raise Misused("the node is missing: --address HOST:PORT, or DISQUED_ADDRESS")
+
+
+def check_use(nodes: Mapping[str, str], use: str) -> None:
+    """Raise Misused for options that the source or the sink does not have, before Spark is started.
+
+    `use` is the name of one of `Use`.
+    """
+    from disqued.pipeline.connector.options import Use, read_options
+
+    try:
+        read_options(nodes, Use[use])
+    except ValueError as error:
+        raise Misused(str(error)) from None
+
+
+def check_stores(paths: str) -> None:
+    """Raise Misused for paths that are no stores, before Spark is started."""
+    from disqued.persistence.interface import StoreError
+    from disqued.pipeline.connector.stores import find_stores
+
+    for word in paths.split(","):
+        try:
+            find_stores(word.strip(), None)
+        except (ValueError, StoreError) as error:
+            raise Misused(f"--from: {str(error).removeprefix('the option path: ')}") from None
+
+
+class Folder:
+    """A folder that is written as a whole."""
+
+    def __init__(self, run: "Run", path: str) -> None:
+        """Nothing is touched yet."""
+        from disqued.pipeline.files import Files
+
+        self.files = Files(run.spark)
+        self.path = path.rstrip("/")
+        head, _, name = self.path.rpartition("/")
+        self.aside: str = f"{head}/_{name}" if head or self.path.startswith("/") else f"_{name}"
+
+    def has_result(self) -> bool:
+        """Tell whether there is a whole one already."""
+        return self.files.exists(f"{self.path}/{DONE_FILE}")
+
+    def check_free(self) -> None:
+        """Raise Misused for a folder that holds something else."""
+        if self.files.exists(self.path) and not self.has_result() and self.files.matching(f"{self.path}/*"):
+            raise Misused(f"{self.path} is there, and was not written by Spark; name another folder, or remove it")
+
+    def write(self, rows: "DataFrame", form: str = "parquet") -> None:
+        """Write rows aside, and let them take the place of what was there."""
+        writer = rows.write.format(form).mode("overwrite")
+        if form == "csv":
+            writer = writer.options(**CSV)
+        writer.save(self.aside)
+        self.files.remove(self.path)
+        self.files.rename(self.aside, self.path)
+
+
+def counted(rows: "DataFrame", write: Callable[["DataFrame"], None]) -> int:
+    """Write rows, and tell how many there were."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    seen = Observation("rows")
+    write(rows.observe(seen, f.count(f.lit(1)).alias("rows")))
+    count: int = seen.get["rows"]
+    return count
+
+
+def add_jobs(jobs: "DataFrame", nodes: Mapping[str, str]) -> int:
+    """Add rows of queue, body and key as jobs; tell how many there were."""
+    return counted(jobs, lambda rows: rows.write.format(SOURCE).options(**nodes).mode("append").save())
+
+
+@contextmanager
+def checkpoint_at(path: str | None) -> Iterator[str]:
+    """Give the folder of a checkpoint: the one that was named, or one for this run alone."""
+    if path is not None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="disqued-spark-") as folder:
+        yield folder
+
+
+def read_files(run: "Run", path: str, form: str) -> "DataFrame":
+    """Read files that `export` or somebody else has written."""
+    reader = run.spark.read.format(form)
+    if form == "csv":
+        reader = reader.options(**CSV)
+    return reader.load(path)
+
+
+def form_of(path: str) -> str | None:
+    """Tell the form of files by how their names end; None where that is not seen."""
+    for form, endings in {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl")}.items():
+        if path.endswith(endings):
+            return form
+    return None

@@ -1,0 +1,1 @@
+"""What people look at: reports.sqlite, which the daemon serves and draws, and a page of HTML that stands alone."""

@@ -1,0 +1,215 @@
+"""One run of a job of `disqued-spark`: Spark, the tables, what is told meanwhile, and what is remembered of it.
+
+    with running("rollup", place) as run:
+        run.say("3 days have new events")           stderr, with the seconds since it began
+        run.tables.replace(...)
+        run.count(rows)                              what `runs` in reports.sqlite is to say
+
+A run that fails is in `runs`, too, with what went wrong.
+"""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+import click
+
+from disqued.pipeline.errors import Misused
+from disqued.pipeline.session import spark_session
+from disqued.pipeline.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from disqued.pipeline.reports.store import Reports
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "FOUND",
+    "Misused",
+    "Place",
+    "Run",
+    "place_of",
+    "place_options",
+    "running",
+    "spark_options",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Exit statuses.
+DONE: Final = 0
+FOUND: Final = 1
+FAILED: Final = 2
+
+
+@attrs.frozen
+class Place:
+    """Where a run reads and writes, and how Spark is to run."""
+
+    tables: str | None = None
+    reports: str | None = None
+    form: str = "parquet"
+    master: str | None = None
+    conf: tuple[str, ...] = ()
+    quiet: bool = False
+
+    def settings(self) -> dict[str, str]:
+        """Settings of Spark by name.  Raises Misused."""
+        settings = {}
+        for word in self.conf:
+            name, equals, value = word.partition("=")
+            if not name or not equals:
+                raise Misused(f"--conf {word!r} is no setting of Spark; it is written name=value")
+            settings[name] = value
+        return settings
+
+
+@attrs.define(slots=False)
+class Run:
+    """What a job needs while it runs."""
+
+    job: str
+    spark: "SparkSession"
+    place: Place
+    reports: "Reports | None" = None
+    rows: int = 0
+    note: str = ""
+    _began: float = attrs.field(factory=time.monotonic, init=False)
+    _began_at: float = attrs.field(factory=time.time, init=False)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables.  Raises Misused where no folder was named."""
+        if self.place.tables is None:
+            raise Misused("the folder of the tables is missing: --tables DIR, or DISQUED_TABLES")
+        return Tables(self.spark, self.place.tables, self.place.form)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._began
+
+    def say(self, text: str) -> None:
+        """Tell what is done just now, on stderr."""
+        if not self.place.quiet:
+            sys.stderr.write(f"{self.job} {self.seconds:6.1f} s  {text}\n")
+            sys.stderr.flush()
+
+    def count(self, rows: int) -> None:
+        """Note rows that were written."""
+        self.rows += rows
+
+    def remember(self, error: BaseException | None = None) -> None:
+        """Put what was done until now, and how it ended, into the reports; what follows is a run of its own there."""
+        status, note = ("done", self.note) if error is None else ("failed", _told(error))
+        ended = time.time()
+        if self.reports is not None:
+            self.reports.note_run(self.job, began=self._began_at, ended=ended, status=status, rows=self.rows, note=note)
+        self._began_at, self.rows, self.note = ended, 0, ""
+
+
+@contextmanager
+def running(job: str, place: Place) -> Iterator[Run]:
+    """Start Spark for a job, and remember the run in the reports, if there are some.
+
+    SIGTERM ends it in good order, as Ctrl-C does.
+    """
+    began, reports = time.time(), _reports(place)
+    run: Run | None = None
+    try:
+        with _ended_by_signal(), spark_session(job, place.master, place.settings()) as spark:
+            run = Run(job, spark, place, reports)
+            yield run
+            run.remember()
+    except BaseException as error:
+        if run is not None:
+            run.remember(None if _is_result(error) else error)
+        elif reports is not None:
+            reports.note_run(job, began=began, ended=time.time(), status="failed", rows=0, note=_told(error))
+        raise
+    finally:
+        if reports is not None:
+            reports.close()
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong, in a line."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _is_result(error: BaseException) -> bool:
+    """Tell whether an exit is a result: done, or something was found."""
+    return isinstance(error, SystemExit) and error.code in (None, DONE, FOUND)
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Make SIGTERM what Ctrl-C is, for as long as a run lasts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _reports(place: Place) -> "Reports | None":
+    if place.reports is None:
+        return None
+    from disqued.pipeline.reports.store import Reports, ReportsError
+
+    try:
+        return Reports(place.reports)
+    except ReportsError as error:
+        raise Misused(str(error)) from error
+
+
+_TABLES: Final = (
+    click.option("--tables", envvar="DISQUED_TABLES", metavar="DIR", help="Folder of the tables."),
+    click.option(
+        "--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True,
+        help="Of the tables; delta needs its jar.",
+    ),
+)  # fmt: skip
+_SPARK: Final = (
+    click.option("--reports", envvar="DISQUED_REPORTS", metavar="FILE", help="SQLite file that the daemon shows."),
+    click.option("--master", metavar="URL", help="Where Spark runs: else as spark-submit says, or here."),
+    click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; as many as there are."),
+    click.option("--quiet", "-q", is_flag=True, help="Tell nothing of what is done meanwhile."),
+)
+
+
+def place_options(function: F) -> F:
+    """Add the options that say where a run reads and writes, and how Spark is to run; see `place_of`."""
+    return _with(function, (*_TABLES, *_SPARK))
+
+
+def spark_options(function: F) -> F:
+    """Add the same but for those of tables: for a verb that has none."""
+    return _with(function, _SPARK)
+
+
+def _with(function: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def place_of(words: dict[str, Any]) -> Place:
+    """Take the options of `place_options` or `spark_options` out of those of a verb."""
+    return Place(**{field.name: words.pop(field.name) for field in attrs.fields(Place) if field.name in words})

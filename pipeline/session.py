@@ -1,0 +1,102 @@
+"""Spark, set up as the jobs need it.
+
+What whoever starts the program has chosen (`spark-submit --conf`, `spark-defaults.conf`) is left as it is; the rest is
+for one machine.  Times are UTC: a table has the same hours wherever it is read.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from disqued.pipeline.errors import Misused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Set where nobody has said otherwise.
+DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # So many sketches are filled at once before rows are sorted, which takes longer than all the rest.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "2000",
+}
+#: What the jobs rely on: a part of a table is replaced alone, and hours are those of UTC.
+NEEDED: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+LOCAL: Final = "local[*]"
+
+
+@contextmanager
+def spark_session(
+    name: str, master: str | None = None, more: Mapping[str, str] | None = None
+) -> Iterator["SparkSession"]:
+    """Give the session of this process, and end it if it was not there before.
+
+    `master` is that of `spark-submit`, and this machine if there is none; `more` are settings of Spark by name.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        with _set(there, NEEDED):
+            yield there
+        return
+    session = _start(name, master, more or {})
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _set(session: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """Let a session that others use, too, have these settings meanwhile."""
+    before = {setting: session.conf.get(setting) for setting in settings}
+    for setting, value in settings.items():
+        session.conf.set(setting, value)
+    try:
+        yield
+    finally:
+        for setting, word in before.items():
+            if word is not None:
+                session.conf.set(setting, word)
+
+
+def _start(name: str, master: str | None, more: Mapping[str, str]) -> "SparkSession":
+    """Start Spark.  Raises Misused where there is no Java that it runs on."""
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf()
+    if master is not None:
+        conf.setMaster(master)
+    conf.setIfMissing("spark.master", LOCAL)
+    if (conf.get("spark.master") or LOCAL).startswith("local"):
+        # Nobody else has to reach this process.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+    for settings, is_default in ((more, False), (DEFAULTS, True), (NEEDED, False)):
+        for setting, value in settings.items():
+            if is_default:
+                conf.setIfMissing(setting, value)
+            else:
+                conf.set(setting, value)
+    try:
+        return SparkSession.builder.config(conf=conf).appName(f"disqued-spark {name}").getOrCreate()
+    except (PySparkRuntimeError, FileNotFoundError) as error:
+        if isinstance(error, FileNotFoundError) or "JAVA" in (error.getCondition() or ""):
+            raise Misused(
+                "Spark could not be started; it needs Java 17 or newer: JAVA_HOME, or java on the PATH"
+            ) from None
+        raise

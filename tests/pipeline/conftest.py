@@ -1,0 +1,65 @@
+"""Daemons, queues, and the one Spark session of the tests that need one."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.cluster import QUICK, Cluster, ends_well
+from tests.integration.daemon import ROOT
+from tests.integration.fixtures import daemon, plugins_known, queue, start
+from tests.pipeline.trio import Trio
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["daemon", "plugins_known", "queue", "spark", "start"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Start Spark once: two threads of this machine, no page, nothing that others can reach."""
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("disqued")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # Its workers are other processes: of this interpreter, and with the sources of this checkout.  What they inherit is
+    # what there is now; tests that follow have an environment of their own.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes with journals."""
+    with ends_well(Cluster(tmp_path_factory.mktemp("trio"), (*QUICK, "--persistence", "aof"))) as nodes:
+        nodes.start(3)
+        yield nodes
+
+
+@pytest.fixture
+def trio(cluster: Cluster) -> Iterator[Trio]:
+    """The nodes in the order of their ids, in which tasks take them; those that were killed come back afterwards."""
+    yield Trio(cluster)
+    ended = [number for number, node in enumerate(cluster.nodes) if node.ended]
+    cluster.restart(*ended)
+    cluster.wait_joined()

@@ -1,0 +1,125 @@
+"""The audit on Spark: it finds what the rules find, in the logs of simulated clusters, and says so with its status."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql.functions import lit
+
+from disqued.pipeline.audited import Audited, audited
+from disqued.pipeline.command import main_group
+from disqued.pipeline.events import read_events
+from disqued.pipeline.jobs.verdicts import FAULT, GAP, LOSS, LOST, NOTE, SEVERITY, Limits
+from disqued.pipeline.tables import AUDIT, EVENTS, Tables
+from tests.pipeline.plain_audit import audit, invented, missed, rows_of
+from tests.pipeline.planted import PATIENCE_US, Plant, Story, plant, tell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COPIES_MAX = 10
+KINDS = {kind for kind, severity in SEVERITY.items() if severity != NOTE}
+LIMITS = Limits(patience_us=PATIENCE_US)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    return tell("crashes", 11, tmp_path_factory.mktemp("told"), hours=0.01)
+
+
+@pytest.fixture(scope="module")
+def healthy(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy")
+    story.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def planted(story: Story, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[Plant]]]:
+    folder = tmp_path_factory.mktemp("planted")
+    plants: list[list[Plant]] = []
+    kinds: set[str] = set()
+    while not kinds >= KINDS and len(plants) < COPIES_MAX:
+        some = plant(story, Random(f"plants {len(plants)}"), 8)
+        kinds |= {each.kind for each in some}
+        story.write(folder, some, len(plants))
+        plants.append(some)
+    # Another story may have no room for each of them.
+    assert len(kinds) > len(KINDS) / 2
+    return folder, plants
+
+
+@pytest.fixture(scope="module")
+def result(spark: "SparkSession", planted: tuple[Path, list[list[Plant]]]) -> Audited:
+    return audited(read_events(spark, str(planted[0])), LIMITS)
+
+
+def test_what_was_planted_is_found_and_nothing_else(
+    story: Story, planted: tuple[Path, list[list[Plant]]], result: Audited
+) -> None:
+    rows = [SimpleNamespace(**row) for row in result.worst(10_000)]
+    _, plants = planted
+    left = rows
+    for copy, some in enumerate(plants):
+        assert missed(story, some, rows, copy) == []
+        left = invented(story, some, left, copy)
+    assert left == []
+    assert result.verdict == LOSS
+
+
+def test_it_finds_what_the_rules_find_on_all_lines_though_it_looks_at_few(
+    planted: tuple[Path, list[list[Plant]]], result: Audited
+) -> None:
+    expected = audit(rows_of(planted[0]), LIMITS)
+    found = sorted(tuple(row.values()) for row in map(_texts, result.worst(10_000)))
+    assert found == sorted(tuple(row.values()) for row in (_texts(finding.row()) for finding in expected))
+    assert 0 < result.suspects < result.jobs / 2
+
+
+def _texts(row: dict[str, object]) -> dict[str, str]:
+    return {name: str(row[name]) for name in ("kind", "job_id", "scope", "queue", "node", "boot", "seq", "detail")}
+
+
+def test_a_healthy_cluster_is_clean_and_the_worst_comes_first_otherwise(result: Audited) -> None:
+    text = result.told(5)
+    assert text.startswith("loss: ")
+    severities = [SEVERITY[row["kind"]] for row in result.worst(10_000)]
+    assert severities == sorted(severities, key=[LOSS, FAULT, NOTE].index)
+    shown = [line for line in text.splitlines() if line.startswith(LOST)]
+    assert 0 < len(shown) <= 5
+
+
+def test_the_verb_ends_with_a_status_and_leaves_a_table_and_a_report(
+    spark: "SparkSession", story: Story, healthy: Path, tmp_path: Path
+) -> None:
+    tables = Tables(spark, str(tmp_path / "tables"))
+    tables.replace(EVENTS, read_events(spark, str(healthy)).withColumn("batch", lit("00000001")))
+    reports = tmp_path / "reports.sqlite"
+    words = ["audit", "--tables", tables.root, "--reports", str(reports)]
+    clean = CliRunner().invoke(main_group, words)
+    assert (clean.exit_code, clean.stdout.split(":")[0]) == (0, "clean"), clean.output
+    broken = tmp_path / "broken"
+    gap = next(each for seed in range(99) for each in plant(story, Random(seed), 3) if each.kind == GAP)
+    story.write(broken, [gap])
+    faults = CliRunner().invoke(main_group, [*words, "--events", str(broken)])
+    assert (faults.exit_code, faults.stdout.split(":")[0]) == (1, "faults"), faults.output
+    rows = tables.read(AUDIT).where("severity = 'fault'").collect()
+    assert [(row.kind, (row.node, row.boot, row.seq)) for row in rows] == [(GAP, gap.place)]
+    with closing(sqlite3.connect(reports)) as database:
+        said = database.execute(
+            "SELECT verdict, nodes, json_extract(counts, '$.gap') FROM audits ORDER BY id"
+        ).fetchall()
+        kinds = database.execute("SELECT kind, node FROM faults WHERE audit = 2 LIMIT 1").fetchall()
+    assert said == [("clean", 3, None), ("faults", 3, 1)]
+    assert gap.place is not None
+    assert kinds == [(GAP, gap.place[0])]
+
+
+def test_events_that_are_not_there_are_named(spark: "SparkSession", tmp_path: Path) -> None:
+    refused = CliRunner().invoke(main_group, ["audit", "--tables", str(tmp_path)])
+    assert "the verb ingest takes them in" in str(refused.exception)

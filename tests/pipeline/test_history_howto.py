@@ -1,0 +1,89 @@
+"""The page on histories: its commands and programs run as they stand there, on a real daemon."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from disqued.pipeline.command import main_group, run
+from disqued.reports.reading import Wanted, reading
+from tests.integration.daemon import ROOT, Daemon, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = (ROOT / "docs/how-to/history.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^    \$ (.*)$", PAGE, re.MULTILINE)]
+PROGRAMS = re.findall(r"```python\n(.*?)```(?:\n\nIt prints:\n\n```\n(.*?)```)?", PAGE, re.DOTALL)
+LAST = "spark.stop()\n"
+
+
+def of(program: str) -> list[list[str]]:
+    """The words behind a program, of all commands that begin with it."""
+    return [words[1:] for words in COMMANDS if words[0] == program]
+
+
+def test_the_page_does_what_it_says(
+    spark: "SparkSession",
+    start: Callable[..., Daemon],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [words] = of("disqued")[:1]
+    daemon = start(*words[words.index("--events") :], directory=tmp_path / "data")
+
+    def here(text: str) -> str:
+        """The same, where this test has its daemon and its folders."""
+        for old, new in (("/var/lib/disqued", daemon.directory), ("/srv/history", tmp_path), ("7711", daemon.port)):
+            text = text.replace(old, str(new))
+        return text
+
+    [(work, _), *programs] = PROGRAMS
+    exec(here(work), {})
+    for [word] in of("export"):
+        name, _, value = word.partition("=")
+        monkeypatch.setenv(name, here(value))
+    wait_until(lambda: [*daemon.directory.glob("events/date=*/node=*/events-*")], "a file is published")
+    # What is shown of other ways is for other times and places.
+    for words in of("disqued-spark")[:4]:
+        assert run(words) == 0
+    assert "done: 3 rows of 1 days" in capsys.readouterr().err
+    assert len(programs) == 2
+    for program, printed in programs:
+        exec(here(program.removesuffix(LAST)), {})
+        assert capsys.readouterr().out.strip() == printed.strip()
+    reports = tmp_path / "reports.sqlite"
+    before = rows_of(reports)
+    assert all(before)
+    assert run(["report", "--reports", str(reports), "--output", str(tmp_path / "report.html")]) == 0
+    # A file that was taken away is filled again with all that the tables have.
+    reports.unlink()
+    for words in of("disqued-spark")[2:4]:
+        assert run(words) == 0
+    assert rows_of(reports) == before
+
+
+def rows_of(reports: Path) -> tuple[list[dict[str, Any]], ...]:
+    """What reports tell of queues, but for when it was computed."""
+    with reading(reports) as reader:
+        found = [reader.queues(Wanted()), reader.slo(Wanted())]
+    return tuple([{**row, "computed_at": ""} for row in each.rows] for each in found)
+
+
+def test_every_command_of_the_page_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISQUED_EVENTS", "events")
+    seen = set()
+    for words in of("disqued-spark"):
+        # `&&` begins another command of the same program.
+        for line in " ".join(map(shlex.quote, words)).split("'&&' disqued-spark"):
+            verb, *rest = shlex.split(line)
+            command = main_group.get_command(click.Context(main_group), verb)
+            assert command is not None
+            command.make_context(verb, rest)
+            seen.add(verb)
+    assert seen == {"ingest", "lifecycle", "rollup", "slo"}

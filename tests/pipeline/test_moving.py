@@ -1,0 +1,210 @@
+"""The verbs that move jobs, with Spark and real daemons; what is done twice, and what is killed on the way."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
+from disqued.pipeline import command
+from disqued.pipeline.commands.consume import Consumption
+from tests import journals
+from tests.integration.daemon import HOST, Daemon
+
+Move = Callable[..., list[str]]
+
+
+@pytest.fixture
+def move(spark: SparkSession, daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> Move:
+    """Run a verb against the daemon; what it says on stdout, and on stderr."""
+
+    def run(*words: object, node: bool = True, status: int = 0) -> list[str]:
+        address = ("--address", f"{HOST}:{daemon.port}") if node else ()
+        ended = command.run([str(word) for word in (*words, *address)])
+        said = capsys.readouterr()
+        assert ended == status, said.err
+        return (said.out + said.err).splitlines()
+
+    return run
+
+
+def bodies_in(spark: SparkSession, folder: Path, form: str = "parquet") -> list[str]:
+    rows = spark.read.format(form).load(str(folder)).selectExpr("string(body) body").collect()
+    return sorted(row.body for row in rows)
+
+
+def waiting(daemon: Daemon, queue: str) -> list[str]:
+    return sorted(job[2] for job in daemon.call("QPEEK", queue, 1_000))
+
+
+def fill(daemon: Daemon, queue: str, count: int) -> list[str]:
+    return [daemon.call("ADDJOB", queue, f"{number:02}", 0) for number in range(count)]
+
+
+def left(daemon: Daemon, queue: str) -> list[str]:
+    return daemon.call("JSCAN", 0, "COUNT", 1_000, "QUEUE", queue, "STATE", "queued", "STATE", "active")[1]
+
+
+def test_a_batch_that_fails_on_its_way_into_a_folder_is_there_once_in_the_end(
+    move: Move, spark: SparkSession, daemon: Daemon, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        daemon.call("QADD", queue, 500, f"{number:02}")
+    words = ("consume", "--queues", queue, "--group", "g", "--to", tmp_path / "out", "--option", "maxJobsPerTrigger=15")
+    take = Consumption.take
+
+    def take_and_die(self: Consumption, jobs: Any, number: int) -> None:
+        take(self, jobs, number)
+        raise KeyError("killed")
+
+    monkeypatch.setattr(Consumption, "take", take_and_die)
+    move(*words, status=2)
+    monkeypatch.undo()
+    assert f"done: 20 jobs are in {tmp_path / 'out'}" in move(*words)[-1]
+    assert bodies_in(spark, tmp_path / "out") == [f"{number:02}" for number in range(20)]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*batch=*")) == ["batch=00000000", "batch=00000001"]
+    assert daemon.call("QGET", queue, "g") is None, "all is acknowledged"
+    shutil.rmtree(tmp_path / "out" / "_checkpoint")
+    assert "has batches, but not what is known of them" in move(*words, status=2)[-1]
+
+
+def test_what_is_exported_can_be_imported_and_twice_is_once(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path
+) -> None:
+    bodies = [b"plain", b'com,ma "quoted"\nline', b"\xff\x00", "\N{SNOWMAN}".encode(), b""]
+    for body in bodies:
+        daemon.call("ADDJOB", queue, body, 0)
+    for form in ("csv", "json"):
+        export = ("export", "--queues", queue, "--to", tmp_path / form, "--as", form)
+        assert f"done: 5 rows are in {tmp_path / form}" in move(*export)[-1]
+        said = move("import", "--from", tmp_path / form, "--as", form, "--queue", f"{queue}-{form}")
+        assert "done: 5 jobs were added, or were there already" in said[-1]
+        with daemon.redis(decode_responses=False) as client:
+            found = [job[2] for job in client.execute_command("QPEEK", f"{queue}-{form}", 100)]
+        assert sorted(found) == sorted(bodies)
+    assert daemon.call("QLEN", queue) == 5, "nothing is taken out of a queue"
+    assert "--overwrite lets this export take its place" in move(*export, status=2)[-1]
+    daemon.call("ADDJOB", queue, "new", 0)
+    assert "done: 6 rows" in move(*export, "--overwrite")[-1]
+    move("import", "--from", tmp_path / "json", "--as", "json", "--queue", f"{queue}-json")
+    assert daemon.call("QLEN", f"{queue}-json") == 6, "those that were there are not added again"
+
+
+def test_rows_without_a_key_are_told_apart_by_what_is_in_them(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mails.csv").write_text(f"queue,body\n{queue},ann\n{queue},bob\n{queue},ann\n")
+    for _ in range(2):
+        move("import", "--from", tmp_path / "mails.csv", "--body", "text")
+    assert waiting(daemon, queue) == ["ann", "ann", "bob"]
+    (tmp_path / "mails.csv").write_text("name\nann\n")
+    assert (
+        "the column body is missing; there are name" in move("import", "--from", tmp_path / "mails.csv", status=2)[-1]
+    )
+
+
+def test_an_import_that_remembers_files_adds_new_ones_alone(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    words = ("import", "--from", tmp_path / "in", "--as", "json", "--body", "text", "--queue", queue)
+    words = (*words, "--checkpoint", tmp_path / "state")
+    (tmp_path / "in" / "one.json").write_text('{"body":"one"}\n')
+    move(*words)
+    [job] = left(daemon, queue)
+    daemon.call("ACKJOB", job)
+    (tmp_path / "in" / "two.json").write_text('{"body":"two"}\n')
+    move(*words)
+    assert waiting(daemon, queue) == ["two"], "what was done meanwhile is not added again"
+
+
+def test_a_store_is_imported_and_exported(
+    move: Move, spark: SparkSession, daemon: Daemon, queue: str, tmp_path: Path, start: Callable[..., Daemon]
+) -> None:
+    other = start("--persistence", "aof", "--appendfsync", "always", directory=tmp_path / "data")
+    fill(other, queue, 3)
+    move("export", "--from", tmp_path / "data", "--to", tmp_path / "out", node=False)
+    assert bodies_in(spark, tmp_path / "out") == ["00", "01", "02"]
+    move("import", "--from", tmp_path / "data", "--as", "store")
+    move("import", "--from", tmp_path / "out")  # the same jobs: their ids are in their keys
+    assert waiting(daemon, queue) == ["00", "01", "02"]
+
+
+def test_a_folder_of_somebody_else_is_not_replaced(move: Move, queue: str, tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text("dear")
+    said = move("export", "--queues", queue, "--to", tmp_path, "--overwrite", status=2)
+    assert "is there, and was not written by Spark" in said[-1]
+    assert (tmp_path / "letters").read_text() == "dear"
+
+
+def test_dead_letters_go_back_into_their_queue_and_only_there(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path
+) -> None:
+    ids = fill(daemon, f"{queue}-dead", 4)
+    move("replay", "--queues", f"{queue}-dead", "--to", queue, "--option", "retry=7")
+    assert waiting(daemon, queue) == ["00", "01", "02", "03"]
+    assert left(daemon, f"{queue}-dead") == []
+    shown = daemon.call("SHOW", left(daemon, queue)[0])
+    named = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert named["retry"] == 7
+    assert named["key"].removeprefix("replay/") in ids
+
+
+def test_jobs_that_expired_are_replayed_once(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "old").mkdir()
+    store, _ = journals.opened(tmp_path / "old")
+    journals.put(store, b"over", b"done", b"over and done", b"there", b"late")
+    gone = [(JOB_GONE, journals.job_id(number), GONE_EXPIRED) for number in (0, 2, 4)]
+    store.append([*gone, *((UNIT_DONE, journals.job_id(number), b"") for number in (1, 2))])
+    store.commit()
+    store.close()
+    words = ("replay", "--from", tmp_path / "old", "--to", queue, "--ledger", tmp_path / "ledger")
+    assert "0 jobs would be added" in move(*words, "--since", "2100-01-01T00:00:00Z", "--dry-run")[-1]
+    assert "done: 2 jobs were added" in move(*words)[-1]
+    assert waiting(daemon, queue) == ["late", "over"]
+    for job in left(daemon, queue):
+        daemon.call("ACKJOB", job)
+    move(*words)
+    assert left(daemon, queue) == [], "what was done meanwhile is in the ledger"
+
+
+def test_replay_asks_the_table_of_lifecycles(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    from disqued.pipeline.tables import LIFECYCLE, Tables
+
+    (tmp_path / "old").mkdir()
+    store, _ = journals.opened(tmp_path / "old")
+    journals.put(store, b"zero", b"one", b"two")
+    store.close()
+    ended = {0: "expire", 1: "ack", 2: None}
+    rows = [
+        {"job_id": journals.job_id(number).decode(), "end": end, "ended_us": 5, "date": "2026-11-22"}
+        for number, end in ended.items()
+    ]
+    table = spark.createDataFrame(rows, LIFECYCLE.schema)
+    Tables(spark, str(tmp_path / "tables")).replace(LIFECYCLE, table, [("2026-11-22",)])
+    move("replay", "--from", tmp_path / "old", "--tables", tmp_path / "tables", "--to", queue)
+    assert waiting(daemon, queue) == ["zero"]
+
+
+def test_events_are_shown_while_they_are_written(move: Move, tmp_path: Path) -> None:
+    folder = tmp_path / "date=2026-11-22" / "node=1f0e2d3c"
+    folder.mkdir(parents=True)
+    rows = [
+        {"v": 1, "boot": 1, "seq": 3 - number, "ts_us": 9 - number, "event": event, "queue": queue, "job_id": "DI"}
+        for number, (event, queue) in enumerate([("add", "mail"), ("ack", "mail"), ("add", "else")])
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "_open-1-0000000000000001.jsonl").write_text(text + "no line\n")
+    tail = ("tail", "--events", tmp_path, "--once", "--quiet")
+    shown = [json.loads(line) for line in move(*tail, "--json", node=False)]
+    assert [row["ts_us"] for row in shown] == [7, 8, 9]
+    assert [line.split()[2] for line in move(*tail, "--queue", "m*", node=False)] == ["ack", "add"]
+    assert len(move(*tail, "--event", "add", "--job", "DI", "--node", "1f0e2d3c", node=False)) == 2
