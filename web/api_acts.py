@@ -22,7 +22,10 @@ OK: Final = object_of(ok={"const": True})
     is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
 )  # fmt: skip
 async def add(site: Site, asked: Asked) -> dict[str, Any]:
-    """ADDJOB: the answer comes when enough nodes hold the job."""
+    """ADDJOB: the answer comes when enough nodes hold the job.
+
+    With a `key` the same request may be sent again, here or to another node, until it is answered: one job is added.
+    """
     return {"id": await site.call(asked.visitor, *words(COMMANDS["ADDJOB"], asked.body))}
 
 

@@ -38,6 +38,8 @@ from disqued.web import (  # noqa: F401 - they declare routes
     health,
     monitoring,
     pages,
+    reports_api,
+    reports_page,
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem

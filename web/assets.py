@@ -1,4 +1,6 @@
-"""Files of the page: style, script, the charts' library.  They lie in ``static/`` and are read once, at the start.
+"""Files of the page: style, script, the charts' library.  They are read once, at the start.
+
+They lie in ``static/``, those of the reports in a folder of that name of their own.
 
 /static/<version>/<name>: the version is a hash over all of them, so that browsers may keep each for ever; a page of
 another version names other URLs.  Names are those of the table: nothing else in the file system can be reached.
@@ -37,7 +39,7 @@ class Asset:
 def assets() -> dict[str, Asset]:
     """Every file by its name; those of ``vendor/`` stand beside the others."""
     folder = files("disqued.web") / "static"
-    found = [*folder.iterdir(), *(folder / "vendor").iterdir()]
+    found = [*folder.iterdir(), *(folder / "vendor").iterdir(), *(files("disqued.reports") / "static").iterdir()]
     return {entry.name: _read(entry) for entry in sorted(found, key=lambda entry: entry.name) if entry.is_file()}
 
 

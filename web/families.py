@@ -79,6 +79,7 @@ def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
     yield from _of_lists(node)
     yield from _of_commands()
     yield from _of_store(gateway, facts.get("Persistence", {}))
+    yield from _of_events(facts.get("Events", {}))
     yield from _of_cluster(node, facts.get("Cluster", {}))
     yield from _of_process(node, pulse, facts)
 
@@ -234,6 +235,14 @@ def _of_store(gateway: Gateway, facts: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge(
         "disqued_journal_rewriting", "1 while the journal is written anew (aof).",
         facts.get("aof_rewrite_in_progress", 0),
+    )  # fmt: skip
+
+
+def _of_events(facts: Mapping[str, Any]) -> Iterator[Metric]:
+    yield _count("disqued_events_written", "Lines of the event log that were written.", facts.get("events_written", 0))
+    yield _count(
+        "disqued_events_lost", "Lines of the event log that could not be written, or for which too much waited.",
+        facts.get("events_lost", 0),
     )  # fmt: skip
 
 

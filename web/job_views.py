@@ -30,7 +30,7 @@ from disqued.core.job import (
 from disqued.core.node import Node
 from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
-from disqued.core.state import UNIQUE
+from disqued.core.state import KEYED, UNIQUE
 from disqued.web import shown
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
@@ -194,7 +194,9 @@ def worker_of(node: Node, job: Job) -> tuple[bytes, bytes] | None:
 
 
 #: First byte of an alias: whose name it is, for people.
-_FAMILIES: Final = {b"u": "unique task", b"r": "element of a list", b"e": "event of a producer"}
+_FAMILIES: Final = {
+    b"u": "unique task", b"r": "element of a list", b"e": "event of a producer", KEYED: "key that its producer gave it",
+}  # fmt: skip
 
 
 def name_of(job: Job) -> tuple[str, bytes] | None:

@@ -53,6 +53,7 @@ JOB: Final[Schema] = {
         "body": {"anyOf": [BYTES, {"type": "null"}]},
         "body_withheld": _WITHHELD,
         "groups": _GROUPS,
+        "key": {**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
     },
     "required": [name for name in SHOWN if name != "body"],
     "additionalProperties": False,

@@ -24,6 +24,7 @@ TAGS: Final = {
     "cluster": "The nodes of the cluster.",
     "node": "This node.",
     "history": "What the charts of the pages show.",
+    "reports": "What `disqued-spark` has computed of the event logs of all nodes, and when; see `reports-file`.",
     "access": "Who did what.",
     "health": "For what starts, stops and watches daemons.",
     "metrics": "For Prometheus.",

@@ -21,7 +21,8 @@ BASE: Final = "http://127.0.0.1:7780"
 COMMAND_LINE: Final = "python -m disqued.web.reference > docs/reference/http.md"
 HEADINGS: Final = {
     "jobs": "Jobs", "queues": "Queues", "bulk": "Many jobs at once", "cluster": "The cluster", "node": "This node",
-    "history": "Charts", "access": "Actions taken", "health": "Health", "metrics": "Metrics", "commands": "Any command",
+    "history": "Charts", "reports": "Reports", "access": "Actions taken",
+    "health": "Health", "metrics": "Metrics", "commands": "Any command",
 }  # fmt: skip
 #: When each error word comes.
 WHEN: Final = {
@@ -49,6 +50,8 @@ WHEN: Final = {
     "STALE": "Somebody else is this worker by now.",
     "NOTWORKING": "The worker does not work on this queue.",
     "DUPLICATE": "There is such a task already, or the request has it twice.",
+    "NOREPORTS": "`reports-file` is not set, or no run of `disqued-spark` has made that file yet.",
+    "BADREPORTS": "The file of the reports cannot be read now: it is locked, damaged, or of another version.",
 }
 
 _INTRODUCTION = f"""\

@@ -7,28 +7,31 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, wraps
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import disqued
+from disqued.reports.shown import FILTERS
 from disqued.web import assets, lines, shown
 from disqued.web.gateway import NAME_MAX
 from disqued.web.origins import header
 from disqued.web.problems import Problem
 from disqued.web.routes import HTML, Asked, Param, Reply, Role, Visitor, route
 from disqued.web.site import Site
+from disqued.wire.texts import raw
 
 
 @cache
 def environment() -> Environment:
     """The templates, and the filters that show values."""
     made = Environment(
-        loader=PackageLoader("disqued.web"), autoescape=True, undefined=StrictUndefined,
+        loader=ChoiceLoader([PackageLoader("disqued.web"), PackageLoader("disqued.reports")]),
+        autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.filters.update(
         name=shown.name, segment=shown.segment, span=shown.span, size=shown.size, number=shown.count,
         rate=shown.rate, moment=shown.moment, sentence=shown.sentence,
-        queue_path=shown.queue_path, worker_path=shown.worker_path, history_path=shown.history_path,
+        **FILTERS, raw=raw, queue_path=shown.queue_path, worker_path=shown.worker_path, history_path=shown.history_path,
     )  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role, NAME_MAX=NAME_MAX)
     return made
@@ -56,6 +59,7 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
         "visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
         "with_password": bool(config.requirepass), "redis_line": redis_line, "curl_line": curl_line,
         "node_id": site.gateway.node.id.decode("ascii", "replace"),
+        "has_reports": site.reports.path is not None,
         "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
     }  # fmt: skip
 

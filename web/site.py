@@ -1,4 +1,4 @@
-"""What every route shares: the way to the node, who may do what, the log of actions, histories and metrics."""
+"""What every route shares: the way to the node, who may do what, the log of actions, histories, metrics, reports."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from disqued.web.gateway import Gateway
 from disqued.web.history import History
 from disqued.web.live import Live
 from disqued.web.metrics import Metrics
+from disqued.web.reports_file import ReportsFile
 from disqued.web.turns import InThread
 from disqued.web.values import as_bytes
 
@@ -34,6 +35,12 @@ class Site:
         init=False, default=attrs.Factory(lambda self: Metrics(self.gateway, self.history.pulse), takes_self=True)
     )
 
+    reports: ReportsFile = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: ReportsFile(self.gateway.config.reports_file, self.gateway.reactor), takes_self=True
+        ),
+    )
     in_thread: InThread = attrs.field(
         init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
     )

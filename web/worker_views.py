@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.core.groups import LogUnit
 from disqued.core.job import Unit
 from disqued.core.node import Node
 from disqued.core.queues import Queue
+from disqued.core.units import LogUnit
 from disqued.core.worker import Home, Worker
 from disqued.core.workers import attempt_of
 from disqued.web import shown

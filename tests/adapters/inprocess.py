@@ -21,6 +21,7 @@ from disqued.net.clock import SystemClock
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity
 from disqued.net.transport import EagerPort
+from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.null import NullFactory
 
@@ -273,7 +274,7 @@ def start(
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory)
     daemon = Daemon(
         config, node, identity, store, reactor, store_name=store_name or config.persistence,
-        open_store=(stores or {}).__getitem__, secret=secret,
+        open_store=(stores or {}).__getitem__, event_log=EventLog(node, reactor, config), secret=secret,
     )  # fmt: skip
     port = EagerPort(0, daemon, 50, "127.0.0.1", reactor)
     port.startListening()

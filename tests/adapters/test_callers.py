@@ -89,6 +89,17 @@ async def test_a_commit_that_fails_gives_an_error_and_the_job_is_forgotten(launc
 
 
 @async_test
+async def test_an_event_that_is_done_by_its_delivery_is_not_told_when_that_cannot_be_kept(launch: Launch) -> None:
+    store = RecordingStore()
+    running = await ready(launch, store=store)
+    for body in ("first", "second"):
+        await call(running, "QADD", "log", 60, body)
+    store.fails = True
+    assert isinstance(await error_of(call(running, "QGET", "log", "g", "EX", 0)), JournalFailed)
+    assert (await call(running, "QGET", "log", "g", "EX", 30))[1] == b"second"
+
+
+@async_test
 async def test_a_blocked_caller_hears_of_the_job_that_comes(launch: Launch) -> None:
     running = await ready(launch)
     waiting = call(running, "GETJOB", "FROM", "q")

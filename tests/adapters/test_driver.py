@@ -79,6 +79,30 @@ async def test_a_failed_commit_acknowledges_nothing_and_only_additions_stop(laun
     assert b"aof_last_write_status:err" in await consumer.call("INFO", "persistence")
 
 
+@pytest.mark.parametrize("later", [False, True])
+@async_test
+async def test_an_event_that_is_done_by_its_delivery_is_not_sent_when_that_cannot_be_kept(
+    launch: Launch, later: bool
+) -> None:
+    store = RecordingStore()
+    running = launch(store=store)
+    producer, consumer, other = await running.connect(), await running.connect(), await running.connect()
+    for number in range(4):
+        await producer.call("QADD", "log", 60, str(number))
+    store.fails, store.later = not later, later
+    for words in (("EX", 0), ("EX", 0, "COUNT", 2), ("EX", 30)):
+        consumer.send("QGET", "log", "g", *words)
+    other.send("QGET", "log", "other")
+    if later:
+        await wait_until(lambda: store.under_way is not None)
+        store.answer(StoreFailed("No space left on device", final=False))
+    one, two, leased = await consumer.replies(3)
+    assert str(one) == str(two) == "MISCONF Errors writing to the AOF file: No space left on device"
+    # What comes back after its time may be sent.
+    assert leased[1] == b"3"
+    assert (await other.replies(1))[0][1] == b"0"
+
+
 @async_test
 async def test_additions_resume_by_themselves_and_nothing_that_happened_meanwhile_is_missing(launch: Launch) -> None:
     store = RecordingStore()

@@ -136,6 +136,19 @@ async def test_a_job_is_shown_with_every_field_of_show(admin: Admin) -> None:
 
 
 @ensureDeferred
+async def test_a_job_is_added_once_with_a_key_and_shown_with_it(admin: Admin) -> None:
+    client = admin()
+    key = {"base64": "/wA="}
+    job_id = await add(client, key=key)
+    assert await add(client, key=key, body="another") == job_id
+    _, _, job = await client.get(f"/api/show/{job_id}")
+    assert list(job) == [*SHOWN, "key"]
+    assert job["key"] == key
+    status, _, problem = await client.post("/api/add", {"queue": "mail", "body": "x", "timeout": 0, "key": ""})
+    assert (status, problem["detail"]) == (400, "KEY must be 1 to 1024 bytes")
+
+
+@ensureDeferred
 async def test_an_event_is_shown_with_its_groups(admin: Admin) -> None:
     client = admin()
     added = {"queue": "news", "expire_seconds": 60, "contents": "x", "replicate": 1}

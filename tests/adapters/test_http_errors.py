@@ -17,7 +17,7 @@ from disqued.web.routes import ROUTES
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/http.md"
 #: Words that only HTTP itself knows.
-OWN = {"HTTP", "NOQUEUE"}
+OWN = {"HTTP", "NOQUEUE", "NOREPORTS", "BADREPORTS"}
 #: Parts that commands are carried out by; what they may raise is in one tree of classes.
 PARTS = ("core", "commands", "net", "persistence")
 

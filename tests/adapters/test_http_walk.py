@@ -26,9 +26,10 @@ RANK = {"none": 0, "viewer": 1, "operator": 2, "admin": 3}
 GET = {
     "none": "/healthz /readyz /startupz /login /static/<version>/<name>",
     "viewer": """
-        / /settings /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker
+        / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/show/<id> /api/scan/jobs /api/scan/queues
+        /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
         /metrics /metrics/per-queue /api/history/node /api/history/queue /api/history/queue/<queue>
     """,
     "admin": "/api/audit /actions",
