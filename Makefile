@@ -16,16 +16,23 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 FAST := tests/unit tests/property
+# The tests start hundreds of processes, and each would compile all modules for itself.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check bench torture docs news clean
+.PHONY: help run test check bench bench-spark torture kills spark-cluster fuzz docs news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data)'
 	@echo 'make test    run every test and every check, with all that they need'
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
+	@echo 'make bench-spark measure the data pipeline against the plain client, Spark SQL written by hand, and DuckDB'
 	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
 	@echo '             CUT=1: and the network between them is cut (as root); HOURS=2000: simulated clusters on all cores'
+	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
+	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
+	@echo 'make spark-cluster  submit a program to a master and two workers, with the package shipped and installed'
+	@echo 'make fuzz    try other random examples than the tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -63,6 +70,9 @@ check: lint
 bench: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m benchmarks
 
+bench-spark: .venv/.test-stamp .venv/.programs-stamp
+	$(BIN)/python -m benchmarks.spark
+
 # With HOURS it goes on where it ended: build/simulated.jsonl has a line for each story that is over.
 torture: .venv/.test-stamp
 ifdef HOURS
@@ -71,11 +81,24 @@ else
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CUT),--cut)
 endif
 
+# With Spark a kill takes half a minute, with the stand-in that makes its calls a few seconds.
+kills: .venv/.test-stamp .venv/.programs-stamp
+	$(BIN)/python -m tests.torture.spark --kills $(or $(KILLS),30) --minutes $(or $(MINUTES),60) \
+		$(if $(STREAM),--what $(STREAM)) $(if $(STANDIN),--standin)
+
+spark-cluster: .venv/.test-stamp .venv/.programs-stamp
+	$(BIN)/python -m tests.torture.sparksubmit
+
+fuzz: .venv/.test-stamp
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/property
+
 docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)
 	$(call write,disqued.config markdown,docs/reference/configuration.md)
 	$(call write,disqued.commands.reference,docs/reference/commands.md)
 	$(call write,disqued.web.reference,docs/reference/http.md)
+	$(call write,disqued.pipeline.reference,docs/reference/disqued-spark.md)
+	$(call write,disqued.reports.reference,docs/reference/reports.md)
 
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
@@ -105,7 +128,8 @@ clean:
 
 .venv/.programs-stamp: Makefile | .venv/bin/python
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
-		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver
+		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver \
+		java=openjdk-17-jre-headless
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

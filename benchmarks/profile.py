@@ -37,6 +37,7 @@ from disqued.net.clients import ClientConnection
 from disqued.net.clock import SystemClock
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity
+from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.plugins import find_store
 from disqued.wire.requests import RequestParser
 
@@ -97,7 +98,10 @@ class Bed:
         identity = Identity.load(folder / "nodes.conf", 7711, Random(SEED))
         identity.release()  # the next bed is made in the same folder
         node = Node(identity.node_id, clock, Random(SEED), maxmemory=2**40)
-        daemon = Daemon(config, node, identity, store, reactor, store_name="none", open_store=lambda _: store)
+        daemon = Daemon(
+            config, node, identity, store, reactor, store_name="none", open_store=lambda _: store,
+            event_log=EventLog(node, reactor, config),
+        )  # fmt: skip
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())  # type: ignore[no-untyped-call]

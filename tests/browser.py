@@ -24,6 +24,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests import reports_sample
 from tests.integration.daemon import HOST, ROOT, Daemon, free_port, launch, wait_until
 
 AXE = ROOT / "tests/integration/node/node_modules/axe-core/axe.min.js"
@@ -151,7 +152,7 @@ def browser(profile: Path) -> Iterator[Browser]:
 
 PICTURES = (
     ("overview", "/"), ("queues", "/queues?sort=length"), ("queue", "/queues/mail"), ("job", "/jobs/{job}"),
-    ("workers", "/workers"), ("log", "/queues/signups"),
+    ("workers", "/workers"), ("log", "/queues/signups"), ("reports", "/reports"),
 )  # fmt: skip
 WORK = (
     ("mail", '{{"to": "{name}@example.org", "template": "welcome", "locale": "en"}}', 46),
@@ -243,7 +244,10 @@ def main(folder: Path) -> None:
     over = threading.Event()
     with tempfile.TemporaryDirectory() as place:
         port = free_port()
-        nodes = [launch(Path(place) / name, ["--http-port", str(http)]) for name, http in (("a", port), ("b", 0))]
+        reports = Path(place) / "reports.sqlite"
+        reports_sample.write(reports)
+        options = ["--reports-file", str(reports), "--http-port"]
+        nodes = [launch(Path(place) / name, [*options, str(http)]) for name, http in (("a", port), ("b", 0))]
         worker = threading.Thread(target=work_until, args=(over, nodes[0]))
         try:
             nodes[0].call("CLUSTER", "MEET", HOST, nodes[1].port)

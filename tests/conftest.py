@@ -12,12 +12,14 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-# A busy machine is no failure, so there are no time limits; a failing example is printed so that it can be replayed.
+# A busy machine is no failure, so there are no time limits.  The same examples are tried each time, so that a failure
+# comes of the change; `make fuzz` looks for others, and prints one that fails so that it can be replayed.
 hypothesis.settings.register_profile(
-    "disqued", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "disqued", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-# HYPOTHESIS_PROFILE=long make check: a search of twenty times the length.
-hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("disqued"), max_examples=2_000)
+hypothesis.settings.register_profile(
+    "fuzz", hypothesis.settings.get_profile("disqued"), derandomize=False, print_blob=True, max_examples=2_000
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "disqued"))
 
 

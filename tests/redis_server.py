@@ -75,7 +75,7 @@ class RedisServer:
     def call(self, *command: object) -> Any:
         """Send one command on a connection of its own."""
         password = dict(zip(self.options[::2], self.options[1::2], strict=False)).get("--requirepass")
-        with redis.Redis(HOST, self.port, password=password, retry=None, protocol=2) as client:
+        with redis.Redis(HOST, self.port, password=password, retry=None, protocol=2, driver_info=None) as client:
             return client.execute_command(*command)
 
     def kill(self) -> None:

@@ -290,6 +290,12 @@ DIFFERENCES = (
                 b"cluster-secret": b"",
                 b"bg-push-pool-size": b"128",
                 b"cluster-secret-file": b"",
+                b"events": b"off",
+                b"events-dir": b"events",
+                b"events-file-seconds": b"300",
+                b"events-file-size": b"67108864",
+                b"events-keep-days": b"30",
+                b"events-keep-size": b"0",
                 b"http-audit-file": b"disqued-audit.jsonl",
                 b"http-bind": b"127.0.0.1",
                 b"http-endpoint": b"",
@@ -299,6 +305,7 @@ DIFFERENCES = (
                 b"log-format": b"auto",
                 b"persistence": b"none",
                 b"proto-max-bulk-len": b"536870912",
+                b"reports-file": b"",
                 b"rq-orphans": b"requeue",
                 b"rq-replicate": b"0",
                 b"rq-ttl": b"2592000",
@@ -331,6 +338,25 @@ DIFFERENCES = (
                     b"internal_errors:0",
                     b"background_additions:0",
                     b"background_additions_failed:0",
+                ),
+            }
+        ),
+    ),
+    Difference(
+        "info-events",
+        "What became of the event log.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"persistence": (
+                    b"",
+                    b"# Events",
+                    b"events:off",
+                    b"events_written:0",
+                    b"events_lost:0",
+                    b"events_files_published:0",
+                    b"events_waiting_bytes:0",
+                    b"events_last_error:",
                 ),
             }
         ),

@@ -19,7 +19,7 @@ from typing import TypeVar
 import attrs
 import redis
 
-from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, launch, wait_until
+from tests.integration.daemon import DAEMON, HOST, LIMIT, PLAIN, Daemon, environment, launch, wait_until
 from tests.network import Network
 
 NODE_TIMEOUT_MS = 1_000
@@ -176,7 +176,7 @@ class HostedDaemon(Daemon):
     def redis(self, **options: object) -> redis.Redis:
         """Connect from this host, which is not on that network."""
         path = str(socket_of(self.directory))
-        return redis.Redis(unix_socket_path=path, **{"protocol": 2, "decode_responses": True, **options})
+        return redis.Redis(unix_socket_path=path, **{**PLAIN, **options})
 
 
 def socket_of(directory: Path) -> Path:

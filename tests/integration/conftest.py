@@ -1,48 +1,27 @@
-"""Daemons and queue names for the tests of this folder."""
+"""Daemons, queue names and the two clients of the library for the tests of this folder."""
 
-import itertools
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+import pytest_twisted
 
-from tests.integration.daemon import ROOT, Daemon, environment, launch
+from tests.integration.client_sides import BlockingSide, DeferredSide, Side, address
+from tests.integration.daemon import Daemon
+from tests.integration.fixtures import daemon, plugins_known, queue, start
 
-_names = itertools.count(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def plugins_known() -> None:
-    """Let Twisted note its plugins once, so that no two daemons write that file at the same time."""
-    look = "import twisted.application.service as s, twisted.plugin as p; list(p.getPlugins(s.IServiceMaker))"
-    subprocess.run([sys.executable, "-c", look], env=environment(), cwd=ROOT, capture_output=True, check=True)
+__all__ = ["client", "daemon", "plugins_known", "queue", "side", "start"]
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for the tests of a module, which use queues of their own."""
-    running = launch(tmp_path_factory.mktemp("daemon") / "data")
-    yield running
-    running.stop()
+@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide], ids=["deferred", "blocking"])
+async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
+    """One of the two clients of the library; what a test makes of it is closed when that is over."""
+    chosen = request.param()
+    yield chosen
+    await chosen.close()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Start daemons for one test; all have ended, and ended well, when it is over."""
-    started: list[Daemon] = []
-
-    def start_one(*options: str, directory: Path = tmp_path / "data", **more: object) -> Daemon:
-        started.append(launch(directory, options, **more))
-        return started[-1]
-
-    yield start_one
-    for running in started:
-        running.stop()
-
-
-@pytest.fixture
-def queue() -> str:
-    """Name a queue that no other test uses."""
-    return f"queue-{next(_names)}"
+def client(side: Side, daemon: Daemon) -> Any:
+    """Make a client of the daemon of the module."""
+    return side.client(address(daemon))

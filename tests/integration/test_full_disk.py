@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.daemon import Daemon, wait_until
+from tests.integration.daemon import Daemon, hasty, wait_until
 from tests.small_disk import SmallDisk, small_disk
 
 Start = Callable[..., Daemon]
@@ -20,14 +20,20 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-def add(daemon: Daemon, body: str = BODY) -> str:
+def add(daemon: Daemon, body: str) -> str:
     return str(daemon.call("ADDJOB", "q", body, 0, "RETRY", 1))
+
+
+def add_many(daemon: Daemon, told: set[str], count: int) -> None:
+    """Add jobs, and note each that was told."""
+    with daemon.redis() as client:
+        for _ in range(count):
+            told.add(str(client.execute_command("ADDJOB", "q", BODY, 0, "RETRY", 1)))
 
 
 def add_until_refused(daemon: Daemon, told: set[str]) -> None:
     """Add more than any room that is left holds."""
-    for _ in range(5_000):
-        told.add(add(daemon))
+    add_many(daemon, told, 5_000)
 
 
 def is_taken(daemon: Daemon) -> bool:
@@ -45,7 +51,8 @@ def test_producers_hear_of_a_full_disk_and_the_rest_goes_on(
 ) -> None:
     options = ("--persistence", store, "--appendfsync", policy)
     daemon = start(*options, directory=disk.path / "data")
-    told = {add(daemon) for _ in range(20)}
+    told: set[str] = set()
+    add_many(daemon, told, 20)
     disk.fill()
     with pytest.raises(redis.ResponseError, match=r"MISCONF Errors writing to the AOF file: .*(No space left|full)"):
         add_until_refused(daemon, told)
@@ -74,7 +81,8 @@ def test_producers_hear_of_a_full_disk_and_the_rest_goes_on(
 
 def test_a_node_on_a_full_disk_can_be_moved_off_it(disk: SmallDisk, start: Start) -> None:
     daemon = start("--persistence", "aof", "--appendfsync", "always", directory=disk.path / "data")
-    told = {add(daemon) for _ in range(20)}
+    told: set[str] = set()
+    add_many(daemon, told, 20)
     disk.fill()
     with pytest.raises(redis.ResponseError, match="MISCONF"):
         add_until_refused(daemon, told)
@@ -90,8 +98,11 @@ def test_a_node_on_a_full_disk_can_be_moved_off_it(disk: SmallDisk, start: Start
 
 
 def test_a_change_of_the_store_that_finds_no_room_leaves_none_of_it_taken(disk: SmallDisk, start: Start) -> None:
-    daemon = start("--persistence", "aof", "--appendfsync", "always", directory=disk.path / "data")
-    told = {add(daemon) for _ in range(600)}
+    options = ("--persistence", "aof", "--appendfsync", "always")
+    program = hasty("disqued.net.switching", RETRY_S=0.01)
+    daemon = start(*options, directory=disk.path / "data", program=program)
+    told: set[str] = set()
+    add_many(daemon, told, 600)
     assert daemon.call("CONFIG", "SET", "persistence", "sqlite") == "OK"
     wait_until(lambda: "persistence_change_failed" in daemon.call("INFO", "persistence"), "the change is given up")
     assert daemon.call("CONFIG", "GET", "persistence") == ["persistence", "aof"]

@@ -15,6 +15,7 @@ from disqued.web.api_acts import ID
 from disqued.web.reference import BASE
 from disqued.web.reference import title as title_of
 from disqued.web.routes import ROUTES, Route
+from tests import reports_sample
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, launch
 
 PAGE = (ROOT / "docs/reference/http.md").read_text()
@@ -49,8 +50,10 @@ BY_TITLE: dict[str, Route] = {title_of(entry): entry for entry in ROUTES if entr
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, int]]:
     """A daemon with an admin side, and its port."""
-    port = free_port()
-    running = launch(tmp_path_factory.mktemp("served") / "data", ["--http-port", str(port), "--appendonly", "yes"])
+    port, folder = free_port(), tmp_path_factory.mktemp("served")
+    reports_sample.write(folder / "reports.sqlite")
+    options = ["--http-port", str(port), "--appendonly", "yes", "--reports-file", str(folder / "reports.sqlite")]
+    running = launch(folder / "data", options)
     yield running, port
     running.stop()
 

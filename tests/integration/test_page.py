@@ -16,9 +16,11 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from disqued.pipeline.reports.html import page as report_page
 from disqued.web.actions import bulk
 from disqued.web.job_views import Search
 from disqued.web.lines import redis_line
+from tests import reports_sample
 from tests.browser import Browser, browser
 from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
 
@@ -42,8 +44,11 @@ return [...document.querySelectorAll("body *")].filter(beyond).map((element) => 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for all the tests here; its admin page listens on `http`."""
-    started = launch(tmp_path_factory.mktemp("page") / "data", ["--http-port", str(free_port())])
+    """One daemon for all the tests here, which has reports, too."""
+    folder = tmp_path_factory.mktemp("page")
+    reports_sample.write(folder / "reports.sqlite", days=1)
+    options = ["--http-port", str(free_port()), "--reports-file", str(folder / "reports.sqlite")]
+    started = launch(folder / "data", options)
     yield started
     started.stop()
 
@@ -330,6 +335,7 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
         event_id = str(daemon.call("QADD", "l" * 200, 600, "e" * 2_000))
         daemon.call("QGET", "l" * 200, "g" * 200)
         paths += [f"/queues/{'l' * 200}", f"/jobs/{event_id}"]
+        paths += ["/reports", "/reports?queue=mail&grain=day", f"/reports?queue={'n' * 200}"]
         for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -513,6 +519,31 @@ def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> No
     page.wait_text("#told", "Added as")
 
 
+def test_reports_of_a_queue_are_reached_with_the_keyboard_alone(page: Browser) -> None:
+    def press(*keys: str) -> None:
+        ActionChains(page.driver).send_keys(*keys).perform()
+
+    def tab_to(what: str) -> None:
+        """Press Tab until something that says so has the focus."""
+        for _ in range(60):
+            press(Keys.TAB)
+            if page.run("return document.activeElement.textContent.trim()") == what:
+                return
+        raise AssertionError(f"{what} is not reached")
+
+    page.open("/reports")
+    assert len(page.driver.find_elements("css selector", "svg.plot")) == 7
+    tab_to("thumbnails")
+    press(Keys.ENTER)
+    page.wait_text("h1", "thumbnails")
+    assert len(page.driver.find_elements("css selector", "svg.plot")) == 6
+    tab_to("Jobs per hour, as numbers")
+    press(Keys.ENTER)
+    page.wait_text(".numbers[open] tbody", "2026-11-22 09:00")
+    page.click(".crumbs a")
+    page.wait_text("#h-queues", "Queues")
+
+
 def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> None:
     job_id = str(daemon.call("ADDJOB", "plain", "the body", 0))
     put_to_work(daemon, "press-1", "worked")
@@ -520,6 +551,7 @@ def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> Non
         "/": ["Jobs held", "this node"], "/queues": ["plain"], "/queues/plain": ["Jobs waiting", "the body", "ADDJOB"],
         f"/jobs/{job_id}": ["at about place 1", "the body", "Added"],
         "/settings": ["maxmemory"], "/actions": ["Actions"], "/workers": ["Alive here", "press-1"],
+        "/reports": ["Chart: Jobs per hour", "jobs lost", "over target"],
         "/workers/press-1": ["Tasks at work", "the task"], "/queues/worked": ["Who has its jobs", "press-1"],
     }  # fmt: skip
     with page.without_scripts():
@@ -529,7 +561,9 @@ def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> Non
             said = " ".join(name for _, name in spoken)
             assert all(text in said for text in texts if text != "ADDJOB"), (path, said)
             # What does nothing without a script is not there.
-            assert [name for role, name in spoken if role == "button" and name not in ("Find", "Log out")] == [], path
+            assert [
+                name for role, name in spoken if role == "button" and name not in ("Find", "Show", "Log out")
+            ] == [], path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -543,12 +577,23 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     page.use_scheme(scheme)
     paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
-    paths += ["/queues/logged", f"/jobs/{event_id}"]
+    paths += ["/queues/logged", f"/jobs/{event_id}", "/reports", "/reports?queue=mail&grain=day"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
         assert (path, page.violations()) == (path, [])
     page.complaints()  # a page that is not found is noted by the browser itself
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violations_in_a_report_that_stands_alone(page: Browser, tmp_path: Path, scheme: str) -> None:
+    reports_sample.write(tmp_path / "reports.sqlite", days=1)
+    (tmp_path / "report.html").write_text(report_page(tmp_path / "reports.sqlite", reports_sample.NOW, queues=2))
+    page.use_scheme(scheme)
+    page.driver.get((tmp_path / "report.html").as_uri())
+    page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.violations() == []
+    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_dark_and_light_differ(page: Browser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.daemon import HOST, LIMIT, Daemon, free_port, launch, wait_until
+from tests.integration.daemon import HOST, LIMIT, Daemon, free_port, hasty, launch, wait_until
 from tests.redis_server import RedisServer
 
 Start = Callable[..., Daemon]
@@ -261,7 +261,8 @@ def test_a_prefix_is_free_at_once_when_its_node_has_stopped(start: Start, server
 def test_a_node_that_hung_until_another_took_its_keys_mixes_nothing_and_can_move_to_another_store(
     start: Start, server: RedisServer, tmp_path: Path
 ) -> None:
-    hung = start(*options(server))
+    soon_free = hasty("disqued.persistence.redis.server", LEASE_MS=1_000, BEAT_S=0.2, LOOK_S=0.1)
+    hung = start(*options(server), program=soon_free)
     jobs = {hung.call("ADDJOB", "q", f"body {number}", 0) for number in range(20)}
     hung.process.send_signal(signal.SIGSTOP)
     try:

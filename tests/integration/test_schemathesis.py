@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from disqued.web import app  # noqa: F401 - declares every route
 from disqued.web.openapi import shown_path
 from disqued.web.routes import ROUTES
+from tests import reports_sample
 from tests.integration.daemon import HOST, free_port, launch
 
 EXAMPLES = 5  #: requests of either kind for each operation
@@ -51,8 +52,10 @@ TOLD = (503, 507)
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The document as a daemon serves it."""
-    port = free_port()
-    running = launch(tmp_path_factory.mktemp("api") / "data", ["--http-port", str(port)])
+    port, folder = free_port(), tmp_path_factory.mktemp("api")
+    reports_sample.write(folder / "reports.sqlite")
+    options = ["--http-port", str(port), "--reports-file", str(folder / "reports.sqlite")]
+    running = launch(folder / "data", options)
     yield schemathesis.openapi.from_url(f"http://{HOST}:{port}/api/openapi.json")
     running.stop()
 

@@ -5,16 +5,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.integration.daemon import DAEMON, LIMIT, Daemon, environment, wait_until
+from tests.integration.daemon import DAEMON, LIMIT, Daemon, environment, hasty, wait_until
 from tests.redis_server import RedisServer
 
 Start = Callable[..., Daemon]
+
+SOON_FREE = hasty("disqued.persistence.redis.server", LEASE_MS=1_000, BEAT_S=0.2, LOOK_S=0.1)
+
+
+@pytest.fixture
+def start(start: Start) -> Start:
+    """Start daemons whose lease of a Redis server ends soon after they are killed."""
+    return partial(start, program=SOON_FREE)
 
 
 @pytest.fixture
@@ -76,10 +85,11 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
     delayed = first.call("ADDJOB", "q", "delayed", 0, "DELAY", 900, "RETRY", 0)
     leased = first.call("ADDJOB", "leased", "at work", 0, "RETRY", 500)
     first.call("GETJOB", "FROM", "leased")
+    keyed = first.call("ADDJOB", "keyed", "once", 0, "KEY", "k")
     done = first.call("ADDJOB", "q", "done", 0)
     first.call("ACKJOB", done)
     first.call("PAUSE", "stopped", "in")
-    before = {job: shown(first, job) for job in (*jobs, given_back, delayed, leased)}
+    before = {job: shown(first, job) for job in (*jobs, given_back, delayed, leased, keyed)}
     shut_down_for_restart(first)
 
     again = start("--config", str(file), *store, directory=first.directory)
@@ -92,6 +102,7 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
             assert earlier is None or later <= earlier
         assert now == was
     assert again.call("SHOW", done) is None
+    assert again.call("ADDJOB", "keyed", "again", 0, "KEY", "k") == keyed
     assert again.call("PAUSE", "stopped", "state") == "in"
     assert again.call("CONFIG", "GET", "aof-enqueue-jobs-once") == ["aof-enqueue-jobs-once", "no"]
     assert "aof-enqueue-jobs-once yes" not in file.read_text()
@@ -103,6 +114,7 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
     again.kill()
     last = start("--config", str(file), *store, "--aof-enqueue-jobs-once", "yes", directory=first.directory)
     assert last.call("QLEN", "q") == 0
+    assert (last.call("ADDJOB", "keyed", "again", 0, "KEY", "k") == keyed) is ("none" not in store)
 
 
 def test_what_was_acknowledged_outlives_kill_9_under_load(start: Start, journal: Sequence[str]) -> None:
@@ -147,7 +159,8 @@ def test_what_was_acknowledged_outlives_kill_9_under_load(start: Start, journal:
 def test_a_node_goes_round_all_stores_under_load_and_loses_nothing(start: Start, redis_server: RedisServer) -> None:
     options = ("--appendfsync", "always", "--redis-url", redis_server.url)
     daemon = start(*options)
-    jobs: set[str] = {daemon.call("ADDJOB", "q", f"{n}", 0) for n in range(300)}
+    with daemon.redis() as client:
+        jobs: set[str] = {client.execute_command("ADDJOB", "q", f"{n}", 0) for n in range(300)}
     daemon.call("PAUSE", "stopped", "out")
     gone: set[str] = set()
     stop = threading.Event()
@@ -210,8 +223,10 @@ def test_where_groups_begin_and_what_was_flushed_outlives_kill_9_a_restart_and_a
     daemon.call("QGROUP", "START", "mail", "from now", "NOW")
     daemon.call("QGROUP", "START", "mail", b"first \xff", "FIRST")
     daemon.call("QADD", "mail", 3_600, "d")
-    for number in range(1_500):
-        daemon.call("QADD", "flushed", 3_600, number)
+    with daemon.redis() as client, client.pipeline(transaction=False) as at_once:
+        for number in range(1_500):
+            at_once.execute_command("QADD", "flushed", 3_600, number)
+        at_once.execute()
     daemon.call("QFLUSH", "flushed")
     daemon.call("QADD", "flushed", 3_600, "after")
 
