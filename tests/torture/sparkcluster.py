@@ -55,6 +55,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 def kill(pid: int) -> bool:
     """End a process at once; say whether it was there."""
+    assert pid > 0, f"{pid} is no process: 0 and less stand for groups of them, -1 for all that there are"
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

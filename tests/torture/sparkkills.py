@@ -46,7 +46,6 @@ STANDIN = "tests.torture.standin"
 BREATH = 0.05
 MOMENT = 3.0  #: at most, between a batch and the kill after it, or between the end of a node and its start
 ANSWER = 30.0  #: that a node may need on a busy machine
-NOBODY = -1  #: no process has this id
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 
 
@@ -270,7 +269,11 @@ class Campaign:
         self.nodes.wait_joined()
 
     def _kill_one(self, running: Callable[[], list[int]]) -> None:
-        wait_until(lambda: kill(self.random.choice(running() or [NOBODY])), "somebody who can be killed", PROGRESS)
+        def has_killed() -> bool:
+            pids = running()
+            return bool(pids) and kill(self.random.choice(pids))
+
+        wait_until(has_killed, "somebody who can be killed", PROGRESS)
 
     def _fail_once(self) -> None:
         told = self._place / "sink" / "told" / "once"
