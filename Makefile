@@ -19,7 +19,7 @@ FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check bench bench-spark torture kills spark-cluster fuzz docs news clean
+.PHONY: help run test check bench bench-spark torture audit kills spark-cluster fuzz docs news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make bench-spark measure the data pipeline against the plain client, Spark SQL written by hand, and DuckDB'
 	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
 	@echo '             CUT=1: and the network between them is cut (as root); HOURS=2000: simulated clusters on all cores'
+	@echo 'make audit   plant faults into EVENTS=1000000 events of simulated clusters, and look whether an audit finds them'
 	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
 	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
 	@echo 'make spark-cluster  submit a program to a master and two workers, with the package shipped and installed'
@@ -80,6 +81,9 @@ ifdef HOURS
 else
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CUT),--cut)
 endif
+
+audit: .venv/.test-stamp .venv/.programs-stamp
+	$(BIN)/python -m tests.torture.audits --events $(or $(EVENTS),1000000)
 
 # With Spark a kill takes half a minute, with the stand-in that makes its calls a few seconds.
 kills: .venv/.test-stamp .venv/.programs-stamp

@@ -5,9 +5,11 @@ for one machine.  Times are UTC: a table has the same hours wherever it is read.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from disqued.pipeline.errors import Misused
@@ -33,6 +35,8 @@ NEEDED: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 LOCAL: Final = "local[*]"
+#: On one machine: nobody else has to reach this process.
+ALONE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 @contextmanager
@@ -81,17 +85,16 @@ def _start(name: str, master: str | None, more: Mapping[str, str]) -> "SparkSess
     conf = SparkConf()
     if master is not None:
         conf.setMaster(master)
-    conf.setIfMissing("spark.master", LOCAL)
-    if (conf.get("spark.master") or LOCAL).startswith("local"):
-        # Nobody else has to reach this process.
+    chosen = _chosen_in_file()
+    defaults = {"spark.master": LOCAL, **DEFAULTS}
+    if (conf.get("spark.master") or chosen.get("spark.master", LOCAL)).startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
-    for settings, is_default in ((more, False), (DEFAULTS, True), (NEEDED, False)):
-        for setting, value in settings.items():
-            if is_default:
-                conf.setIfMissing(setting, value)
-            else:
-                conf.set(setting, value)
+        defaults |= ALONE
+    for setting, value in defaults.items():
+        if setting not in chosen:
+            conf.setIfMissing(setting, value)
+    for setting, value in {**more, **NEEDED}.items():
+        conf.set(setting, value)
     try:
         return SparkSession.builder.config(conf=conf).appName(f"disqued-spark {name}").getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError) as error:
@@ -100,3 +103,15 @@ def _start(name: str, master: str | None, more: Mapping[str, str]) -> "SparkSess
                 "Spark could not be started; it needs Java 17 or newer: JAVA_HOME, or java on the PATH"
             ) from None
         raise
+
+
+def _chosen_in_file() -> dict[str, str]:
+    """Read `spark-defaults.conf`, which Spark itself asks only for what the program that starts it does not say."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+    path = Path(folder or "", "spark-defaults.conf")
+    if not folder or not path.is_file():
+        return {}
+    lines = (line.strip() for line in path.read_text(errors="replace").splitlines())
+    words = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {name: value for name, *rest in words for value in rest}

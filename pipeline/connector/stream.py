@@ -40,6 +40,7 @@ GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
 US_IN_S: Final = 1_000_000
 RENEWALS: Final = 3  #: in a retry period
 MOVED_S: Final = 2.0  #: a job is in no queue while it goes from one node to another, for less than that
+ACKED: Final = b"acked"  #: the state of a job that is done, as SHOW tells it
 DONE_KEPT: Final = 100_000  #: ids of jobs that are done, and would be known again
 
 Offset = dict[str, Any]
@@ -267,8 +268,8 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (queue, id_, body, _, nacks, _, deliveries), reply in zip(fresh, shown, strict=True):
             row: Row
             retry = 0
-            if isinstance(reply, list) and not _is_done(reply):
-                known = told(reply)
+            known = told(reply) if isinstance(reply, list) else None
+            if known is not None and known[b"state"] != ACKED:
                 row, retry = self._row(known, node.short_id, now_us), known[b"retry"]
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
@@ -421,7 +422,7 @@ def _bytes(lease: Lease) -> int:
 
 def _is_done(reply: Any) -> bool:
     """Tell whether SHOW says that a job is acknowledged."""
-    return isinstance(reply, list) and told(reply)[b"state"] == b"acked"
+    return isinstance(reply, list) and told(reply)[b"state"] == ACKED
 
 
 def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
@@ -431,5 +432,5 @@ def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, dict[bytes, 
             raise reply
         if reply is not None:
             shown = told(reply)
-            if shown[b"state"] != b"acked":
+            if shown[b"state"] != ACKED:
                 yield each, shown

@@ -16,6 +16,7 @@ When its node goes away it goes on with the next one; where jobs have one copy i
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -37,6 +38,7 @@ BODY: Final = "body"
 QUEUE: Final = "queue"
 KEY: Final = "key"
 US_IN_MS: Final = 1_000
+KEY_BYTES: Final = 16  #: of the hash of a row
 #: What Spark says of a batch of a stream to its tasks.
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -114,12 +116,13 @@ class Sink:
         queues = columns[QUEUE].to_pylist() if QUEUE in columns else [self._options["queue"]] * len(bodies)
         keys = columns[KEY].to_pylist() if KEY in columns else [None] * len(bodies)
         made, words = f"{self._name()}/{part}".encode(), self._words()
+        timeout_ms = self._options["replicationTimeout"] * MS_IN_S
         commands: list[list[Word]] = []
         for body, queue, key in zip(bodies, queues, keys, strict=True):
             if body is None or queue is None:
                 raise ServerError("ERR a row has no body or no queue: null is no job")
-            chosen = self._key(made, body, queue, seen) if key is None else key
-            commands.append(["ADDJOB", queue, body, self._options["replicationTimeout"] * MS_IN_S, *words, KEY, chosen])
+            chosen = _key(made, body, queue, seen) if key is None else key
+            commands.append(["ADDJOB", queue, body, timeout_ms, *words, KEY, chosen])
         return commands
 
     def _name(self) -> str:
@@ -128,13 +131,6 @@ class Sink:
         query = task and task.getLocalProperty(QUERY_PROPERTY)
         batch = task and task.getLocalProperty(BATCH_PROPERTY)
         return batch_name(query, batch) if query and batch else self._write
-
-    def _key(self, made: bytes, body: bytes | str, queue: str, seen: Counter[bytes]) -> bytes:
-        content = body.encode() if isinstance(body, str) else body
-        digest = hashlib.blake2b(content, digest_size=16, key=hashlib.blake2b(queue.encode(), digest_size=16).digest())
-        name = digest.hexdigest().encode()
-        seen[name] += 1
-        return b"%s/%s/%d" % (made, name, seen[name])
 
     def _words(self) -> list[Word]:
         options = self._options
@@ -176,6 +172,19 @@ class Sink:
         write = prepared[0].write if prepared else self._write
         ids = [each for message in prepared for each in message.ids]
         Commits(self._options, has_keys=self._has_keys).abort(write, ids, _since(prepared))
+
+
+def _key(made: bytes, body: bytes | str, queue: str, seen: Counter[bytes]) -> bytes:
+    """Make the key of a row that has none of its own: who writes, what, and the how-manieth of the kind it is."""
+    content = body.encode() if isinstance(body, str) else body
+    name = hashlib.blake2b(content, digest_size=KEY_BYTES, key=_hashed(queue)).hexdigest().encode()
+    seen[name] += 1
+    return b"%b/%b/%d" % (made, name, seen[name])
+
+
+@lru_cache
+def _hashed(queue: str) -> bytes:
+    return hashlib.blake2b(queue.encode(), digest_size=KEY_BYTES).digest()
 
 
 def _since(prepared: Sequence[Prepared]) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["daemon", "plugins_known", "queue", "spark", "start"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_spark() -> Iterator[None]:
+    """Let whatever starts Spark find the settings of these tests, programs too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(Path(__file__).with_name("conf")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Start Spark once: two threads of this machine, no page, nothing that others can reach."""
@@ -24,14 +33,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {
-        "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.log.level": "ERROR",
     }
     builder = SparkSession.builder.master("local[2]").appName("disqued")

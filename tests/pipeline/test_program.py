@@ -38,6 +38,22 @@ def test_it_takes_events_in_until_it_is_stopped(tmp_path: Path) -> None:
     assert told_of(reports) == [("ingest", "done", len(LINES))]
 
 
+def test_what_spark_defaults_conf_says_is_left_as_it_is(tmp_path: Path) -> None:
+    chosen = ["spark.master local[1]", "# a remark", "spark.sql.shuffle.partitions = 3", "spark.ui.enabled:false"]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join([*chosen, "spark.sql.session.timeZone Europe/Berlin"]))
+    names = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone", "spark.sql.parquet.compression.codec")
+    code = f"""
+from disqued.pipeline.session import spark_session
+with spark_session("test") as spark:
+    print(spark.sparkContext.master, *map(spark.conf.get, {names}))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code], env={**environment(), "SPARK_CONF_DIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=8 * LIMIT,
+    )  # fmt: skip
+    assert told.stdout.split() == ["local[1]", "3", "UTC", "zstd"], "what the jobs rely on is not to be chosen"
+
+
 def told_of(reports: Path) -> list[tuple[str, str, int]]:
     """What the reports say of all runs together."""
     if not reports.exists():

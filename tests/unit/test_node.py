@@ -9,7 +9,7 @@ from disqued.core.node import DUE_PER_TICK
 from disqued.core.schedule import WIDTH_MS
 from tests.core_fixtures import Server, check
 
-RESIDENT = 200_000
+RESIDENT = 50_000
 
 
 @pytest.fixture

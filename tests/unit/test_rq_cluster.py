@@ -403,6 +403,6 @@ def test_a_node_that_leaves_says_what_its_consumers_have(cluster: Cluster) -> No
     cluster.advance(5_000)
     assert a.node.leaving.is_safe
     cluster.isolate(a)
-    cluster.advance(5 * ORPHAN_MS)
+    cluster.advance(2 * ORPHAN_MS)
     assert pop(b) == pop(c) == []
     assert recover(b) + recover(c, elapsed=1_000) == [b"x"]
