@@ -12,11 +12,11 @@ from benchmarks.figures import Row, as_json, conclude, describe
 from benchmarks.machine import Processors, facts, stamp
 from benchmarks.measure import SEED
 from benchmarks.servers import redis_version
-from benchmarks.spark import connector, jobs
+from benchmarks.spark import connector, files, jobs
 from benchmarks.spark.events import write_history
 
 MILLION: Final = 1_000_000
-NAMES: Final = [*jobs.NAMES, *connector.NAMES]
+NAMES: Final = [*jobs.NAMES, *connector.NAMES, *files.NAMES]
 THREADS: Final = 2
 MEMORY: Final = "3g"
 
@@ -73,6 +73,8 @@ def main() -> int:
                 jobs.measure(place, names, tell)
         if set(names) & set(connector.NAMES):
             connector.measure(spark, work, (options.jobs, options.rounds), names, tell)
+        if set(names) & set(files.NAMES):
+            files.measure(spark, work, (options.jobs, options.rounds), names, tell)
     print(conclude(rows))
     if options.json is not None:
         options.json.write_text(as_json(rows, known))

@@ -2,6 +2,7 @@
 
     table    SCAN, then SHOW of each          against the same by `Link`, whose replies are dropped
     stream   GETJOB, SHOW, ACKJOB             the same; a batch is counted and thrown away
+    group    QGET, QACK                       the same
     sink     ADDJOB ... DELAY, then ENQUEUE   the same; rows are made by Spark
 
 A daemon of its own on the processor of the servers; Spark and the client have the others.
@@ -29,6 +30,8 @@ Tell = Callable[[Row], Any]  #: what is told of each measure
 GOAL: Final = Goal(1.5)
 CLIENT: Final = "the plain client"
 QUEUE: Final = "bench"
+LOG: Final = "bench-log"
+GROUP: Final = "readers"
 BATCH: Final = 50_000  #: jobs in a batch of the stream; what Spark does for each takes 0.2 s
 PER_CALL: Final = 1_000
 
@@ -61,6 +64,12 @@ class Place:
             link.ask(["DEBUG", "FLUSHALL"])
             link.ask_all([("ADDJOB", QUEUE, b"x" * 100, 0, "RETRY", 3600)] * self.jobs)
 
+    def fill_log(self) -> None:
+        """Let the log have the events, and nothing else be there."""
+        with self.link() as link:
+            link.ask(["DEBUG", "FLUSHALL"])
+            link.ask_all([("QADD", LOG, 86_400, b"x" * 100)] * self.jobs)
+
     def clear(self) -> None:
         """Let nothing be there."""
         with self.link() as link:
@@ -79,16 +88,30 @@ def _table_by_client(place: Place) -> None:
         link.ask_all([("SHOW", each) for each in scan(link, QUEUE, ("queued", "active"))])
 
 
-def _stream(place: Place) -> None:
-    checkpoint = place.work / "checkpoint"
+def counted_away(spark: "SparkSession", work: Path, options: dict[str, Any]) -> None:
+    """Run a stream over all that there is, and throw its rows away."""
+    checkpoint = work / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
-    rows = (
-        place.spark.readStream.format("disqued").options(**place.options, queues=QUEUE, maxJobsPerTrigger=BATCH).load()
-    )
+    rows = spark.readStream.format("disqued").options(**options).load()
     query = (
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     )
     query.awaitTermination()
+
+
+def _stream(place: Place) -> None:
+    counted_away(place.spark, place.work, {**place.options, "queues": QUEUE, "maxJobsPerTrigger": BATCH})
+
+
+def _group(place: Place) -> None:
+    options = {**place.options, "queues": LOG, "group": GROUP, "maxJobsPerTrigger": BATCH}
+    counted_away(place.spark, place.work, options)
+
+
+def _group_by_client(place: Place) -> None:
+    with place.link() as link:
+        while given := link.ask(["QGET", LOG, GROUP, "EX", 600, "COUNT", PER_CALL]):
+            link.ask(["QACK", LOG, GROUP, *(event[0] for event in given)])
 
 
 def _stream_by_client(place: Place) -> None:
@@ -120,7 +143,9 @@ class Way:
     ours: Callable[[Place], None]
     theirs: Callable[[Place], None]
     before: Callable[[Place], None]
-    left: Callable[[Place], int]  #: jobs that have to be in the queue afterwards
+    #: What is asked afterwards, and the answer that there has to be.
+    asked: list[Any]
+    answered: Callable[[Place], Any]
 
     def take(self, place: Place) -> Row:
         """Measure both in turns."""
@@ -141,16 +166,21 @@ class Way:
         way(place)
         seconds = time.perf_counter() - began
         with place.link() as link:
-            found = link.ask(["QLEN", QUEUE])
-        if found != self.left(place):
-            raise RuntimeError(f"{self.name}: {found} jobs are in the queue, and there should be {self.left(place)}")
+            answer, wanted = link.ask(self.asked), self.answered(place)
+        if answer != wanted:
+            raise RuntimeError(f"{self.name}: {self.asked} is answered {answer!r}, and should be {wanted!r}")
         return seconds
 
 
+_LENGTH: Final = ["QLEN", QUEUE]
+_NEXT: Final = ["QGET", LOG, GROUP]
 WAYS: Final = (
-    Way("table", "live queues as a table", _table, _table_by_client, Place.fill, lambda place: place.jobs),
-    Way("stream", "live queues as a stream", _stream, _stream_by_client, Place.fill, lambda place: 0),
-    Way("sink", "a table as jobs, in two phases", _sink, _sink_by_client, Place.clear, lambda place: place.jobs),
+    Way("table", "live queues as a table", _table, _table_by_client, Place.fill, _LENGTH, lambda place: place.jobs),
+    Way("stream", "live queues as a stream", _stream, _stream_by_client, Place.fill, _LENGTH, lambda place: 0),
+    Way("group", "a log as a stream, for a group", _group, _group_by_client, Place.fill_log, _NEXT, lambda place: None),
+    Way(
+        "sink", "a table as jobs, in two phases", _sink, _sink_by_client, Place.clear, _LENGTH, lambda place: place.jobs
+    ),
 )
 NAMES: Final = [way.name for way in WAYS]
 

@@ -211,7 +211,16 @@ def _slo(place: Place) -> None:
     from disqued.pipeline.jobs.rollup import merged, minutes
     from disqued.pipeline.jobs.slo import slo
 
-    _thrown_away(slo(merged(minutes(place.table()), "day")))
+    kept = place.work / "minutes"
+    if not kept.exists():
+        minutes(place.table()).write.parquet(str(kept))
+    _thrown_away(slo(merged(place.spark.read.parquet(str(kept)), "day")))
+
+
+def _audit(place: Place) -> None:
+    from disqued.pipeline.audited import audited
+
+    _thrown_away(audited(place.table()).findings)
 
 
 def _by_hand(question: str) -> tuple[Callable[[Place], None], Callable[[Place], None]]:
@@ -222,7 +231,8 @@ JOBS: Final[Sequence[Job]] = (
     Job("ingest", "event logs into Parquet", _ingest, _ingest_by_hand, _ingest_duckdb),
     Job("lifecycle", "one row per job", _lifecycle, *_by_hand(LIFECYCLE)),
     Job("rollup", "minutes, with what percentiles are read off", _rollup, *_by_hand(ROLLUP)),
-    Job("slo", "percentiles of a day, by way of minutes, from events", _slo, *_by_hand(SLO)),
+    Job("slo", "percentiles of a day: of the minutes that rollup keeps; by hand of events", _slo, *_by_hand(SLO)),
+    Job("audit", "every rule of the audit; by hand four of them", _audit, *_by_hand(AUDIT)),
 )
 NAMES: Final = [job.name for job in JOBS]
 
