@@ -70,6 +70,8 @@ class Row:
     rounds: int = 1
     seed: int | None = None  #: of the random numbers, where any were drawn
     note: str = ""
+    beside: str = ""  #: another yardstick, which no goal is about
+    others: Spread | None = None
 
     @property
     def is_met(self) -> bool | None:
@@ -106,6 +108,8 @@ def describe(row: Row, stamp: str) -> str:
         lines.append(f"  disqued {told(row.ours, row.unit)}")
         if row.theirs is not None:
             lines.append(f"  {row.yardstick} {told(row.theirs, row.unit)}")
+        if row.others is not None:
+            lines.append(f"  {row.beside} {told(row.others, row.unit)}")
         lines.append(f"  {_verdict(row)}")
         if row.note:
             lines.append(f"  {row.note}")

@@ -8,10 +8,10 @@ from threading import Thread
 
 import pytest
 
-from benchmarks import profile
+from benchmarks import plots, profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
-from benchmarks.figures import Goal, Row, amount, as_json, conclude, describe, percentile, ratios, spread, told
+from benchmarks.figures import Goal, Row, Spread, amount, as_json, conclude, describe, percentile, ratios, spread, told
 from benchmarks.load import LoadFailed, parse_report, whole
 from benchmarks.machine import Processors, stamp
 from benchmarks.measure import Bench, Measure, OutOfTime
@@ -278,3 +278,50 @@ def test_the_look_inside_finds_every_stage(tmp_path: Path, name: str, pipeline: 
     found = profile.stages(profile.SUBJECTS[name], tmp_path, 160, pipeline)
     assert set(found) >= {"parse", "dispatch", "core", "encode"}
     assert all(usec > 0 for usec in found.values())
+
+
+def drawn(name: str, others: Spread | None = None) -> Row:
+    ours, theirs = spread([90.0, 100.0, 110.0]), spread([140.0, 150.0, 160.0])
+    goal = Goal(1.25)
+    return Row(
+        name,
+        "A <measure>",
+        "rows/s",
+        ours,
+        "by hand",
+        theirs,
+        ratios([1.5], [1.0]),
+        goal,
+        3,
+        beside="other",
+        others=others,
+    )
+
+
+def test_a_report_is_drawn_with_its_goals_and_whatever_stands_beside_it(tmp_path: Path) -> None:
+    report, picture = tmp_path / "report.json", tmp_path / "plot.svg"
+    alone = Row("alone", "With nothing beside it", "ms", spread([1.0]))
+    report.write_text(as_json([drawn("one"), drawn("two & more", spread([900.0])), alone], FACTS))
+    assert plots.main([str(report), str(picture)]) == 0
+    text = picture.read_text()
+    assert all(word in text for word in (">one<", ">two &amp; more<", ">by hand<", ">other<", ">goal<", ">900<"))
+    assert ">alone<" not in text
+    assert plots.main([str(report), str(tmp_path / "again.svg")]) == 0
+    assert (tmp_path / "again.svg").read_text() == text
+
+
+def test_the_goal_of_a_ratio_of_times_is_a_rate_that_is_lower_than_that_beside_it() -> None:
+    [row] = json.loads(as_json([drawn("one")], FACTS))
+    assert plots.goal_of(row) == pytest.approx(150.0 / 1.25)
+    row["goal"]["at_least"] = True
+    assert plots.goal_of(row) == pytest.approx(150.0 * 1.25)
+    row["goal"]["unit"] = "ms"
+    assert plots.goal_of(row) is None
+
+
+def test_a_measure_that_is_not_in_the_report_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(as_json([drawn("one")], FACTS))
+    assert plots.main([str(report), str(tmp_path / "plot.svg"), "three"]) == 2
+    assert "three" in (said := capsys.readouterr().out)
+    assert "one" in said
