@@ -88,7 +88,7 @@ class Membership(Timed):
     """The machine behind CLUSTER, and what the bus asks where to go."""
 
     __slots__ = (
-        "_announced", "_banned", "_due_at", "_meetings", "_on_reachable", "_on_standing", "_peers", "_schedule",
+        "_announced", "_banned", "_due_at", "_gossip", "_meetings", "_on_reachable", "_on_standing", "_peers", "_schedule",
         "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port", "timeout_ms",
         "twin",
     )  # fmt: skip
@@ -105,6 +105,8 @@ class Membership(Timed):
         self._banned: dict[bytes, int] = {}  #: forgotten nodes, and until when they are not taken in
         #: Whom gossip is about: suspected ones, and others; None = to be found out again.
         self._spoken_of: tuple[list[Peer], list[Peer]] | None = None
+        #: What each node is told of others, as long as nothing has to be drawn since all of them fit into a message.
+        self._gossip: dict[bytes, tuple[Rumour, ...]] = {}
         self._due_at: int = 0  #: when it was to wake last
         self._told_flags: int = 0  #: what everybody was told of this node
         self._announced: str = ""
@@ -476,13 +478,21 @@ class Membership(Timed):
 
     def _rumours(self, receiver: bytes) -> tuple[Rumour, ...]:
         """Draw what to tell of others: some who are suspected, and some who are not."""
-        peers = self._peers.by_id
-        count = min(max(3, (len(peers) + 1) // 10), len(peers) - 1, TOLD_OF_MAX)
+        told = self._gossip.get(receiver)
+        if told is not None:
+            return told
+        known = len(self._peers.by_id)
+        count = min(max(3, (known + 1) // 10), known - 1, TOLD_OF_MAX)
         if count <= 0:
             return ()
         if self._spoken_of is None:
             self._spoken_of = self._sort_peers()
         failing, fine = self._spoken_of
+        if max(len(failing), len(fine)) <= count + 1:
+            others = [[peer for peer in peers if peer.id != receiver] for peers in (failing, fine)]
+            if max(map(len, others)) <= count:
+                told = self._gossip[receiver] = tuple(_rumour(peer) for peers in others for peer in peers)
+                return told
         rng = self._state.rng
         drawn = [*_draw_others(failing, count, receiver, rng), *_draw_others(fine, count, receiver, rng)]
         return tuple(map(_rumour, drawn))
@@ -619,6 +629,7 @@ class Membership(Timed):
         peers = self._peers
         self._state.outbox.members_changed = True
         self._spoken_of = None
+        self._gossip.clear()
         reachable = tuple(sorted(peer.id for peer in peers.linked.values() if peer.pong_at and not peer.flags))
         if reachable != peers.reachable:
             peers.reachable = reachable

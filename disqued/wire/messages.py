@@ -146,6 +146,9 @@ _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))
 _GOTJOB, _DELJOB = bytes((GOTJOB,)), bytes((DELJOB,))
 _NO_NODES: frozenset[bytes] = frozenset()
 
+#: PINGs and PONGs that are known again: nodes say the same each second, as long as nothing happens to them.
+GOSSIP_KEPT = 512
+
 assert AS_BEFORE == 0
 
 
@@ -175,6 +178,7 @@ def _encode_gossip(message: Message, now: int) -> bytes:
     return _GOSSIP.pack(kind, flags, len(rumours)) + b"".join(map(_encode_rumour, rumours))
 
 
+@lru_cache(GOSSIP_KEPT)
 def _decode_gossip(data: bytes) -> Message:
     need(data, _GOSSIP.size)
     kind, flags, count = _GOSSIP.unpack_from(data)
