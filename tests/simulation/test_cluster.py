@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 #: Of each story; what costs more of the processor for an hour is told for less of them.  They end with an age.
 HOURS = {
     "keys": 1.15, "keys-crash": 1.15,
-    "calm": 4.15, "order": 4.75, "patient": 7.2, "lists": 3.75, "workers": 3.25, "disks": 2.7, "crashes": 2.4,
+    "calm": 4.15, "order": 6.2, "patient": 7.2, "lists": 3.75, "workers": 3.25, "disks": 2.7, "crashes": 2.4,
     "storm": 1.4, "network": 1.35, "logs-apart": 1.05, "logs-disks": 1.05, "wide": 1.05,
 }  # fmt: skip
-HOURS_OF_OTHERS = 2.0
+HOURS_OF_OTHERS = 1.4
 STORIES = [
     Story(profile.name, seed, HOURS.get(profile.name, HOURS_OF_OTHERS))
     for profile in ALL
