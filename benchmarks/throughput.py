@@ -200,6 +200,37 @@ def put(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
+def tell_events(bench: Bench, name: str, title: str) -> Row:
+    """A job's way, ADDJOB, GETJOB and ACKJOB, with an event log of all that happens, beside the same without."""
+    count = whole(bench.size(80_000, 12_000), PIPELINE)
+    rates: list[list[float]] = [[], []]
+    used = [0.0, 0.0]
+    with Disqued(bench.processors, ("--events", "all")) as telling, Disqued(bench.processors) as silent:
+        for _ in range(bench.rounds):
+            for number, daemon in enumerate((telling, silent)):
+                before = sum(daemon.cpu_seconds())
+                rates[number].append(count / _way_of_jobs(bench, daemon, count))
+                used[number] += sum(daemon.cpu_seconds()) - before
+    ours, theirs = rates
+    goal = Goal(0.95, at_least=True)
+    return Row(
+        name, title, "jobs/s", spread(ours), "events off", spread(theirs), ratios(ours, theirs), goal, bench.rounds,
+        note=f"processor time with the log is {used[0] / used[1]:.2f} of that without",
+    )  # fmt: skip
+
+
+def _way_of_jobs(bench: Bench, daemon: Disqued, count: int) -> float:
+    """Seconds that so many jobs take, one command each, to be added, to be delivered and to be acknowledged."""
+    daemon.clear()
+    add = load.run(daemon.port, ADDJOB, count, PIPELINE, bench.left_s()).rate
+    get = load.run(daemon.port, GETJOB, count, PIPELINE, bench.left_s()).rate
+    daemon.clear()
+    load.run(daemon.port, ADDJOB, count, PIPELINE, bench.left_s())
+    acks = [words(b"ACKJOB", job_id) for job_id in _delivered_ids(daemon, count)]
+    ack = _blasted(bench, daemon, acks, b":1\r\n")
+    return count / add + count / get + count / ack
+
+
 _JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 MEASURES = (
@@ -225,5 +256,6 @@ MEASURES = (
         "ADDJOB of 5 bytes with a journal, appendfsync everysec, no pipelining, 50 connections",
         Rate(ADDJOB, XADD, "redis XADD with the same", 1, our_options=_JOURNAL, their_options=_JOURNAL),
     ),
+    Measure("events", "a job's way with `events all`, pipeline 16", tell_events),
     Measure("put-p16", "ADDJOB of 5 bytes, pipeline 16, 50 connections, beside another queue", put, optional=True),
 )

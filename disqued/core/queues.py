@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from math import ceil
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from disqued.core.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.schedule import Timed
@@ -206,8 +206,8 @@ class ImportRate:
 
     __slots__ = ("_count", "_last_count", "_last_start", "_start")
 
-    WINDOW_MS = 1_000
-    MEMORY_MS = 5_000
+    WINDOW_MS: ClassVar[int] = 1_000
+    MEMORY_MS: ClassVar[int] = 5_000
 
     def __init__(self, now: int) -> None:
         self._start = self._last_start = now

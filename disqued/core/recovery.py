@@ -334,6 +334,7 @@ class Recovery:
     def _add(self, stored: StoredJob) -> None:
         # A journal has millions of these, so that this is written for speed: a tuple taken apart at once is read twice
         # as fast as by name, most jobs want the same as the one before, and what calls would cost is spelled out.
+        holders: frozenset[bytes] | None
         (
             job_id, queue, body, place, flags, replicate, holders, ctime, expires, _,
             ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
