@@ -3,8 +3,10 @@
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -63,8 +65,10 @@ class Reader:
 
     def type(self, line: str) -> None:
         """Type a line into the shell."""
-        words = shlex.split(line.removesuffix(" &"))
-        if words[0] == "disqued":
+        words = self._expanded(line.removesuffix(" &"))
+        if words[0] == "mkdir":
+            subprocess.run(words, cwd=self._folder, check=True)
+        elif words[0] == "disqued":
             self._begin(dict(zip(words[1::2], words[2::2], strict=True)))
         elif words[0] == "redis-cli":
             assert run(self._nodes[words[2]], self.translated(shlex.join(words[3:]))) == ["OK"]
@@ -94,15 +98,18 @@ class Reader:
             text: str = answer.read().decode()
             return text
 
+    def _expanded(self, line: str) -> list[str]:
+        """The words of a line as the shell gives them to a program."""
+        shell = ["bash", "-c", f"printf '%s\\0' {line}"]
+        return subprocess.run(shell, cwd=self._folder, check=True, stdout=PIPE, text=True).stdout.split("\0")[:-1]
+
     def _begin(self, options: dict[str, str]) -> None:
-        port, folder = options.pop("--port"), options.pop("--dir")
-        for name in ("--events-dir", "--reports-file"):
-            if name in options:
-                options[name] = str(self._folder / options[name])
+        port, folder = options.pop("--port"), self._folder / options.pop("--dir")
+        assert folder.is_dir(), "a node makes none"
         if options["--http-port"] != "0":
             options["--http-port"] = str(self._http)
         more = [word for pair in options.items() for word in pair]
-        self._nodes[port] = self._start(*more, directory=self._folder / folder)
+        self._nodes[port] = self._start(*more, directory=folder)
 
     def _is_whole(self) -> bool:
         # Until the second one was met, two know each other.
