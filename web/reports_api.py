@@ -5,6 +5,7 @@ Rows have the columns of `disqued.reports.layout`, the newest first, and every a
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from disqued.reports.layout import (
@@ -156,11 +157,20 @@ async def report_runs(site: Site, asked: Asked) -> Reply:
     return await _answer(site, lambda reader: reader.runs(wanted))
 
 
+def _is_moment(word: str) -> bool:
+    """Tell whether a word names a day or a moment that there is."""
+    try:
+        datetime.fromisoformat(word)
+    except ValueError:
+        return False
+    return _MOMENT.fullmatch(word) is not None
+
+
 def _wanted(asked: Asked, *, grain: str | None = None, limit: int = LIMIT) -> Wanted:
     """Which rows a request asks for.  Raises Problem 400."""
     query = asked.query
     for name in ("since", "until"):
-        if name in query and not _MOMENT.fullmatch(query[name]):
+        if name in query and not _is_moment(query[name]):
             raise Problem(
                 400, f"{name}={query[name][:100]}: allowed are days as 2026-11-22 and moments as 2026-11-22T10:00:00Z"
             )

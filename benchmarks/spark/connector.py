@@ -2,7 +2,7 @@
 
     table    SCAN, then SHOW of each          against the same by `Link`, whose replies are dropped
     stream   GETJOB, SHOW, ACKJOB             the same; a batch is counted and thrown away
-    group    QGET, QACK                       the same
+    group    QGET, SHOW, QACK                 the same
     sink     ADDJOB ... DELAY, then ENQUEUE   the same; rows are made by Spark
 
 A daemon of its own on the processor of the servers; Spark and the client have the others.
@@ -111,7 +111,9 @@ def _group(place: Place) -> None:
 def _group_by_client(place: Place) -> None:
     with place.link() as link:
         while given := link.ask(["QGET", LOG, GROUP, "EX", 600, "COUNT", PER_CALL]):
-            link.ask(["QACK", LOG, GROUP, *(event[0] for event in given)])
+            ids = [event[0] for event in given]
+            link.ask_all([("SHOW", each) for each in ids])
+            link.ask(["QACK", LOG, GROUP, *ids])
 
 
 def _stream_by_client(place: Place) -> None:

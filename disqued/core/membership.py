@@ -88,9 +88,9 @@ class Membership(Timed):
     """The machine behind CLUSTER, and what the bus asks where to go."""
 
     __slots__ = (
-        "_announced", "_banned", "_due_at", "_gossip", "_meetings", "_on_reachable", "_on_standing", "_peers", "_schedule",
-        "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port", "timeout_ms",
-        "twin",
+        "_announced", "_banned", "_due_at", "_gossip", "_meetings", "_on_reachable", "_on_standing", "_peers",
+        "_schedule", "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port",
+        "timeout_ms", "twin",
     )  # fmt: skip
 
     def __init__(self, state: State, on_reachable: Callable[[], None], on_standing: Callable[[], None]) -> None:

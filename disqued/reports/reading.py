@@ -243,11 +243,11 @@ class Reader:
 
     def select(self, sql: str, given: Mapping[str, Any]) -> list[Row]:
         """Rows of a statement that sums up, `ROWS_MAX` at most."""
-        return [dict(row) for row in self._connection.execute(sql, given).fetchmany(ROWS_MAX)]
+        return [_read(row) for row in self._connection.execute(sql, given).fetchmany(ROWS_MAX)]
 
     def _faults(self, audit: int, most: int) -> list[Row]:
         sql = f"SELECT {_names(FAULTS)} FROM faults WHERE audit = ? ORDER BY number LIMIT ?"  # noqa: S608 - names of ours
-        return [dict(row) for row in self._connection.execute(sql, (audit, most))]
+        return [_read(row) for row in self._connection.execute(sql, (audit, most))]
 
     def _found(self, table: Table, wanted: Wanted, time: str, equal: Mapping[str, str | None], order: str) -> Found:
         is_date = next(column.form for column in table.columns if column.name == time) == "date"
@@ -263,7 +263,7 @@ class Reader:
             **equal, "since": _bound(wanted.since, is_date=is_date), "until": _bound(wanted.until, is_date=is_date),
             "limit": limit + 1,
         }  # fmt: skip
-        rows = [dict(row) for row in self._connection.execute(sql, given)]
+        rows = [_read(row) for row in self._connection.execute(sql, given)]
         shown = rows[:limit]
         return Found(shown, max((row["computed_at"] for row in shown), default=None), len(rows) > limit)
 
@@ -271,8 +271,17 @@ class Reader:
 def _names(table: Table) -> str:
     """The columns as they are selected: in brackets, since a name in quotes that is none would be a text of its own."""
     is_free = {column.name for column in table.columns if column.kind == "TEXT" and not column.form}
-    return ", ".join(f"substr([{name}], 1, {TEXT_MAX}) AS [{name}]" if name in is_free else f"[{name}]"
-                     for name in table.names)  # fmt: skip
+    # As bytes, since what is cut off a text ends at a NUL in it.
+    first = f"substr(CAST([{{name}}] AS BLOB), 1, {4 * TEXT_MAX}) AS [{{name}}]"
+    return ", ".join((first if name in is_free else "[{name}]").format(name=name) for name in table.names)
+
+
+def _read(row: sqlite3.Row) -> dict[str, Any]:
+    """A row by names; texts that may be long were selected as the first of their bytes."""
+    return {
+        name: value.decode(errors="backslashreplace")[:TEXT_MAX] if isinstance(value, bytes) else value
+        for name, value in zip(row.keys(), row, strict=True)
+    }
 
 
 def _bound(bound: str | None, *, is_date: bool) -> str | None:

@@ -6,8 +6,9 @@ A sketch (KLL) holds how many spans are distributed in some kilobytes; of up to 
 merged as counts are added, so that hours and days are made without the events.  The rank of what is read off one is
 right to 0.7 % (a p99 lies between p98.3 and p99.7), 99 times of 100.
 
-An event that is no news of its own has a name of its own here: `ack-peer`, an ack that another node tells of, and
-`requeue-unseen`, which takes back a delivery that nobody saw.
+An event that is no news of its own has a name of its own here: `ack-peer`, an ack that another node tells of;
+`requeue-unseen`, which takes back a delivery that nobody saw; `expire-copy` and the like, the end of a copy, which each
+node tells that has one: of a job that ended the node tells that added it.
 """
 
 from collections.abc import Collection
@@ -27,6 +28,8 @@ SPANS: Final = ("wait", "run", "age")
 ENDINGS: Final = ("ack", "expire", "delete", "evict")
 #: Of these reasons an event has a name of its own.
 APART: Final = {("ack", "peer"): "ack-peer", ("requeue", "unseen"): "requeue-unseen"}
+#: Of these each node tells that holds the job.
+OF_COPIES: Final = ("expire", "delete", "evict")
 
 
 def of_queues(events: "DataFrame") -> "DataFrame":
@@ -73,7 +76,10 @@ def _event() -> "Column":
     name = f.col("event")
     for (event, reason), apart in APART.items():
         name = f.when((f.col("event") == event) & (f.col("reason") == reason), f.lit(apart)).otherwise(name)
-    return name
+    # An id says which node added the job; those of Disque 1.0, that somebody did long ago.
+    is_own = ~f.col("job_id").startswith("DI") | (f.substring("job_id", 3, 8) == f.col("node"))
+    is_copy = f.col("event").isin(*OF_COPIES) & ~is_own
+    return f.when(is_copy, f.concat("event", f.lit("-copy"))).otherwise(name)
 
 
 def _on(days: Collection[str]) -> "Column":

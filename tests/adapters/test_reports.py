@@ -142,6 +142,8 @@ async def test_names_are_bytes_as_everywhere_else(client: AdminClient, reports: 
 @pytest.mark.parametrize(
     ("question", "text"),
     [
+        ("queues?since=2026-99-99", "since=2026-99-99: allowed are days as 2026-11-22 and moments"),
+        ("queues?until=2026-11-22T25:00:00Z", "until=2026-11-22T25:00:00Z: allowed are days"),
         ("queues?since=yesterday", "since=yesterday: allowed are days as 2026-11-22 and moments"),
         ("slo?until=2026-11-22T10:00", "until=2026-11-22T10:00: allowed are days"),
         ("queues?grain=week", "allowed are hour, day"),

@@ -95,6 +95,15 @@ def test_text_that_is_none_is_read_all_the_same(path: Path) -> None:
         assert reader.audits(Wanted()).rows[0]["counts"] == {}
 
 
+def test_a_nul_ends_no_name(path: Path) -> None:
+    names = {"nul", "nul\0x", "nul\0y", "ü" * TEXT_MAX + "\0"}
+    with closing(Reports(path)) as reports:
+        reports.put_queues({**HOUR, "queue": name} for name in names)
+    with reading(path) as reader:
+        told = {row["queue"] for row in reader.queues(Wanted()).rows}
+    assert told >= {name[:TEXT_MAX] for name in names}
+
+
 def test_nothing_is_left_beside_a_file_that_was_read(path: Path) -> None:
     with reading(path) as reader:
         reader.queues(Wanted())
