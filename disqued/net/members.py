@@ -1,8 +1,9 @@
 """What the daemon does when the cluster is not what it was: links follow, nodes.conf follows, the log tells.
 
 The core says that something has changed, and not what; what the log has to tell is found by comparing with what it told
-last.  nodes.conf is written at once, and then at most every `SAVE_PAUSE_S`, whatever happens: a node that is killed
-soon after it joined comes back as one that did.
+last.  nodes.conf is written apart, at most every `SAVE_PAUSE_S`.  Only that a node is new is written down before this
+one says another word, to whomever: a node that is killed as soon as the others see it comes back as the one that they
+know.  It happens once for each node, and the loop waits for the disk meanwhile.
 """
 
 from typing import Any, Final
@@ -15,7 +16,7 @@ from twisted.python.failure import Failure
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.net.bus import Bus
-from disqued.net.identity import Identity
+from disqued.net.identity import Identity, IdentityError
 
 SAVE_PAUSE_S: Final = 0.1  #: between two times that what is known of the cluster is written
 
@@ -32,6 +33,7 @@ class Members:
         self._reactor = reactor
         self._save_call: IDelayedCall | None = None
         self._saved_at = -SAVE_PAUSE_S
+        self._known: frozenset[bytes] = frozenset()  #: ids of the nodes that were written down
         self._told: dict[bytes, str] = {}  #: what the log said of each node last
         self._leaving_told = ""
         self._twin_told = ""
@@ -42,6 +44,10 @@ class Members:
         self._tell_of_nodes()
         self._tell_of_leaving()
         self._tell_of_twin()
+        known = frozenset(self._node.state.peers.by_id)
+        if not known <= self._known:
+            self._save_newcomers()
+        self._known = known
         if self._save_call is None:
             pause_s = max(0.0, self._saved_at + SAVE_PAUSE_S - self._reactor.seconds())
             self._save_call = self._reactor.callLater(pause_s, self._save)
@@ -54,13 +60,22 @@ class Members:
 
     # The file.
 
+    def _save_newcomers(self) -> None:
+        try:
+            self._identity.save()
+        except IdentityError as error:
+            self._cannot_save(str(error))
+
     def _save(self) -> None:
         self._save_call = None
         self._saved_at = self._reactor.seconds()
         maybeDeferred(lambda: self._identity.save_members(self._node)).addErrback(self._not_saved)
 
     def _not_saved(self, failure: Failure) -> None:
-        self.log.error("What is known of the cluster is not saved: {reason}", reason=failure.getErrorMessage())
+        self._cannot_save(failure.getErrorMessage())
+
+    def _cannot_save(self, reason: str) -> None:
+        self.log.error("What is known of the cluster is not saved: {reason}", reason=reason)
 
     # The log.
 

@@ -220,16 +220,18 @@ class GroupStreamReader(QueuesStreamReader):
 
     def _settle(self, link: Link, queue: str, ids: Sequence[bytes]) -> None:
         """Acknowledge events; remember those for which it is too late.  Raises Unreachable, ServerError."""
-        replies = link.ask_all([("QACK", queue, self._options["group"], each) for each in ids])
-        refused = []
-        for each, reply in zip(ids, replies, strict=True):
+        some = list(pieces(ids, self._options["pipeline"]))
+        replies = link.ask_all([("QACK", queue, self._options["group"], *piece) for piece in some])
+        doubtful: list[bytes] = []
+        for piece, reply in zip(some, replies, strict=True):
             if isinstance(reply, ServerError):
                 raise reply
-            if reply:
-                self._overdue.pop(each, None)
+            if reply == len(piece):
+                for each in piece:
+                    self._overdue.pop(each, None)
             else:
-                refused.append(each)
-        for each, known in show(link, refused):
+                doubtful += piece
+        for each, known in show(link, doubtful):
             if self._is_done(known):
                 self._overdue.pop(each, None)
             else:

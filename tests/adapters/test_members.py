@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.core.peers import FAIL, LEAVING, PFAIL, Peer
+from disqued.net.identity import IdentityError
 from disqued.net.members import SAVE_PAUSE_S, Members
 from tests.core_fixtures import Server
 
@@ -20,6 +21,15 @@ class Files:
     """Counts how often the file is written."""
 
     saved: int = 0
+    #: How often it was written before anybody could say another word.
+    saved_at_once: int = 0
+    is_full: bool = False
+
+    def save(self) -> None:
+        """Count, or fail."""
+        if self.is_full:
+            raise IdentityError("no room")
+        self.saved_at_once += 1
 
     def save_members(self, node: Any) -> None:
         """Count."""
@@ -124,3 +134,24 @@ def test_the_file_is_written_once_for_many_changes_and_at_the_end(bench: Bench) 
     assert bench.reactor.getDelayedCalls() == []
     bench.members.stop()
     assert bench.files.saved == 2
+
+
+def test_who_is_new_is_written_down_before_another_word_is_said(bench: Bench) -> None:
+    bench.change()
+    assert bench.files.saved_at_once == 0
+    bench.peers[OTHER] = Peer(OTHER, "10.0.0.2", 7711, 17711)
+    bench.change()
+    assert bench.files.saved_at_once == 1
+    bench.peers[OTHER].flags = PFAIL
+    bench.change()
+    del bench.peers[OTHER]
+    bench.change()
+    assert bench.files.saved_at_once == 1, "these can wait"
+
+
+def test_a_node_that_cannot_be_written_down_is_known_all_the_same(bench: Bench) -> None:
+    bench.files.is_full = True
+    bench.peers[OTHER] = Peer(OTHER, "10.0.0.2", 7711, 17711)
+    assert bench.change()[-1] == "What is known of the cluster is not saved: no room"
+    bench.reactor.advance(0)
+    assert bench.files.saved == 1, "it is tried again"

@@ -82,8 +82,8 @@ def test_a_node_that_was_killed_finds_its_cluster_and_its_jobs_again(
     durable = ("--persistence", "aof", "--appendfsync", "always")
     first, second = cluster(2, *durable)
     job_id = first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 2)
-    file = second.directory / "nodes.conf"
-    wait_until(lambda: len(file.read_bytes().splitlines()) == 2, "what it knows of the cluster is on its disk")
+    # As soon as the others see a node it is written down whom it knows.
+    assert len((second.directory / "nodes.conf").read_bytes().splitlines()) == 2
     second.kill()
     wait_until(lambda: facts(first)["cluster_reachable_nodes"] == "0", "the loss was noticed")
     again = start(*QUICK, *durable, directory=second.directory, port=second.port)
