@@ -266,7 +266,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._say(node, b"ACKJOB", ids)
 
     def _take(
-        self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease, more: Sequence[Word] | None
+        self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease, more: Sequence[Word] | None = None
     ) -> Sequence[Any]:
         """Note jobs that were handed out just now, with what GETJOB does not say of them; returns what `more` gives.
 
