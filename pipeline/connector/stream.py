@@ -73,7 +73,6 @@ class Lease:
     rows: list[Row] = attrs.field(factory=list)
     named: set[bytes] = attrs.field(factory=set)
     ids: dict[NodeAt, list[bytes]] = attrs.field(factory=dict)
-    size: int = 0  #: bytes of the bodies
     #: The shortest retry period among them, in seconds; 0 = none has one.
     retry: int = 0
     #: Spark has it in its log, so that it will be run until it is done.
@@ -223,20 +222,13 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = Lease()
         most = self._options["maxBytesPerTrigger"]
 
-        def fetch(given: Sequence[Any] = ()) -> list[Word] | None:
-            """The command for more jobs than we have, and than were given just now; None = they are enough."""
-            count = min(GET_COUNT, wanted - len(lease.rows) - len(given))
-            if count <= 0 or lease.size + sum(len(job[2]) for job in given) >= most:
-                return None
-            return ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", count, "FROM", *self._options["queues"]]
-
         def ask(node: NodeAt, link: Link) -> None:
-            while words := fetch():
-                given = link.ask(words)
+            while (count := min(GET_COUNT, wanted - len(lease.rows))) > 0 and _bytes(lease) < most:
+                words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", count, "FROM"]
+                given = link.ask([*words, *self._options["queues"]])
                 if not given:
                     break
-                while given:
-                    given = self._take(link, node, given, lease, fetch(given))
+                self._take(link, node, given, lease)
 
         nodes = find_nodes(self._options)
         ask_each(nodes, self._options, ask)
@@ -265,20 +257,14 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for node, ids in lease.forget(done).items():
             self._say(node, b"ACKJOB", ids)
 
-    def _take(
-        self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease, more: Sequence[Word] | None = None
-    ) -> Sequence[Any]:
-        """Note jobs that were handed out just now, with what GETJOB does not say of them; returns what `more` gives.
-
-        The node looks for more while we read about these.
-        """
+    def _take(self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease) -> None:
+        """Note jobs that were handed out just now, with what GETJOB does not say of them."""
         now_us = int(time.time() * US_IN_S)
         again = [job[1] for job in given if job[1] in self._done]
         if again:
             link.ask([b"ACKJOB", *again])
         fresh = [job for job in given if job[1] not in self._done]
-        shown = link.ask_all([*((b"SHOW", job[1]) for job in fresh), *([more] if more else [])])
-        following = shown.pop() if more else None
+        shown = link.ask_all([(b"SHOW", job[1]) for job in fresh])
         for (queue, id_, body, _, nacks, _, deliveries), reply in zip(fresh, shown, strict=True):
             row: Row
             retry = 0
@@ -292,11 +278,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if id_ not in lease.named:
                 lease.rows.append(row)
-                lease.size += len(body)
             lease.add(node, id_, retry)
-        if isinstance(following, ServerError):
-            raise following
-        return following or ()
 
     def _lease_again(self, ids: Sequence[bytes]) -> Lease:
         """Take the jobs of a batch that is run again out of their queues, wherever they are."""
@@ -432,6 +414,10 @@ class JobsGone(DisquedError):
 
 def _ids(offset: Offset) -> list[bytes]:
     return [each.encode() for each in offset["ids"].split()]
+
+
+def _bytes(lease: Lease) -> int:
+    return sum(len(row[2]) for row in lease.rows)
 
 
 def _is_done(reply: Any) -> bool:
