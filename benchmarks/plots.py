@@ -73,7 +73,7 @@ def draw(rows: Sequence[dict[str, Any]], picture: Path) -> None:
         axes.set_xscale("log")
         axes.set_xlabel(", ".join(dict.fromkeys(row["unit"] for row in rows)))
         axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(x=0.12)
+        axes.margins(x=0.12, y=0.02)
         figure.legend(told.values(), told.keys(), loc="outside upper center", ncols=len(told), frameon=False)
         figure.tight_layout(rect=(0, 0, 1, 1 - 0.4 / figure.get_figheight()))
         figure.savefig(picture, format="svg", metadata={"Date": None})
