@@ -10,6 +10,7 @@ import attrs
 from disqued.pipeline.jobs.audit import (
     FINDING,
     batch_of,
+    is_known,
     judged,
     lines_of_pages,
     logs_of,
@@ -26,6 +27,7 @@ from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SECOND_US, SEVERITY, Fin
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+NOTHING: Final = "nothing"
 CLEAN: Final = "clean"
 FAULTS: Final = "faults"
 KINDS: Final = list(SEVERITY)
@@ -43,10 +45,13 @@ class Audited:
     since_us: int
     until_us: int
     counts: dict[str, int]  #: of findings, by kind, the worst first
+    none: int = 0  #: lines that are no events, which nothing is told of
 
     @property
     def verdict(self) -> str:
-        """LOSS, FAULTS or CLEAN."""
+        """LOSS, FAULTS or CLEAN; NOTHING = there was nothing to look at."""
+        if not self.events:
+            return NOTHING
         severities = {SEVERITY[kind] for kind in self.counts}
         return LOSS if LOSS in severities else FAULTS if FAULT in severities else CLEAN
 
@@ -68,8 +73,9 @@ class Audited:
 
     def told(self, count: int, *, notes: bool = False) -> str:
         """The verdict, as text: what was found of each kind, and the worst of it."""
-        spans = f"{_iso(self.since_us)} to {_iso(self.until_us)}"
-        text = [f"{self.verdict}: {self.events} events of {self.jobs} jobs on {self.nodes} nodes, {spans}"]
+        spans = f", {_iso(self.since_us)} to {_iso(self.until_us)}" if self.events else ""
+        text = [f"{self.verdict}: {self.events} events of {self.jobs} jobs on {self.nodes} nodes{spans}"]
+        text += [f"  {self.none} lines are none of the event log, or of another version of it"] if self.none else []
         text += [f"  {SEVERITY[kind]:5}  {kind:22} {number:8}" for kind, number in self.counts.items()]
         shown = self.worst(count, notes=notes)
         for row in shown:
@@ -85,19 +91,23 @@ def _iso(us: int) -> str:
 
 
 def audited(
-    events: "DataFrame", limits: Limits | None = None, say: Callable[[str], None] = lambda text: None
+    lines: "DataFrame", limits: Limits | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Audited:
-    """Audit the events of all nodes; `say` is told what is done meanwhile."""
+    """Audit the lines of all nodes that are events; `say` is told what is done meanwhile."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    page_rows = pages(events).collect()
+    noted = Observation("lines")
+    observed = lines.observe(noted, f.count(f.when(~is_known(), 1)).alias("none"))
+    page_rows = pages(observed.where(is_known())).collect()
+    none = int(noted.get["none"])
+    events = lines.where(is_known())
     logs, found = _logs(events, page_rows)
     nodes = sorted({node for node, _ in logs.boots})
-    lines = sum(page.lines for page in page_rows)
+    count = sum(page.lines for page in page_rows)
     since_us = min((page.first_us for page in page_rows), default=0)
     until_us = max((page.last_us for page in page_rows), default=0)
-    say(f"{lines} events of {len(nodes)} nodes in {len(logs.boots)} boots")
+    say(f"{count} events of {len(nodes)} nodes in {len(logs.boots)} boots")
     seen = Observation("jobs")
     summed = summaries(events).observe(seen, f.count(f.lit(1)).alias("jobs"))
     doubtful = suspects(summed, until_us).persist()
@@ -111,7 +121,7 @@ def audited(
     counts: Counter[str] = Counter({row.kind: row["count"] for row in rows.groupBy("kind").count().collect()})
     doubtful.unpersist()
     in_order = {kind: counts[kind] for kind in KINDS if counts[kind]}
-    return Audited(rows, lines, jobs, number, len(nodes), since_us, until_us, in_order)
+    return Audited(rows, count, jobs, number, len(nodes), since_us, until_us, in_order, none)
 
 
 def _logs(events: "DataFrame", page_rows: Sequence[Any]) -> tuple[Logs, list[Finding]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from disqued.pipeline.days import has_day, is_day
 from disqued.pipeline.jobs.ingest import batch_number, came_after, came_until
 from disqued.pipeline.jobs.lifecycle import DAY_US, day_of, start_us
 from disqued.pipeline.run import Run
@@ -34,7 +35,7 @@ class News:
     events: "DataFrame"  #: all there are, of whole batches
     new: "DataFrame"  #: those of them that the job does not know
     nodes: list[str]  #: that told of events
-    dates: list[str]  #: days of files
+    dates: list[str]  #: days of files; what else a folder is named after is left out, with its events
     epoch: str  #: of the numbers of batches
     batch: int  #: the last whole batch; NOTHING = there is none
     known: int  #: the last that the job knows
@@ -65,16 +66,18 @@ def news(run: Run) -> News:
     """Look up what is new to a job."""
     tables, state, ingest = run.tables, run.tables.state(run.job), run.tables.state("ingest")
     parts = tables.parts(EVENTS)
-    dates = sorted({date for date, _, _ in parts})
+    dates = sorted({date for date, _, _ in parts if is_day(date)})
     # Of a batch that is being written some parts may be there already; only ingest knows when it has all.
     there = max((batch_number(batch) for _, _, batch in parts), default=NOTHING)
     epoch, batch = ingest.get("epoch", ""), ingest.get("batch", there)
     known = state["batch"] if state.get("epoch") == epoch else NOTHING
-    events = came_until(tables.read(EVENTS), batch)
+    events = came_until(tables.read(EVENTS), batch).where(has_day())
     seen: dict[str, set[str]] = defaultdict(set)
     for date, node, _ in parts:
-        seen[date].add(node)
-    gone = [date for date, nodes in state.get("seen", {}).items() if not seen[date].issuperset(nodes)]
+        if is_day(date):
+            seen[date].add(node)
+    known_days = ((date, nodes) for date, nodes in state.get("seen", {}).items() if is_day(date))
+    gone = [date for date, nodes in known_days if not seen[date].issuperset(nodes)]
     whole_from = max([state.get("whole_from", ""), *(day_of(start_us(date) + DAY_US) for date in gone)])
     return News(
         events=events,
@@ -91,4 +94,4 @@ def news(run: Run) -> News:
 
 def days_from(day: str | None, days: Iterable[str]) -> list[str]:
     """Name those days that are not before one; none if that is None."""
-    return [] if day is None else sorted({other for other in days if other >= day})
+    return [] if day is None else sorted({other for other in days if is_day(other) and other >= day})

@@ -1,11 +1,13 @@
 """`disqued-spark audit`: the event logs of all nodes, held against what was promised."""
 
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from disqued.pipeline.days import DAY, check_order, of_days
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
 
@@ -26,8 +28,10 @@ REPORTED: Final = 1_000  #: findings that the reports get
     "--events", metavar="DIR",
     help="Event logs themselves, instead of the table: the folder with date=... in it.",
 )  # fmt: skip
-@click.option("--since", metavar="DAY", help="The first day (UTC, of the files) that is looked at, as 2026-11-22.")
-@click.option("--until", metavar="DAY", help="The last day that is looked at.")
+@click.option(
+    "--since", type=DAY, metavar="DAY", help="The first day (UTC, of the files) that is looked at, as 2026-11-22.",
+)  # fmt: skip
+@click.option("--until", type=DAY, metavar="DAY", help="The last day that is looked at.")
 @click.option(
     "--clock-skew", type=click.FloatRange(min=0), default=5.0, show_default=True, metavar="SECONDS",
     help="By which nodes may differ in how old a job is: as long as messages are under way.",
@@ -47,24 +51,34 @@ def command(**words: Any) -> None:
         clean    nothing is against what was promised
         faults   something is: a job that was not handled as it must be, or a log with a gap
         loss     a job is gone whose producer was told that it is there
+        nothing  there was nothing to look at: no event of these days is there
 
-    The exit status is 1 for faults and loss.  What logs that are not whole leave open is `not_known` and no fault; what
-    is legal where jobs are delivered at least once, such as a second delivery by a node that was cut off, is a note.
-    Clocks of nodes may differ and may be set: nothing is ordered by them alone.
+    The exit status is 1 for faults and loss, and 2 for nothing, which is kept nowhere but in `runs`.  What logs that
+    are not whole leave open is `not_known` and no fault; what is legal where jobs are delivered at least once, such as
+    a second delivery by a node that was cut off, is a note.  Clocks of nodes may differ and may be set: nothing
+    is ordered by them alone.
 
     \b
         disqued-spark audit --tables /srv/tables --reports /srv/reports.sqlite
         disqued-spark audit --events /var/lib/disqued/events --since 2026-11-01 --notes
     """
+    check_order(words["since"], words["until"])
     place = place_of(words)
-    with running("audit", place) as run:
-        from disqued.pipeline.audited import CLEAN, audited
+    with running("audit", place) as run, run.tables.alone("audit") if place.tables is not None else nullcontext():
+        from disqued.pipeline.audited import CLEAN, NOTHING, audited
         from disqued.pipeline.jobs.verdicts import SECOND_US, Limits
 
         limits = Limits(
             skew_us=int(words["clock_skew"] * SECOND_US), patience_us=int(words["patience"] * SECOND_US)
         )  # fmt: skip
         result = audited(_events(run, words), limits, run.say)
+        if result.verdict == NOTHING:
+            click.echo(result.told(SHOWN))
+            where = words["events"] or run.place.tables
+            raise Misused(
+                f"there is nothing to audit: no events in {where}{of_days(words['since'], words['until'])}; "
+                "docs/explanation/audit.md says what an event is"
+            )
         _keep(run, result)
         click.echo(result.told(SHOWN, notes=words["notes"]))
     raise SystemExit(DONE if result.verdict == CLEAN else FOUND)
@@ -76,7 +90,7 @@ def _events(run: Run, words: dict[str, Any]) -> "DataFrame":
     from disqued.pipeline.tables import EVENTS
 
     if words["events"] is not None:
-        rows = read_events(run.spark, words["events"]).where("boot IS NOT NULL")
+        rows = read_events(run.spark, words["events"])
     elif run.tables.has(EVENTS):
         rows = run.tables.read(EVENTS)
     else:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from disqued.pipeline.days import DAY
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
 
@@ -30,7 +31,7 @@ SHOWN: Final = 10  #: queues that are named for each kind
     "--poison", type=click.IntRange(min=1), default=5, show_default=True, metavar="TIMES",
     help="That a job is given back.",
 )  # fmt: skip
-@click.option("--since", metavar="DAY", help="Look at jobs that were created on this day (UTC) or later.")
+@click.option("--since", type=DAY, metavar="DAY", help="Look at jobs that were created on this day (UTC) or later.")
 @click.option("--fail", is_flag=True, help="End with exit status 1 if anything is found.")
 @place_options
 def command(**words: Any) -> None:
@@ -53,7 +54,7 @@ def command(**words: Any) -> None:
         disqued-spark doctor --tables /srv/tables --stuck 600 --poison 3 --since 2026-11-15 --fail
     """
     place = place_of(words)
-    with running("doctor", place) as run:
+    with running("doctor", place) as run, run.tables.alone("doctor"):
         rows = _look(run, words)
         click.echo(_told(rows))
     raise SystemExit(FOUND if rows and words["fail"] else DONE)

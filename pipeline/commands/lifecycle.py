@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from disqued.pipeline.days import DAY
 from disqued.pipeline.run import Run, place_of, place_options, running
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Reads the table events; writes the table lifecycle: docs/reference/tables.md has its columns.")
-@click.option("--again", metavar="DAY", help="Compute all days from this one on again, such as 2026-11-01.")
+@click.option("--again", type=DAY, metavar="DAY", help="Compute all days from this one on again, such as 2026-11-01.")
 @click.option(
     "--clock-skew",
     default=3600.0,

@@ -1,5 +1,7 @@
 """The audit on Spark: it finds what the rules find, in the logs of simulated clusters, and says so with its status."""
 
+import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 from pyspark.sql.functions import lit
 
 from disqued.pipeline.audited import Audited, audited
-from disqued.pipeline.command import main_group
+from disqued.pipeline.command import main_group, run
 from disqued.pipeline.events import read_events
 from disqued.pipeline.jobs.verdicts import FAULT, GAP, LOSS, LOST, NOTE, SEVERITY, Limits
 from disqued.pipeline.tables import AUDIT, EVENTS, Tables
@@ -123,3 +125,49 @@ def test_the_verb_ends_with_a_status_and_leaves_a_table_and_a_report(
 def test_events_that_are_not_there_are_named(spark: "SparkSession", tmp_path: Path) -> None:
     refused = CliRunner().invoke(main_group, ["audit", "--tables", str(tmp_path)])
     assert "the verb ingest takes them in" in str(refused.exception)
+
+
+def test_where_there_is_nothing_nothing_is_clean(
+    spark: "SparkSession", healthy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables, reports = Tables(spark, str(tmp_path / "tables")), tmp_path / "reports.sqlite"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    place = ["--tables", tables.root, "--reports", str(reports)]
+    for words in (["--events", str(empty)], ["--events", str(healthy), "--since", "2222-01-01"]):
+        assert run(["audit", *place, *words]) == 2
+        said = capsys.readouterr()
+        assert said.out.startswith("nothing: 0 events")
+        assert f"no events in {words[1]}" in said.err
+    assert not tables.has(AUDIT)
+    with closing(sqlite3.connect(reports)) as database:
+        assert database.execute("SELECT count(*) FROM audits").fetchall() == [(0,)]
+        (told,) = database.execute("SELECT DISTINCT status, substr(note, 1, 36) FROM runs").fetchall()
+    assert told == ("failed", "Misused: there is nothing to audit: no "[:36])
+
+
+def test_lines_that_are_no_events_are_counted_and_not_looked_at(
+    spark: "SparkSession", healthy: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(healthy, tmp_path / "events")
+    day = next(folder.glob("date=*/node=*"))
+    line = {"v": 1, "boot": 99, "seq": 1, "ts_us": 1, "event": "start"}
+    wrong: list[object] = [{**line, "v": 2}, {**line, "event": "explode"}, {"seq": 3}, "garbage"]
+    text = "".join(json.dumps(each) + "\n" for each in wrong)
+    (day / "events-99-0000000000000001.jsonl").write_text(text)
+    (folder / "date=garbage" / day.name).mkdir(parents=True)
+    (folder / "date=garbage" / day.name / "events-98-0000000000000001.jsonl").write_text(json.dumps(line) + "\n")
+    before, result = (audited(read_events(spark, str(place)), LIMITS) for place in (healthy, folder))
+    assert (before.none, result.none) == (0, 5)
+    assert (result.verdict, result.events, result.counts) == (before.verdict, before.events, before.counts)
+    assert "5 lines are none of the event log" in result.told(1)
+
+
+@pytest.mark.parametrize("verb", ["audit", "doctor"])
+def test_two_runs_on_the_same_tables_exclude_each_other(
+    spark: "SparkSession", tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = Tables(spark, str(tmp_path))
+    with tables.alone(verb):
+        assert run([verb, "--tables", tables.root]) == 2
+    assert f"another run of {verb} is at work on {tables.root}" in capsys.readouterr().err

@@ -70,6 +70,15 @@ def place(spark: "SparkSession", tmp_path: Path) -> Place:
     return Place(spark, tmp_path)
 
 
+def test_a_folder_that_is_named_after_no_day_has_no_events(whole: Place, spark: "SparkSession", tmp_path: Path) -> None:
+    place = Place(spark, tmp_path)
+    shutil.copytree(whole.root, place.root, dirs_exist_ok=True)
+    day = min((place.root / "events").glob("date=*"))
+    shutil.copytree(day, day.with_name("date=garbage"))
+    assert place.do("lifecycle", "--again", "2000-01-01") == 0
+    assert place.rows(LIFECYCLE) == whole.rows(LIFECYCLE)
+
+
 def test_the_tables_are_what_plain_python_tells(whole: Place) -> None:
     assert len(whole.rows(EVENTS)) == len(LINES)
     rows = whole.tables.read(LIFECYCLE).collect()
