@@ -185,7 +185,7 @@ class EventFiles:
         self.facts.files += 1
 
     def rename(self, node: str) -> None:
-        """Go on as another node."""
+        """Go on as a node, which may be another one, in another file."""
         self._try_to_publish()
         self._node = node
 

@@ -55,6 +55,7 @@ class EventLog:
         self._limits = _limits(config)
         self._disk = disk
         self._wanted = OFF
+        self._noted = OFF  #: what the core notes; another thing than is wanted while the folder is not ready
         self._files: EventFiles | None = None
         self._node_name = ""
         self._thread: Worker | None = None
@@ -81,12 +82,33 @@ class EventLog:
                 self._state.note_node(STOP, b"off")
                 self._end()
             return
-        entries = state.endings if state.endings is not None else []
-        state.endings = entries
-        state.trail = entries if wanted == ALL else None
         if before == OFF:
-            entries.append((state.wall, state.actor))
+            state.endings = state.endings if state.endings is not None else []
+            self._note(wanted)
             self._begin(word)
+        else:
+            self._switch()
+
+    def _note(self, wanted: str) -> None:
+        """Let the core note what is wanted from now on."""
+        state = self._state
+        assert state.endings is not None
+        self._noted = wanted
+        state.trail = state.endings if wanted == ALL else None
+        state.endings.append((state.wall, state.actor))
+
+    def _switch(self) -> None:
+        """Go on with what is wanted now, in another boot: the one before ends, and proves nothing from here on.
+
+        The core goes on as before while the folder is not ready.
+        """
+        if self._lines is None or self._wanted in (self._noted, OFF):
+            return
+        self._state.note_node(STOP, b"off")
+        self.take()
+        self._note(self._wanted)
+        assert self._state.endings is not None
+        self._begin_another(self._state.endings)
 
     def configure(self, config: EventSettings) -> None:
         self._limits = _limits(config)
@@ -124,6 +146,7 @@ class EventLog:
         self._state.endings.insert(0, _start(self._state.wall, word.encode("ascii")))
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
         self.take()
+        self._switch()
 
     def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
         self._beginning = None
@@ -228,14 +251,20 @@ class EventLog:
         self._tell(entries[: at + 1], lines)
         self._hand_over()
         entries.clear()
-        files, thread = self._files, self._thread
+        self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        self._begin_another(kept)
+
+    def _begin_another(self, entries: list[Entry]) -> None:
+        """Begin the next boot with these entries, which are no more afterwards, in a file of its own."""
+        files, thread, lines, name = self._files, self._thread, self._lines, self._node_name
         assert files is not None
         assert thread is not None
-        name = self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        assert lines is not None
         thread.call(lambda: files.rename(name)).addErrback(self._report)
         self._lines = lines.renewed()
         self._first = self._lines.seq
-        self._tell([_start(self._state.wall, b"on"), *kept], self._lines)
+        self._tell([_start(self._state.wall, b"on"), *entries], self._lines)
+        entries.clear()
 
     def _hand_over(self) -> None:
         """Let the thread write the lines that were made."""

@@ -82,11 +82,12 @@ def test_it_is_switched_and_published_while_the_daemon_runs(tmp_path: Path) -> N
         client.execute_command("CONFIG", "SET", "events", "all")
         work(daemon, 2)
         client.execute_command("CONFIG", "SET", "events", "off")
-        wait_until(lambda: len(published(tmp_path)) >= 11, "the file is published")
+        wait_until(lambda: len(published(tmp_path)) >= 13, "the file is published")
         work(daemon, 2)
         assert facts(daemon)["events"] == "off"
     lines = published(tmp_path)
-    assert [line["event"] for line in lines] == ["start", *["ack"] * 3, *["add", "deliver", "ack"] * 2, "stop"]
+    ends = ["start", *["ack"] * 3, "stop"]
+    assert [line["event"] for line in lines] == [*ends, "start", *["add", "deliver", "ack"] * 2, "stop"]
     assert (lines[0]["reason"], lines[-1]["reason"]) == ("on", "off")
     assert not gaps(lines)
 

@@ -257,3 +257,14 @@ def _cut(rows: Sequence[Row], rng: Random) -> list[Row]:
             end = rng.randrange(begin, len(lines)) + 1 if number == last else len(lines)
             left += lines[begin:end]
     return left
+
+
+def test_a_node_that_tells_of_ends_alone_from_some_moment_on_proves_nothing_from_there() -> None:
+    added = log("a", (0, "add"), (1, "other"))
+    # Its clock was set forwards by minutes, which no line says; the job is there still.
+    ends = log("a", (LATER_S, "ack", {"job_id": JOB.replace("0000", "ffff")}), boot=2, start_s=2)
+    assert kinds.LOST not in found(added, ends)
+    # It gave the job away, which no line says, either.
+    given = log("a", (0, "add", {"retry_s": 0}), (1, "enqueue"))
+    expired = log("b", (1, "replicate"), (TTL_S, "expire"), (LATER_S, "other"))
+    assert found(given, ends, expired) == []

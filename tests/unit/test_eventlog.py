@@ -120,3 +120,40 @@ def test_what_is_lost_while_the_folder_is_not_ready_leaves_a_gap_too(
     server.add("q", "z")
     end(event_log, loop)
     assert [line["seq"] for line in published(tmp_path)] == [3, 4, 5]
+
+
+def test_another_boot_begins_when_other_events_are_wanted(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    server.add("q", "x")
+    event_log.follow("terminal")
+    server.add("q", "y")
+    event_log.follow("terminal")
+    event_log.follow("all")
+    server.add("q", "z")
+    end(event_log, loop)
+    lines = published(tmp_path)
+    first = lines[0]["boot"]
+    assert [(line["boot"] - first, line["seq"], line["event"], line.get("reason")) for line in lines] == [
+        (0, 1, "start", "clean"), (0, 2, "add", None), (0, 3, "stop", "off"),
+        (1, 1, "start", "on"), (1, 2, "stop", "off"),
+        (2, 1, "start", "on"), (2, 2, "add", None), (2, 3, "stop", None),
+    ]  # fmt: skip
+    assert lines[-2]["ts_us"] == server.state.wall * 1_000
+
+
+def test_what_is_wanted_before_the_folder_is_ready_holds_from_then_on(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    event_log.follow("terminal")
+    server.add("q", "y")
+    loop.turn()
+    loop.turn()
+    server.add("q", "z")
+    end(event_log, loop)
+    assert [line["event"] for line in published(tmp_path)] == ["start", "add", "add", "stop", "start", "stop"]
