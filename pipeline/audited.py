@@ -23,6 +23,7 @@ from disqued.pipeline.jobs.audit import (
     to_time,
 )
 from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SECOND_US, SEVERITY, Finding, Limits, Logs
+from disqued.wire.texts import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,13 +78,13 @@ class Audited:
         text = [f"{self.verdict}: {self.events} events of {self.jobs} jobs on {self.nodes} nodes{spans}"]
         text += [f"  {self.none} lines are none of the event log, or of another version of it"] if self.none else []
         text += [f"  {SEVERITY[kind]:5}  {kind:22} {number:8}" for kind, number in self.counts.items()]
-        shown = self.worst(count, notes=notes)
-        for row in shown:
+        worst = self.worst(count, notes=notes)
+        for row in worst:
             what = f"job {row['job_id']}" + (f" of {row['scope']}" if row["scope"] else "") if row["job_id"] else "log"
             place = f", {row['node']} boot {row['boot']} seq {row['seq']}" if row["node"] else ""
             text.append(f"{row['kind']}: {what}{place}: {row['detail']}")
-        left = sum(n for kind, n in self.counts.items() if notes or SEVERITY[kind] != "note") - len(shown)
-        return "\n".join([*text, *([f"... and {left} more in the table audit"] if left > 0 else [])])
+        left = sum(n for kind, n in self.counts.items() if notes or SEVERITY[kind] != "note") - len(worst)
+        return "\n".join([*map(shown, text), *([f"... and {left} more in the table audit"] if left > 0 else [])])
 
 
 def _iso(us: int) -> str:

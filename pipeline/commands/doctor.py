@@ -10,6 +10,7 @@ import click
 from disqued.pipeline.days import DAY
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
+from disqued.wire.texts import shown
 
 SHOWN: Final = 10  #: queues that are named for each kind
 
@@ -101,9 +102,8 @@ def _told(rows: Iterable[dict[str, Any]]) -> str:
         text.append(f"{kind}: {sum(row['count'] for row in some)} jobs in {len(some)} queues")
         for row in some[:SHOWN]:
             since = datetime.fromtimestamp((row["since_us"] or 0) / SECOND_US, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            text.append(
-                f"  {row['queue']}: {row['count']} jobs, the oldest of {since} UTC; {row['detail']}; {row['job_id']}"
-            )
+            queue, job_id = shown(str(row["queue"])), shown(str(row["job_id"]))
+            text.append(f"  {queue}: {row['count']} jobs, the oldest of {since} UTC; {row['detail']}; {job_id}")
         if len(some) > SHOWN:
             text.append(f"  ... and {len(some) - SHOWN} more queues in the table findings")
         text += ["", *(f"  {line}" for line in _lines(ADVICE[kind])), ""]

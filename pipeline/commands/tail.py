@@ -14,6 +14,7 @@ import click
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.moving import SOURCE, checkpoint_at
 from disqued.pipeline.run import place_of, running, spark_options
+from disqued.wire.texts import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,10 +96,15 @@ def command(folder: str, from_start: bool, once: bool, as_json: bool, **words: A
 
 
 def lines_of(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> Iterator[str]:
-    """Write events as lines, for people or for programs; what is not there is left out."""
+    """Write events as lines that print, for people or for programs; what is not there is left out."""
     for row in rows:
         told = {name: value for name, value in row.items() if value is not None}
-        yield (json.dumps(told, ensure_ascii=False) if as_json else _line(told)) + "\n"
+        yield (_json(told) if as_json else shown(_line(told))) + "\n"
+
+
+def _json(told: Mapping[str, Any]) -> str:
+    text = json.dumps(told, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(told)
 
 
 def _line(told: Mapping[str, Any]) -> str:

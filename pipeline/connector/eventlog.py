@@ -32,7 +32,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from disqued.client.errors import DisquedError
-from disqued.wire.eventlines import COLUMNS
+from disqued.core.trail import NAMES
+from disqued.pipeline.days import is_day
+from disqued.wire.eventlines import COLUMNS, VERSION
 
 _TYPES: Final = {"INT": IntegerType(), "BIGINT": LongType(), "DOUBLE": DoubleType(), "STRING": StringType()}
 #: The members of a line, and what the folders tell.
@@ -49,6 +51,7 @@ LINE: Final = pa.schema(list(ARROW)[: len(COLUMNS)])
 NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
 CHUNK: Final = 4 << 20  #: bytes of lines that become one batch
 SETTLED_NS: Final = 60 * 10**9  #: since a folder has changed; then what was found in it is kept
+_WORDS: Final = pa.array([name.decode("ascii") for name in NAMES])
 _LAST: Final = 1 << 16  #: bytes read at a time in search of the last whole line
 _PARSE: Final = pyarrow.json.ParseOptions(explicit_schema=LINE, unexpected_field_behavior="ignore")
 
@@ -241,9 +244,11 @@ class Folder:
         self._known: dict[str, tuple[int, list[LogFile]]] = {}
 
     def files(self) -> dict[str, list[LogFile]]:
-        """Give the files of each node, in order."""
+        """Give the files of each node, in order; a folder that is named after no day has none."""
         found: dict[str, list[LogFile]] = {}
         for day in _folders(self.path, "date="):
+            if not is_day(day.name.removeprefix("date=")):
+                continue
             for node in _folders(Path(day.path), "node="):
                 found.setdefault(node.name.removeprefix("node="), []).extend(self._in(day.name, node.path))
         return {node: sorted(files) for node, files in sorted(found.items())}
@@ -319,15 +324,11 @@ def _last_number(lines: io.BufferedReader, end: int) -> int:
 
 
 def _batches(lines: bytes, part: LinesPart) -> Iterator[pa.RecordBatch]:
-    """Make Arrow batches of lines; one that is no JSON object is a row of nulls but for date and node."""
-    try:
-        table = pyarrow.json.read_json(
-            io.BytesIO(lines), read_options=pyarrow.json.ReadOptions(block_size=len(lines) + 1), parse_options=_PARSE
-        )
-    except pa.ArrowInvalid:
-        table = pa.Table.from_pylist([_read_line(line) for line in lines.split(b"\n")], schema=LINE)
+    """Make Arrow batches of lines; one that is no event is a row of nulls but for date and node."""
+    table = _table(lines)
     if part.above:
         table = table.filter(pc.or_kleene(pc.greater(table["seq"], part.above), pc.is_null(table["seq"])))
+    table = _known(table)
     for name in ("date", "node"):
         table = table.append_column(name, pa.repeat(pa.scalar(getattr(part, name)), len(table)))
     for batch in table.cast(ARROW).to_batches():
@@ -335,8 +336,41 @@ def _batches(lines: bytes, part: LinesPart) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
+def _table(lines: bytes) -> pa.Table:
+    """Read lines; one that is no JSON object in UTF-8 is a row of nulls."""
+    if _is_text(lines):
+        options = pyarrow.json.ReadOptions(block_size=len(lines) + 1)
+        try:
+            return pyarrow.json.read_json(io.BytesIO(lines), read_options=options, parse_options=_PARSE)
+        except pa.ArrowInvalid:
+            pass
+    return pa.Table.from_pylist([_read_line(line) for line in lines.split(b"\n")], schema=LINE)
+
+
+def _known(table: pa.Table) -> pa.Table:
+    """Make rows of nulls of lines of another version, and of those with a word that is no event."""
+    known = pc.and_(pc.equal(table["v"], VERSION), pc.is_in(table["event"], _WORDS)).fill_null(False)
+    if pc.all(known).as_py():
+        return table
+    columns = [pc.if_else(known, column, pa.scalar(None, column.type)) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _is_text(line: bytes) -> bool:
+    """Tell whether bytes are UTF-8; Arrow's reader takes them for that without a look."""
+    if line.isascii():
+        return True
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _read_line(line: bytes) -> dict[str, Any]:
     """Read a line by itself; what fits nowhere is nothing."""
+    if not _is_text(line):
+        return {}
     try:
         row = pyarrow.json.read_json(io.BytesIO(line), parse_options=_PARSE).to_pylist()
     except pa.ArrowInvalid:

@@ -211,3 +211,22 @@ def test_events_of_a_running_node_are_there_before_it_publishes_them(
 
     wait_until(lambda: seen() == ["add", "deliver", "ack"], "what happened to the job")
     assert not list((tmp_path / "data").rglob("events-*.jsonl")), "nothing is published yet"
+
+
+def test_lines_that_are_no_events_are_rows_of_nulls(tmp_path: Path) -> None:
+    wrong = [
+        b'{"v":1,"boot":7,"seq":2,"ts_us":5,"event":"add","queue":"\xff"}\n',
+        b"\xff\xfe\n",
+        lines(4, 1).replace('"v":1', '"v":2').encode(),
+        lines(5, 1).replace('"add"', '"explode"').encode(),
+    ]
+    for text in (b"".join(wrong), *wrong):
+        root = tmp_path / str(len(text))
+        file_of(root, 1).write_bytes(lines(1, 1, queue="ü").encode() + text + lines(6, 1).encode())
+        file_of(root, 1, day="garbage").write_text(lines(1, 9))
+        reader = reader_of(root)
+        rows = rows_of(reader, NONE, next_of(reader, NONE))
+        assert [row["seq"] for row in rows if row["boot"] is not None] == [1, 6]
+        nulls = [row for row in rows if row["boot"] is None]
+        assert len(nulls) == text.count(b"\n")
+        assert {tuple(name for name, value in row.items() if value is not None) for row in nulls} == {("date", "node")}

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from disqued.pipeline.command import run
+from disqued.pipeline.commands.doctor import _told
 from disqued.pipeline.commands.tail import Wanted, lines_of
+from disqued.pipeline.jobs.doctor import POISON
 from disqued.pipeline.moving import form_of
 
 TO = ("--to", "/tmp/nowhere")
@@ -62,6 +64,20 @@ def test_an_event_is_one_line_for_people_or_for_programs() -> None:
     assert bare == "1970-01-01T00:00:00.000Z ab start - - reason=crash\n"
     [text] = lines_of([EVENT], as_json=True)
     assert json.loads(text) == {name: value for name, value in EVENT.items() if value is not None}
+
+
+def test_names_that_would_tell_a_terminal_something_or_end_a_line_are_written_so_that_they_print() -> None:
+    queue = "a\x1b[2J\nforged\x9b\u2028\u202eü"
+    event = {**EVENT, "queue": queue, "client": "\x07"}
+    [line] = lines_of([event], as_json=False)
+    assert r" deliver a\x1b[2J\nforged\x9b\u2028\u202eü DI1 " in line
+    assert line.removesuffix("\n").isprintable()
+    [text] = lines_of([event], as_json=True)
+    assert text.removesuffix("\n").isprintable()
+    assert json.loads(text)["queue"] == queue
+    finding = {"kind": POISON, "queue": queue, "job_id": "DI\x1b", "count": 1, "since_us": 0, "detail": "x"}
+    assert all(each.isprintable() for each in _told([finding]).splitlines())
+    assert r"  a\x1b[2J\nforged\x9b\u2028\u202eü: 1 jobs" in _told([finding])
 
 
 def test_events_are_chosen_by_patterns_of_queues() -> None:
