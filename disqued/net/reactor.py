@@ -7,8 +7,10 @@ This is the reactor of `disqued` and `twistd disqued` where the system has epoll
 """
 
 import time
+from contextlib import suppress
 
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.error import ReactorNotRunning
 
 
 class EpollReactor(EPollReactor):
@@ -16,6 +18,11 @@ class EpollReactor(EPollReactor):
 
     #: Delayed calls go by this clock.
     seconds = staticmethod(time.monotonic)
+
+    def stop(self) -> None:
+        """End the loop; a second signal, while that is under way, changes nothing."""
+        with suppress(ReactorNotRunning):
+            super().stop()
 
     def doPoll(self, timeout: float | None) -> None:
         """Wait for events and carry them out; a signal ends the wait early."""

@@ -47,3 +47,37 @@ print(len(ended), len(failures), type(reactor).__name__)
 def test_a_connection_whose_protocol_fails_is_closed_and_the_loop_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["2", "2", "EpollReactor"], done
+
+
+SIGNALLED = """
+import os, signal
+from twisted.internet.main import installReactor
+from twisted.logger import globalLogBeginner
+from disqued.net.reactor import EpollReactor
+
+installReactor(EpollReactor())
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+
+failures = []
+note = lambda event: failures.append(event) if "log_failure" in event else None
+globalLogBeginner.beginLoggingTo([note], redirectStandardIO=False)
+put_away = Deferred()
+
+
+def shut_down():
+    os.kill(os.getpid(), signal.SIGTERM)
+    reactor.callLater(0, reactor.callLater, 0, put_away.callback, None)
+    return put_away
+
+
+reactor.addSystemEventTrigger("before", "shutdown", shut_down)
+reactor.callWhenRunning(os.kill, os.getpid(), signal.SIGTERM)
+reactor.run()
+print(len(failures), put_away.called)
+"""
+
+
+def test_a_second_signal_while_everything_is_put_away_is_no_error() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["0", "True"], done
