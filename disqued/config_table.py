@@ -21,6 +21,7 @@ from disqued.config_values import (
     FileName,
     FilePath,
     Folder,
+    FolderPath,
     KeepAlive,
     Octal,
     OnlyNo,
@@ -606,7 +607,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
             ),
             Setting(
                 "events-dir",
-                FilePath(),
+                FolderPath(),
                 "events",
                 "Folder of the event log, in which each node has folders of its own, so that nodes may share it.",
             ),

@@ -230,6 +230,18 @@ class FilePath(Text):
         return 'paths without NUL bytes, and "" for none'
 
 
+class FolderPath(FilePath):
+    """The path of a folder, which need not be there yet."""
+
+    def parse(self, text: str) -> str:
+        if not text:
+            raise ValueError
+        return super().parse(text)
+
+    def describe(self) -> str:
+        return "paths without NUL bytes"
+
+
 @attrs.frozen
 class StoreName(Text):
     """The name of a store; whether a store of this name is installed is known at the start only."""

@@ -7,12 +7,14 @@ A file is published when it is large enough, old enough, of yesterday, or when t
 folder synced.  So what is published is whole after a crash, too.  What a crash leaves open is cut behind its last whole
 line and published at the next start.  Readers pass over names that begin with an underscore.
 
-A write that fails is cut off again and counted; the lines in it are lost, which their numbers show.  It is tried again
-with the next ones.
+A file that is removed or moved while it is written is noticed with the next lines: they go to another one, and what
+was in it is counted as lost.  A write that fails is cut off again and counted; the lines in it are lost, which their
+numbers show.  It is tried again with the next ones.
 
 Times are seconds of the wall clock where they name a day, else of the monotonic clock.
 """
 
+import errno
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from disqued.persistence.disk import Disk, reason, write_all
 _NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
 _LAST_BYTES: Final = 1 << 20  #: of a file that was left open, read at a time to find its last line
 DAY_S: Final = 86_400
+PRUNE_S: Final = 3_600  #: how often it is looked for files of days that are no longer kept, though none is published
 
 
 @attrs.frozen
@@ -44,10 +47,11 @@ class Facts:
     """What became of the log so far; written by the thread, read by whoever asks."""
 
     lines: int = 0  #: written
-    lost: int = 0  #: lines that could not be written
+    lost: int = 0  #: lines that could not be written, or whose file was taken away
     files: int = 0  #: published
     error: str = ""  #: why the last write failed; empty = it did not
     unpublished: str = ""  #: why the last file was not published, or an old one not removed; empty = it was
+    unremoved: str = ""  #: why old files were not removed when it was time to; empty = they were
     path: str = ""  #: file that is written now
 
 
@@ -70,7 +74,11 @@ class EventFiles:
         self._path = Path()
         self._size = 0
         self._day = ""
-        self._ends_s = 0.0
+        self._began_s = 0.0
+        self._identity = (0, 0)  #: of the file that is open
+        self._lines = 0  #: in it
+        self._kept: tuple[int, int] | None = None  #: days and bytes when old files were last removed; None = never
+        self._pruned_s = 0.0
 
     def begin(self) -> tuple[int, bool]:
         """Publish what was left open; returns a number for this boot, and whether the last one ended in good order.
@@ -112,10 +120,11 @@ class EventFiles:
         else:
             self.facts.error = ""
             self.facts.lines += count
+            self._lines += count
 
     def _append(self, text: bytes, boot: int, seq: int) -> None:
         day = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%d")
-        if self._fd >= 0 and self._is_over(day):
+        if self._fd >= 0 and (self._is_over(day) or self._is_gone()):
             # What cannot be published now is by the next start; lines go on in another file.
             self._try_to_publish()
         if self._fd < 0:
@@ -124,15 +133,28 @@ class EventFiles:
         self._size += len(text)
 
     def _is_over(self, day: str) -> bool:
-        return self._size >= self.limits.file_bytes or self._monotonic() >= self._ends_s or day != self._day
+        return self._size >= self.limits.file_bytes or self._left_s() <= 0 or day != self._day
+
+    def _left_s(self) -> float:
+        return self._began_s + self.limits.file_s - self._monotonic()
+
+    def _is_gone(self) -> bool:
+        """Tell whether the file that is open was removed or moved, so that nobody will see what is written to it."""
+        try:
+            return self._disk.identity(self._path) != self._identity
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # writing will tell
+            return False
 
     def _open(self, day: str, boot: int, seq: int) -> None:
         folder = self._folder / f"date={day}" / f"node={self._node}"
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"_open-{boot}-{seq:016}.jsonl"
         self._fd = self._disk.create(self._path)
-        self._size, self._day = 0, day
-        self._ends_s = self._monotonic() + self.limits.file_s
+        self._size, self._day, self._lines = 0, day, 0
+        self._began_s = self._monotonic()
+        self._identity = self._disk.identity(self._path)
         self.facts.path = str(self._path)
 
     def _cut(self) -> None:
@@ -150,10 +172,19 @@ class EventFiles:
         self._disk.close(fd)
 
     def look(self) -> float:
-        """Publish a file whose time is over, though nothing is written; returns how long an open one has left."""
-        if self._fd >= 0 and self._monotonic() >= self._ends_s:
+        """Publish a file whose time is over, and remove old ones, though nothing is written.
+
+        Returns after how many seconds that is to be done again; 0 = not before something is written.
+        """
+        if self._fd >= 0 and (self._left_s() <= 0 or self._is_gone()):
             self._try_to_publish()
-        return max(0.0, self._ends_s - self._monotonic()) if self._fd >= 0 else 0.0
+        limits = self.limits
+        until_s = self._pruned_s + PRUNE_S - self._monotonic()
+        if self._kept != (limits.keep_days, limits.keep_bytes) or (limits.keep_days and until_s <= 0):
+            self._try_to_prune()
+            until_s = PRUNE_S
+        waits = [self._left_s()] if self._fd >= 0 else []
+        return max(0.0, min([*waits, until_s] if limits.keep_days else waits, default=0.0))
 
     def _try_to_publish(self) -> None:
         """The same as `publish`; what keeps it from that is a fact."""
@@ -168,11 +199,16 @@ class EventFiles:
         """End the file that is open, and let readers see it.  Raises OSError; the file is left to the next start."""
         if self._fd < 0:
             return
+        is_gone = self._is_gone()
         try:
-            if self._size:
+            if self._size and not is_gone:
                 self._disk.fdatasync(self._fd)
         finally:
             self._close()
+        if is_gone:
+            self.facts.lost += self._lines
+            text = f"it was removed or moved while it was written and {self._lines} events with it"
+            raise OSError(errno.ENOENT, text)
         if not self._size:
             self._disk.remove(self._path)
             return
@@ -189,9 +225,16 @@ class EventFiles:
         self._try_to_publish()
         self._node = node
 
+    def _try_to_prune(self) -> None:
+        try:
+            self.prune()
+        except OSError as error:
+            self.facts.unremoved = f"{self._folder}: {reason(error)}"
+
     def prune(self) -> None:
         """Remove the oldest published files, as far as more is kept than is to be.  Raises OSError."""
         limits = self.limits
+        self._kept, self._pruned_s = (limits.keep_days, limits.keep_bytes), self._monotonic()
         files = sorted(self._own("events-*.jsonl"), key=_age)
         oldest = datetime.fromtimestamp(self._wall() - limits.keep_days * DAY_S, UTC).strftime("%Y-%m-%d")
         sizes = [path.stat().st_size for path in files]
@@ -205,6 +248,7 @@ class EventFiles:
             for folder in (path.parent, path.parent.parent):
                 if not any(folder.iterdir()):
                     folder.rmdir()
+        self.facts.unremoved = ""
 
     def end(self) -> None:
         """Publish what is open.  Raises OSError."""

@@ -9,13 +9,14 @@ Nobody waits for it, and it makes nobody wait: lines are made on the loop, soon 
 in the processor's caches, and the files are the thread's.  While more than BACKLOG_MAX bytes wait for the disk, lines
 are lost, and counted.  What happens is written when it happens, so that an addition that the journal refuses a moment
 later has a line, and another one that takes it back.  While nothing happens there is no timer but the one that
-publishes the file that is open when its time is over.
+publishes the file that is open when its time is over, and that removes old ones, also while nobody wants events.
 
 `events` says what is wanted: all, terminal, off.  Times are seconds.
 """
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from threading import Event
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -26,7 +27,7 @@ from zope.interface import implementer
 from disqued.core.node import Node
 from disqued.core.trail import START, STOP, Entry, is_moment, is_reset
 from disqued.persistence.disk import Disk, reason
-from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
+from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Limits
 from disqued.persistence.interface import EventSettings, IEventLog
 from disqued.persistence.worker import Worker
 from disqued.wire.eventlines import NODE_LENGTH, Lines
@@ -37,6 +38,8 @@ HANDED_OVER = 256 << 10  #: bytes of lines that are handed over at once: each ti
 BACKLOG_MAX = 64 << 20  #: bytes of lines that wait for the disk; more are lost
 UNREADY_MAX = 100_000  #: entries that wait for the folder; more are lost
 RETRY_S = 5.0  #: pause before the folder is tried again, when that cannot be used
+
+T = TypeVar("T")
 
 ALL, TERMINAL, OFF = "all", "terminal", "off"
 
@@ -51,7 +54,8 @@ class EventLog:
         """Nothing happens before `follow`."""
         self._state = node.state
         self._reactor = reactor
-        self._folder = config.events_dir or Path("events")
+        assert config.events_dir is not None
+        self._folder = config.events_dir
         self._limits = _limits(config)
         self._disk = disk
         self._wanted = OFF
@@ -71,16 +75,21 @@ class EventLog:
         self._told = ""  #: the last error that the log was told of
         self._call: IDelayedCall | None = None
         self._publish_call: IDelayedCall | None = None
+        self._is_on = False  #: the node has begun, and has not stopped
+        self._put_away: Event | None = None  #: set when the last thread has done what it had to
 
     # What is wanted.
 
     def follow(self, wanted: str, word: str = "on") -> None:
         before, self._wanted = self._wanted, wanted
         state = self._state
+        self._is_on = True
         if wanted == OFF:
             if before != OFF:
                 self._state.note_node(STOP, b"off")
                 self._end()
+            if self._limits.keep_days and self._folder.is_dir():
+                self._look_again(PRUNE_S)
             return
         if before == OFF:
             state.endings = state.endings if state.endings is not None else []
@@ -114,6 +123,10 @@ class EventLog:
         self._limits = _limits(config)
         if self._files is not None:
             self._files.limits = self._limits
+        if self._is_on:
+            if self._publish_call is not None:
+                self._publish_call.cancel()
+            self._look()
 
     # Begin and end.
 
@@ -121,8 +134,16 @@ class EventLog:
         """Let a thread see to the folder; entries wait meanwhile."""
         self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
         self._files = EventFiles(self._folder, self._node_name, self._limits, self._facts, self._disk)
-        self._thread = Worker(self._reactor, "event log")
+        self._thread = self._new_thread()
         self._try(self._files, self._thread, word)
+
+    def _new_thread(self) -> Worker:
+        """Start a thread, which waits until the one before has put everything away."""
+        thread = Worker(self._reactor, "event log")
+        before = self._put_away
+        if before is not None and not before.is_set():
+            thread.call(before.wait).addErrback(self._report)
+        return thread
 
     def _try(self, files: EventFiles, thread: Worker, word: str) -> None:
         if files is self._files:
@@ -173,10 +194,22 @@ class EventLog:
         self._thread = self._files = self._lines = None
         if thread is None or files is None:
             return None
-        done = thread.call(files.end)
+        done = self._last(thread, files.end)
         done.addErrback(self._not_published)
         done.addBoth(lambda _: thread.end())
         return done
+
+    def _last(self, thread: Worker, work: Callable[[], T]) -> "Deferred[T]":
+        """Let a thread do something, and the next one nothing before that is done."""
+        put_away = self._put_away = Event()
+
+        def do() -> T:
+            try:
+                return work()
+            finally:
+                put_away.set()
+
+        return thread.call(do)
 
     def _not_published(self, failure: Failure) -> None:
         error = failure.value
@@ -186,6 +219,10 @@ class EventLog:
             self._report(failure)
 
     def stop(self) -> "Deferred[None] | None":
+        self._is_on = False
+        if self._publish_call is not None:
+            self._publish_call.cancel()
+            self._publish_call = None
         if self._wanted == OFF:
             return None
         self._wanted = OFF
@@ -292,22 +329,40 @@ class EventLog:
     def _look_again(self, left_s: float) -> None:
         """Let readers see the file that is open when its time is over, though nothing happens any more."""
         self._tell_error()
-        if left_s and self._publish_call is None and self._files is not None:
+        call = self._publish_call
+        if not left_s or not self._is_on:
+            return
+        if call is None:
             self._publish_call = self._reactor.callLater(left_s, self._look)
+        elif call.getTime() - self._reactor.seconds() > left_s:
+            call.reset(left_s)
 
     def _look(self) -> None:
         self._publish_call = None
         files, thread = self._files, self._thread
         if files is not None and thread is not None:
             thread.call(files.look).addCallback(self._look_again).addErrback(self._report)
+        elif self._folder.is_dir():
+            self._look_while_off()
+
+    def _look_while_off(self) -> None:
+        """Remove what is kept no longer, though nobody wants events."""
+        name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        files = EventFiles(self._folder, name, self._limits, self._facts, self._disk)
+        thread = self._new_thread()
+        looked = self._last(thread, files.look)
+        looked.addCallback(self._look_again).addErrback(self._report).addBoth(lambda _: thread.end())
 
     def _tell_error(self) -> None:
-        error = self._facts.error or self._facts.unpublished
+        error = self._error()
         if error and error != self._told:
             self.log.error("Events are not written: {reason}", reason=error)
         elif self._told and not error:
             self.log.info("Events are written again")
         self._told = error
+
+    def _error(self) -> str:
+        return self._facts.error or self._facts.unpublished or self._facts.unremoved
 
     # What INFO says.
 
@@ -319,7 +374,7 @@ class EventLog:
             "events_lost": self._lost + known.lost,
             "events_files_published": known.files,
             "events_waiting_bytes": self._waiting,
-            "events_last_error": known.error or known.unpublished,
+            "events_last_error": self._error(),
         }
 
 

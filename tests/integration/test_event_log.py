@@ -1,6 +1,7 @@
 """The event log of a real daemon: whole after kill -9, without gaps, switched while it runs, and in nobody's way."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -130,3 +131,18 @@ def test_a_node_that_becomes_another_one_tells_so_under_its_new_name(tmp_path: P
     }
     assert acks == {str(before)[:8]: 1, str(after)[:8]: 1}
     assert not gaps(published(tmp_path))
+
+
+def test_a_folder_that_is_removed_is_told_of_and_made_anew(tmp_path: Path) -> None:
+    with running(tmp_path, ALL) as daemon:
+        work(daemon, 3)
+        wait_until(lambda: facts(daemon)["events_written"] >= 10, "all lines are written")
+        shutil.rmtree(tmp_path / "events")
+        work(daemon, 2)
+        wait_until(lambda: facts(daemon)["events_written"] >= 16, "what follows is written")
+        told = facts(daemon)
+        assert told["events_lost"] == 10
+        assert "it was removed or moved while it was written and 10 events with it" in str(told["events_last_error"])
+        assert "removed or moved" in daemon.log()
+    lines = published(tmp_path)
+    assert [line["seq"] for line in lines] == list(range(11, 18))

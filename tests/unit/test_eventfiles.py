@@ -2,13 +2,14 @@
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from disqued.persistence.disk import Disk
-from disqued.persistence.eventlog.files import DAY_S, EventFiles, Facts, Limits
+from disqued.persistence.eventlog.files import DAY_S, PRUNE_S, EventFiles, Facts, Limits
 
 NODE = "1f0e2d3c"
 DAY = 1_800_000_000 // DAY_S * DAY_S + 3_600  #: an hour after midnight
@@ -273,7 +274,7 @@ def test_a_file_that_cannot_be_published_costs_no_line_and_is_published_by_the_n
     assert (files.facts.error, files.facts.lost) == ("", 0)
     disk.fails = ""
     clock.advance(61)
-    assert files.look() == 0
+    files.look()
     assert files.facts.unpublished == ""
     make(keep_days=1).begin()
     assert seqs(tmp_path) == [2, 3]
@@ -287,3 +288,99 @@ def test_an_open_file_says_how_long_it_has_left(make: Callable[..., EventFiles],
     assert files.look() == 40
     clock.advance(40)
     assert files.look() == 0
+
+
+def take_away(path: Path, tmp_path: Path, how: str) -> None:
+    if how == "removed":
+        path.unlink()
+    elif how == "folder":
+        shutil.rmtree(tmp_path)
+    elif how == "moved":
+        path.parent.rename(path.parent.with_name("elsewhere"))
+    else:
+        path.unlink()
+        path.write_bytes(b"another's")
+
+
+@pytest.mark.parametrize("how", ["removed", "folder", "moved", "replaced"])
+def test_a_file_that_was_taken_away_is_noticed_and_lines_go_to_another_one(
+    make: Callable[..., EventFiles], tmp_path: Path, how: str
+) -> None:
+    files = make()
+    files.begin()
+    write(files, 1, 2)
+    take_away(Path(files.facts.path), tmp_path, how)
+    write(files, 3)
+    assert files.facts.lost == 2
+    assert "it was removed or moved while it was written and 2 events with it" in files.facts.unpublished
+    write(files, 4)
+    files.publish()
+    folder = tmp_path / "date=2027-01-15" / f"node={NODE}"
+    assert seqs(folder) == [3, 4]
+    assert (files.facts.lines, files.facts.files, files.facts.lost) == (4, 1, 2)
+
+
+def test_a_file_that_was_taken_away_is_noticed_though_nothing_is_written(
+    make: Callable[..., EventFiles], tmp_path: Path
+) -> None:
+    files = make()
+    write(files, 1)
+    shutil.rmtree(tmp_path)
+    files.look()
+    assert (files.facts.lost, files.facts.path, files.facts.files) == (1, "", 0)
+    assert "removed or moved" in files.facts.unpublished
+    write(files, 2)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(OSError, match="and 1 events with it"):
+        files.end()
+    assert files.facts.lost == 2
+
+
+def test_another_age_holds_for_the_file_that_is_open(
+    make: Callable[..., EventFiles], tmp_path: Path, clock: Clock
+) -> None:
+    files = make(file_s=300)
+    write(files, 1)
+    clock.advance(20)
+    files.limits = Limits(1_000, 60, 0, 0)
+    assert files.look() == 40
+    files.limits = Limits(1_000, 20, 0, 0)
+    files.look()
+    assert seqs(tmp_path) == [1]
+
+
+def test_old_files_are_removed_when_limits_change_and_each_hour_though_nothing_is_written(
+    make: Callable[..., EventFiles], tmp_path: Path, clock: Clock
+) -> None:
+    files = make(file_bytes=1)
+    write(files, 1, 2, 3)
+    files.publish()
+    files.look()
+    files.limits = Limits(1, 300, 0, 2 * len(line(1)))
+    assert files.look() == 0
+    assert seqs(tmp_path) == [2, 3]
+    files.limits = Limits(1, 300, 1, 0)
+    assert files.look() == PRUNE_S
+    assert seqs(tmp_path) == [2, 3]
+    clock.wall += 3 * DAY_S
+    files.look()
+    assert seqs(tmp_path) == [2, 3], "not before an hour is over"
+    clock.advance(PRUNE_S)
+    files.look()
+    assert seqs(tmp_path) == []
+
+
+def test_old_files_that_cannot_be_removed_are_told_of_until_they_are(
+    make: Callable[..., EventFiles], disk: FailingDisk
+) -> None:
+    files = make(file_bytes=1)
+    write(files, 1)
+    files.publish()
+    disk.fails = "remove"
+    files.limits = Limits(1, 300, 0, 1)
+    files.look()
+    assert "No space left" in files.facts.unremoved
+    disk.fails = ""
+    files.limits = Limits(1, 300, 0, 2)
+    files.look()
+    assert files.facts.unremoved == ""

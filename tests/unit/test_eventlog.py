@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from disqued.config import Config
 from disqued.persistence.eventlog import log as module
+from disqued.persistence.eventlog.files import PRUNE_S
 from disqued.persistence.eventlog.log import EventLog
 from tests.core_fixtures import Server
 
@@ -157,3 +158,83 @@ def test_what_is_wanted_before_the_folder_is_ready_holds_from_then_on(
     server.add("q", "z")
     end(event_log, loop)
     assert [line["event"] for line in published(tmp_path)] == ["start", "add", "add", "stop", "start", "stop"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return Config.from_text(f"dir {tmp_path}")
+
+
+def test_other_limits_hold_at_once_for_what_is_open_and_for_what_is_kept(
+    server: Server, loop: Loop, config: Config, tmp_path: Path
+) -> None:
+    event_log = EventLog(server.node, loop, config)
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    server.add("q", "x")
+    event_log.take()
+    loop.turn()
+    assert published(tmp_path) == []
+    config.set("events-file-seconds", "1")
+    event_log.configure(config)
+    loop.turn()
+    while not published(tmp_path):
+        loop.advance(1)
+        loop.turn()
+    config.set("events-keep-size", "1")
+    event_log.configure(config)
+    loop.turn()
+    assert published(tmp_path) == []
+    end(event_log, loop)
+    assert loop.getDelayedCalls() == []
+
+
+def test_old_files_are_removed_while_nobody_wants_events(
+    server: Server, loop: Loop, config: Config, tmp_path: Path
+) -> None:
+    old = tmp_path / "events" / "date=2000-01-01" / f"node={server.state.node_id[:8].decode()}"
+    event_log = EventLog(server.node, loop, config)
+
+    def leave() -> None:
+        old.mkdir(parents=True)
+        (old / "events-1-0000000000000001.jsonl").write_text("{}\n")
+
+    leave()
+    event_log.follow("off", "start")
+    loop.advance(PRUNE_S)
+    loop.turn()
+    assert not old.exists()
+    leave()
+    event_log.configure(config)
+    loop.turn()
+    assert not old.exists()
+    leave()
+    loop.advance(PRUNE_S)
+    loop.turn()
+    assert not old.exists()
+    assert event_log.stop() is None
+    assert loop.getDelayedCalls() == []
+
+
+def test_a_node_that_never_had_a_log_has_no_timer_for_it(server: Server, loop: Loop, event_log: EventLog) -> None:
+    event_log.follow("off", "start")
+    assert loop.getDelayedCalls() == []
+
+
+def test_a_log_that_is_wanted_again_begins_when_the_one_before_is_put_away(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    for times in range(1, 6):
+        server.add("q", "x")
+        event_log.follow("off")
+        event_log.follow("all")
+        while event_log.facts()["events_written"] != 3 * times + 1:
+            loop.turn()
+    end(event_log, loop)
+    lines = published(tmp_path)
+    assert [line["event"] for line in lines] == [*["start", "add", "stop"] * 5, "start", "stop"]
+    assert (event_log.facts()["events_lost"], event_log.facts()["events_last_error"]) == (0, "")
