@@ -918,6 +918,6 @@ def test_a_choice_of_one_word_is_described_by_that_word() -> None:
 
 def test_the_folder_of_the_event_log_has_a_name() -> None:
     for text in ('""', '"a\\x00b"'):
-        with pytest.raises(BadValue, match="events-dir .*: allowed are paths without NUL bytes"):
+        with pytest.raises(BadValue, match=r"events-dir .*: allowed are paths without NUL bytes"):
             Config.from_text(f"events-dir {text}")
     assert Config.from_text("events-dir logs").events_dir == Path.cwd() / "logs"
