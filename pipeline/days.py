@@ -1,16 +1,11 @@
 """Days (UTC) as options of verbs and as names of folders: YYYY-MM-DD, and nothing else.
 
-Days are compared as texts, which is their order only where each of them is written so: before Spark starts it is
-certain that they are.
+Days are compared as texts, which is their order only where each of them is written so.
 """
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
-
-import click
-
-from disqued.pipeline.errors import Misused
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -29,33 +24,6 @@ def is_day(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class Day(click.ParamType):  # type: ignore[type-arg]
-    """An option that is a day."""
-
-    name = "day"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take a day as it is; refuse everything else."""
-        text = str(value)
-        if not is_day(text):
-            self.fail(f"{text!r} is no day: days (UTC) are written YYYY-MM-DD, such as 2026-11-22", param, ctx)
-        return text
-
-
-DAY: Final = Day()
-
-
-def check_order(since: str | None, until: str | None) -> None:
-    """Raise Misused where the first day is behind the last one: no day is between them."""
-    if since is not None and until is not None and since > until:
-        raise Misused(f"--since {since} is behind --until {until}: the first day comes first, or is the same")
-
-
-def of_days(since: str | None, until: str | None) -> str:
-    """Say which days are looked at, for people; empty = all."""
-    return "".join(f", {word} {day}" for word, day in (("since", since), ("until", until)) if day is not None)
 
 
 def has_day() -> "Column":

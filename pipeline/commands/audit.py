@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from disqued.pipeline.days import DAY, check_order, of_days
+from disqued.pipeline.dayoptions import DAY, check_order, of_days
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from disqued.pipeline.days import DAY
+from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
 from disqued.wire.texts import shown

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from disqued.pipeline.days import DAY
+from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.run import Run, place_of, place_options, running
 
 if TYPE_CHECKING:
