@@ -30,6 +30,11 @@ class Files:
         where, system = self._at(path)
         return bool(system.exists(where))
 
+    def is_folder(self, path: str) -> bool:
+        """Tell whether there is a folder."""
+        where, system = self._at(path)
+        return bool(system.exists(where) and system.getFileStatus(where).isDirectory())
+
     def is_local(self, path: str) -> bool:
         """Tell whether it is of this machine."""
         _, system = self._at(path)

@@ -92,6 +92,11 @@ def check_stores(paths: str) -> None:
             raise Misused(f"--from: {str(error).removeprefix('the option path: ')}") from None
 
 
+def is_of_export(name: str) -> bool:
+    """Tell whether a file is called as those that Spark writes into the folder of a table without parts."""
+    return name == DONE_FILE or name.startswith("part-") or (name.startswith(".") and name.endswith(".crc"))
+
+
 class Folder:
     """A folder that is written as a whole."""
 
@@ -109,9 +114,19 @@ class Folder:
         return self.files.exists(f"{self.path}/{DONE_FILE}")
 
     def check_free(self) -> None:
-        """Raise Misused for a folder that holds something else."""
-        if self.files.exists(self.path) and not self.has_result() and self.files.matching(f"{self.path}/*"):
-            raise Misused(f"{self.path} is there, and was not written by Spark; name another folder, or remove it")
+        """Raise Misused for whatever is there and is no export: that alone may be replaced."""
+        if not self.files.exists(self.path):
+            return
+        if not self.files.is_folder(self.path):
+            raise Misused(f"{self.path} is a file; --to names a folder, one that is not there yet or is an export")
+        names = [path.rpartition("/")[2] for path in self.files.matching(f"{self.path}/*")]
+        strange = [name for name in names if not is_of_export(name)]
+        if strange or (names and DONE_FILE not in names):
+            what = f" ({strange[0]} is in it)" if strange else ""
+            raise Misused(
+                f"{self.path} is there, and is no export{what}: an export replaces exports alone; name another folder, "
+                "or remove it"
+            )
 
     def write(self, rows: "DataFrame", form: str = "parquet") -> None:
         """Write rows aside, and let them take the place of what was there."""

@@ -134,11 +134,18 @@ def test_a_store_is_imported_and_exported(
     assert waiting(daemon, queue) == ["00", "01", "02"]
 
 
-def test_a_folder_of_somebody_else_is_not_replaced(move: Move, queue: str, tmp_path: Path) -> None:
-    (tmp_path / "letters").write_text("dear")
-    said = move("export", "--queues", queue, "--to", tmp_path, "--overwrite", status=2)
-    assert "is there, and was not written by Spark" in said[-1]
-    assert (tmp_path / "letters").read_text() == "dear"
+def test_what_is_no_export_is_not_replaced(move: Move, queue: str, tmp_path: Path) -> None:
+    export = ("export", "--queues", queue, "--to", tmp_path / "out")
+    move(*export)
+    letters = tmp_path / "out" / "letters"
+    letters.write_text("dear")
+    for to in (tmp_path / "out", letters):
+        for more in ((), ("--overwrite",)):
+            said = move(*export[:-1], to, *more, status=2)
+            assert "is there, and is no export" in said[-1] or "is a file; --to names a folder" in said[-1]
+            assert letters.read_text() == "dear"
+    letters.unlink()
+    move(*export, "--overwrite")
 
 
 def test_dead_letters_go_back_into_their_queue_and_only_there(
