@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 
+from disqued.pipeline.failures import told
 from disqued.pipeline.run import DONE, FAILED, Misused
 
 PROGRAM: Final = "disqued-spark"
@@ -85,7 +86,11 @@ def run(words: Sequence[str]) -> int:
         return FAILED
     except ModuleNotFoundError:
         raise
-    except Exception:  # whatever Spark may say; 1 would be a finding
-        traceback.print_exc()
+    except Exception as error:  # whatever Spark may say; 1 would be a finding
+        line = told(error)
+        if line is None:
+            traceback.print_exc()
+        else:
+            sys.stderr.write(f"{PROGRAM}: {line}\n")
         return FAILED
     return status if isinstance(status, int) else DONE

@@ -22,6 +22,7 @@ import attrs
 import click
 
 from disqued.pipeline.errors import Misused
+from disqued.pipeline.failures import told
 from disqued.pipeline.session import spark_session
 from disqued.pipeline.tables import Tables
 
@@ -37,6 +38,7 @@ __all__ = [
     "Misused",
     "Place",
     "Run",
+    "line_of",
     "place_of",
     "place_options",
     "running",
@@ -110,7 +112,7 @@ class Run:
 
     def remember(self, error: BaseException | None = None) -> None:
         """Put what was done until now, and how it ended, into the reports; what follows is a run of its own there."""
-        status, note = ("done", self.note) if error is None else ("failed", _told(error))
+        status, note = ("done", self.note) if error is None else ("failed", line_of(error))
         ended = time.time()
         if self.reports is not None:
             self.reports.note_run(self.job, began=self._began_at, ended=ended, status=status, rows=self.rows, note=note)
@@ -134,16 +136,16 @@ def running(job: str, place: Place) -> Iterator[Run]:
         if run is not None:
             run.remember(None if _is_result(error) else error)
         elif reports is not None:
-            reports.note_run(job, began=began, ended=time.time(), status="failed", rows=0, note=_told(error))
+            reports.note_run(job, began=began, ended=time.time(), status="failed", rows=0, note=line_of(error))
         raise
     finally:
         if reports is not None:
             reports.close()
 
 
-def _told(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
     """What went wrong, in a line."""
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return told(error) or f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _is_result(error: BaseException) -> bool:

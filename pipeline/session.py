@@ -6,6 +6,7 @@ for one machine.  Times are UTC: a table has the same hours wherever it is read.
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # What fails is told by this program, in a line; Spark would tell it several times, in hundreds.
+    "spark.log.level": "FATAL",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.parquet.compression.codec": "zstd",
     # So many sketches are filled at once before rows are sorted, which takes longer than all the rest.
@@ -35,6 +37,7 @@ NEEDED: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 LOCAL: Final = "local[*]"
+MASTER: Final = re.compile(r"local(?:\[[\d*, ]+\])?|local-cluster\[[\d, ]+\]|yarn|(?:spark|k8s)://.+")
 #: On one machine: nobody else has to reach this process.
 ALONE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -47,6 +50,7 @@ def spark_session(
 
     `master` is that of `spark-submit`, and this machine if there is none; `more` are settings of Spark by name.
     """
+    check_master(master)
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -99,10 +103,27 @@ def _start(name: str, master: str | None, more: Mapping[str, str]) -> "SparkSess
         return SparkSession.builder.config(conf=conf).appName(f"disqued-spark {name}").getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError) or "JAVA" in (error.getCondition() or ""):
-            raise Misused(
-                "Spark could not be started; it needs Java 17 or newer: JAVA_HOME, or java on the PATH"
-            ) from None
+            raise Misused(_why_not_started()) from None
         raise
+
+
+def check_master(master: str | None) -> None:
+    """Raise Misused for what is no master of Spark's, before that is started."""
+    if master is not None and not MASTER.fullmatch(master):
+        raise Misused(
+            f"--master {master!r} is no master of Spark; allowed: local, local[4], local[*], spark://HOST:PORT, yarn "
+            "or k8s://URL"
+        )
+
+
+def _why_not_started() -> str:
+    """Tell why the Java that Spark runs on has not come up."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java"):
+        return "Spark could not be started: why is said above.  It needs Java 17 or newer, and settings that it knows"
+    if home:
+        return f"Spark could not be started; it needs Java 17 or newer, and JAVA_HOME ({home}) has no bin/java"
+    return "Spark could not be started; it needs Java 17 or newer: JAVA_HOME, or java on the PATH"
 
 
 def _chosen_in_file() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import Run, place_of, place_options, running
+from disqued.pipeline.run import Run, line_of, place_of, place_options, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +78,7 @@ def go_on(run: Run, every: float, take: Callable[[], None]) -> None:
             except Exception as error:
                 if run.spark.sparkContext._jsc.sc().isStopped():
                     raise
-                run.say(f"failed, trying again: {type(error).__name__}: {error}".partition("\n")[0])
+                run.say(f"failed, trying again: {line_of(error)}")
                 run.remember(error)
             if run.rows:
                 run.remember()

@@ -19,6 +19,8 @@ from disqued.core.ids import is_job_id
 
 MOST_SECONDS: Final = 2**31 - 1
 DAY_S: Final = 86_400
+#: One of them makes a name a pattern.
+PATTERN: Final = frozenset("*?[")
 GROUP_MAX: Final = 65_000  #: bytes of the name of a group
 #: Stores, and exports of them.
 KINDS: Final = ("aof", "sqlite", "jsonl", "parquet")
@@ -184,16 +186,18 @@ def use_of(given: Mapping[str, str], otherwise: Use) -> Use:
 def read_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
     """Read what was given for a use, and put defaults for the rest; names as in the table.
 
-    Raises ValueError for what is unknown, is for another use, is missing or is not allowed.
+    Raises ValueError for what is unknown, is for another use, is missing, is not allowed, or contradicts another one.
     """
     for name in given:
         _check_name(name, use)
     texts = {name.lower(): text for name, text in given.items()}
-    return {
+    options = {
         option.name: _value(option, texts.get(option.name.lower(), option.default))
         for option in OPTIONS
         if use in option.uses
     }
+    _check_together(options, use)
+    return options
 
 
 def _check_name(name: str, use: Use) -> None:
@@ -217,3 +221,29 @@ def _value(option: Option, text: str | None) -> Any:
         # A URL may have a password in it, and the errors of addresses are made so as not to show it.
         what = f": {error}" if option.name == "address" else f" cannot be {text!r}"
         raise ValueError(f"the option {option.name}{what}; allowed: {option.allowed}") from None
+
+
+def _check_together(options: Mapping[str, Any], use: Use) -> None:
+    """Raise ValueError for options that contradict each other."""
+    if use is Use.WRITE:
+        _check_writing(options)
+    elif use in (Use.STREAM, Use.GROUP):
+        for queue in options["queues"]:
+            if PATTERN & set(queue):
+                raise ValueError(f"the option queues has to name the queues of a stream, and {queue!r} is a pattern")
+        where = options.get("startingPosition", "earliest")
+        if where not in ("earliest", "latest") and len(options["queues"]) > 1:
+            raise ValueError("the option startingPosition names an event, and so queues can name its queue alone")
+
+
+def _check_writing(options: Mapping[str, Any]) -> None:
+    ttl, delay, retry = options["ttl"], options["delay"], options["retry"]
+    if options["twoPhase"] and delay:
+        raise ValueError("the option delay needs twoPhase = false: a commit queues what was prepared, at once")
+    wait = options["prepareTimeout"] if options["twoPhase"] else delay
+    if wait >= (DAY_S if ttl is None else ttl):
+        name = "prepareTimeout" if options["twoPhase"] else "delay"
+        life = "a day, which ttl is where it is not given" if ttl is None else f"ttl = {ttl}"
+        raise ValueError(f"the option {name} = {wait} is not less than {life}: the jobs would never be delivered")
+    if retry == 0 and options["replicate"] != 1:
+        raise ValueError("the option retry = 0 (at most once) needs replicate = 1")

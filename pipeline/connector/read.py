@@ -17,11 +17,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from disqued.client.errors import ServerError
 from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces, scan
+from disqued.pipeline.connector.options import PATTERN
 from disqued.pipeline.connector.rows import Row, batch_of, row_of, text, told
 
 ID_LENGTH: Final = 48
-#: One of them makes a name a pattern.
-PATTERN: Final = frozenset("*?[")
 
 
 class Slice(InputPartition):

@@ -9,7 +9,7 @@ from disqued.pipeline.connector.eventlog import SCHEMA as EVENTS
 from disqued.pipeline.connector.eventlog import EventsStreamReader
 from disqued.pipeline.connector.groups import GroupStreamReader
 from disqued.pipeline.connector.options import Use, read_options, use_of
-from disqued.pipeline.connector.read import PATTERN, QueuesReader
+from disqued.pipeline.connector.read import QueuesReader
 from disqued.pipeline.connector.rows import SCHEMA
 from disqued.pipeline.connector.store_rows import SCHEMAS
 from disqued.pipeline.connector.stream import QueuesStreamReader
@@ -67,14 +67,9 @@ class DisquedDataSource(DataSource):
         if use is Use.EVENTS:
             _check_columns(schema, EVENTS)
             return EventsStreamReader(options)
-        for queue in options["queues"]:
-            if PATTERN & set(queue):
-                raise ValueError(f"the option queues has to name the queues of a stream, and {queue!r} is a pattern")
         _check_columns(schema, SCHEMA)
         if use is Use.STREAM:
             return QueuesStreamReader(options)
-        if options["startingPosition"] not in ("earliest", "latest") and len(options["queues"]) > 1:
-            raise ValueError("the option startingPosition names an event, and so queues can name its queue alone")
         return GroupStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> QueuesWriter:

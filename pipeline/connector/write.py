@@ -32,7 +32,6 @@ from pyspark.sql.types import StructType
 from disqued.client.errors import ServerError, Unreachable
 from disqued.pipeline.connector.commits import MS_IN_S, Commits
 from disqued.pipeline.connector.nodes import Link, NodeAt, Word, find_nodes
-from disqued.pipeline.connector.options import DAY_S
 
 BODY: Final = "body"
 QUEUE: Final = "queue"
@@ -73,27 +72,12 @@ def check_columns(schema: StructType, options: Mapping[str, Any]) -> None:
             raise ValueError(f"the column {field.name} is {field.dataType.simpleString()}; allowed: {types}")
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for options that contradict each other."""
-    ttl, delay, retry = options["ttl"], options["delay"], options["retry"]
-    if options["twoPhase"] and delay:
-        raise ValueError("the option delay needs twoPhase = false: a commit queues what was prepared, at once")
-    wait = options["prepareTimeout"] if options["twoPhase"] else delay
-    if wait >= (DAY_S if ttl is None else ttl):
-        name = "prepareTimeout" if options["twoPhase"] else "delay"
-        life = "a day, which ttl is where it is not given" if ttl is None else f"ttl = {ttl}"
-        raise ValueError(f"the option {name} = {wait} is not less than {life}: the jobs would never be delivered")
-    if retry == 0 and options["replicate"] != 1:
-        raise ValueError("the option retry = 0 (at most once) needs replicate = 1")
-
-
 class Sink:
     """Adds jobs, and ends what was prepared."""
 
     def __init__(self, schema: StructType, options: Mapping[str, Any]) -> None:
         """Take options as `read_options` makes them.  Raises ValueError."""
         check_columns(schema, options)
-        check_options(options)
         self._options = options
         self._write = uuid4().hex
         self._has_keys = KEY in schema.names
@@ -120,7 +104,9 @@ class Sink:
         commands: list[list[Word]] = []
         for body, queue, key in zip(bodies, queues, keys, strict=True):
             if body is None or queue is None:
-                raise ServerError("ERR a row has no body or no queue: null is no job")
+                raise ServerError(
+                    'ERR a row has no body or no queue: null is no job (of CSV an empty cell is null, and "" no text)'
+                )
             chosen = _key(made, body, queue, seen) if key is None else key
             commands.append(["ADDJOB", queue, body, timeout_ms, *words, KEY, chosen])
         return commands

@@ -21,6 +21,11 @@ NODE = ("--address", "127.0.0.1:1")
         (("consume", "--queues", "q", *TO), "the node is missing: --address HOST:PORT, or DISQUED_ADDRESS"),
         (("consume", "--queues", "q", *TO, *NODE, "--option", "x"), "--option 'x' is none of the source or sink"),
         (("consume", "--queues", "q", *TO, *NODE, "--option", "leaseTime=5"), "the option leaseTime is not for spark"),
+        (
+            ("consume", "--queues", "h*", *TO, *NODE),
+            "the option queues has to name the queues of a stream, and 'h*' is",
+        ),
+        (("import", "--from", "x", *NODE, "--option", "delay=5"), "the option delay needs twoPhase = false"),
         (("export", *TO), "the node is missing"),
         (("export", *TO, "--records", "done", *NODE), "--records is told of stores: --from names one"),
         (
