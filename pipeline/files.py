@@ -3,12 +3,43 @@
 Names are URIs as Spark takes them.  What is written with `write_text` is there at once, or not at all.
 """
 
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES_APART: Final = "\n"
+MS_IN_S: Final = 1_000
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+#: Where other file systems may be said to be meant by names that say none.
+_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
+
+
+def here(path: str, conf: Sequence[str] = ()) -> Path | None:
+    """Give what a name means on this machine, as far as that is sure before Spark is there to be asked; or None.
+
+    `conf` are the settings that Spark is given.
+    """
+    if path.startswith("file:"):
+        return Path("/" + path.removeprefix("file:").lstrip("/"))
+    if _SCHEME.match(path) or any(os.environ.get(name) for name in _ELSEWHERE):
+        return None
+    return None if any("defaultFS" in word for word in conf) else Path(path)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock of this machine; it ends with the process.  Raises BlockingIOError if others have it, or waits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 class Files:
@@ -44,6 +75,22 @@ class Files:
         """Name a file of this machine as this machine does."""
         where, _ = self._at(path)
         return str(where.toUri().getPath())
+
+    def qualified(self, path: str) -> str:
+        """Name a file or a folder with all that tells where it is."""
+        where, system = self._at(path)
+        return str(where.makeQualified(system.getUri(), system.getWorkingDirectory()).toString())
+
+    def resolved(self, path: str) -> str:
+        """Name it by the one name that it has, however it is called: links of this machine are followed."""
+        return (
+            f"file:{Path(self.local(self.qualified(path))).resolve()}" if self.is_local(path) else self.qualified(path)
+        )
+
+    def modified(self, path: str) -> float:
+        """When it was last changed, in seconds since 1970."""
+        where, system = self._at(path)
+        return int(system.getFileStatus(where).getModificationTime()) / MS_IN_S
 
     def matching(self, pattern: str) -> list[str]:
         """Name what matches a pattern of Hadoop's, sorted; `*` matches no slash."""

@@ -8,6 +8,7 @@
 A run that fails is in `runs`, too, with what went wrong.
 """
 
+import math
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ import click
 
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.failures import told
+from disqued.pipeline.files import here
 from disqued.pipeline.session import spark_session
 from disqued.pipeline.tables import Tables
 
@@ -38,7 +40,10 @@ __all__ = [
     "Misused",
     "Place",
     "Run",
+    "Span",
     "line_of",
+    "need_folder",
+    "need_tables",
     "place_of",
     "place_options",
     "running",
@@ -75,6 +80,31 @@ class Place:
         return settings
 
 
+def need_tables(place: Place, *, are_there: bool = False) -> str:
+    """Name the folder of the tables.  Raises Misused where none is named, or that is a file or, if need be, not there.
+
+    Of other file systems than those of this machine nothing is known yet.
+    """
+    if place.tables is None:
+        raise Misused("the folder of the tables is missing: --tables DIR, or DISQUED_TABLES")
+    need_folder(place.tables, "--tables names the folder of the tables", place.conf, is_there=are_there)
+    return place.tables
+
+
+def need_folder(path: str, said: str, conf: Sequence[str] = (), *, is_there: bool = True) -> None:
+    """Raise Misused for a file or, if need be, for what is not there, as far as that is known before Spark starts.
+
+    `said` tells what is allowed.
+    """
+    known = here(path, conf)
+    if known is None:
+        return
+    if known.is_file():
+        raise Misused(f"{path} is a file: {said}")
+    if is_there and not known.is_dir():
+        raise Misused(f"there is no folder {path}: {said}")
+
+
 @attrs.define(slots=False)
 class Run:
     """What a job needs while it runs."""
@@ -91,9 +121,10 @@ class Run:
     @cached_property
     def tables(self) -> Tables:
         """The tables.  Raises Misused where no folder was named."""
-        if self.place.tables is None:
-            raise Misused("the folder of the tables is missing: --tables DIR, or DISQUED_TABLES")
-        return Tables(self.spark, self.place.tables, self.place.form)
+        tables = Tables(self.spark, need_tables(self.place), self.place.form)
+        if tables.files.exists(tables.root) and not tables.files.is_folder(tables.root):
+            raise Misused(f"{tables.root} is a file: --tables names the folder of the tables")
+        return tables
 
     @property
     def seconds(self) -> float:
@@ -179,6 +210,16 @@ def _reports(place: Place) -> "Reports | None":
         return Reports(place.reports)
     except ReportsError as error:
         raise Misused(str(error)) from error
+
+
+class Span(click.FloatRange):
+    """A number of seconds; what is no number, and what never ends, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
 
 
 _TABLES: Final = (

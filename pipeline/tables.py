@@ -18,18 +18,17 @@ and one that is run late catches up.
 texts.  Times are `..._us`, microseconds since 1970, as in the event log, or TIMESTAMP, UTC.
 """
 
-import fcntl
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import attrs
 
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.files import Files
+from disqued.pipeline.files import Files, locked
 from disqued.wire.eventlines import COLUMNS
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ T = TypeVar("T")
 #: How long a reader waits for a rewriting of events that is under way, in seconds, and how often it looks.
 SETTLED_S: Final = 30.0
 LOOK_S: Final = 0.2
+#: What is being written elsewhere than on this machine, and was not touched for so long, nobody writes any more.
+LEFT_S: Final = 86_400.0
 
 
 @attrs.frozen
@@ -115,6 +116,14 @@ class Tables:
         """Tell whether a table was ever written."""
         return bool(self.files.matching(self.path(table.name, f"{table.parts[0]}=*")))
 
+    def filled(self, table: Table, job: str) -> Self:
+        """Give these tables back if a job has ever filled one of them.  Raises Misused where it has not."""
+        if not self.has(table) and not self.state(job):
+            raise Misused(
+                f"there is no table {table.name} in {self.root}: --tables names the folder that {job} was given"
+            )
+        return self
+
     def read(self, table: Table) -> "DataFrame":
         """Read a table; one that is not there yet has no rows.
 
@@ -172,13 +181,29 @@ class Tables:
                 writer = writer.option("replaceWhere", " OR ".join(map(_condition, whole)))
             writer.option("partitionOverwriteMode", "dynamic").save(path)
             return
-        for left in self.files.matching(f"{path}/.spark-staging-*"):  # by a run that was killed
-            self.files.remove(left)
-        before = {file for names in whole for file in self._files_of(table, names)}
-        writer.option("partitionOverwriteMode", "dynamic").save(path)
-        # What was there before and still is was not written again: there are no rows of it.
-        for file in before.intersection(file for names in whole for file in self._files_of(table, names)):
-            self.files.remove(file)
+        with self._writing(table):
+            before = {file for names in whole for file in self._files_of(table, names)}
+            writer.option("partitionOverwriteMode", "dynamic").save(path)
+            # What was there before and still is was not written again: there are no rows of it.
+            for file in before.intersection(file for names in whole for file in self._files_of(table, names)):
+                self.files.remove(file)
+
+    @contextmanager
+    def _writing(self, table: Table) -> Iterator[None]:
+        """Remove what a run that was killed has left of its writing, and nothing of a run that is at work."""
+        lock = self.path("_state", f"{table.name}.writing")
+        if self.files.is_local(lock):
+            with locked(Path(self.files.local(lock)), wait=True):
+                self._remove_left(table, 0.0)
+                yield
+        else:
+            self._remove_left(table, LEFT_S)
+            yield
+
+    def _remove_left(self, table: Table, older_s: float) -> None:
+        for left in self.files.matching(self.path(table.name, ".spark-staging-*")):
+            if not older_s or time.time() - self.files.modified(left) > older_s:
+                self.files.remove(left)
 
     def count(self, table: Table, parts: Iterable[tuple[str, ...]]) -> int:
         """Count the rows of some parts."""
@@ -212,12 +237,10 @@ class Tables:
         if not self.files.is_local(name):
             yield
             return
-        path = Path(self.files.local(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as lock:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                stack.enter_context(locked(Path(self.files.local(name))))
+            except BlockingIOError:
                 raise Misused(f"another run of {job} is at work on {self.root}: one at a time") from None
             yield
 

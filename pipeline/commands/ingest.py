@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import Run, line_of, place_of, place_options, running
+from disqued.pipeline.run import Run, Span, line_of, need_folder, need_tables, place_of, place_options, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BATCH_BYTES: Final = 1 << 30
+NAMED: Final = "--events names the one with date=... in it"
 
 
 @click.command(epilog="Reads files of event logs; writes the table events: docs/reference/tables.md has its columns.")
@@ -25,7 +26,7 @@ BATCH_BYTES: Final = 1 << 30
     metavar="DIR",
     help="Folder of the event logs: the one with date=... in it.",
 )
-@click.option("--every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@click.option("--every", type=Span(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
 @click.option(
     "--batch-bytes",
     type=click.IntRange(min=1),
@@ -48,7 +49,10 @@ def command(events: str, every: float | None, batch_bytes: int, compact: bool, *
     The latter ends with SIGTERM or Ctrl-C.  A line that is no event is left out, and counted.  Days that are over and
     came in many batches are put together by themselves; --compact does so with every day, whatever it came in.
     """
-    with running("ingest", place_of(words)) as run, run.tables.alone("ingest"):
+    place = place_of(words)
+    need_tables(place)
+    need_folder(events, NAMED, place.conf)
+    with running("ingest", place) as run, run.tables.alone("ingest"):
         from disqued.pipeline.compact import MANY, Compaction
 
         compaction = Compaction(run.tables, run.say)
@@ -121,8 +125,11 @@ class Ingest:
         from disqued.pipeline.tables import EVENTS
 
         files, root = self._tables.files, self._tables.root
-        if not files.exists(self._events):
-            raise Misused(f"there is no folder {self._events}: --events names the one with date=... in it")
+        if not files.is_folder(self._events):
+            is_file = files.exists(self._events)
+            raise Misused(
+                f"{self._events} is a file: {NAMED}" if is_file else f"there is no folder {self._events}: {NAMED}"
+            )
         there, known = self._tables.has(EVENTS), files.exists(f"{checkpoint}/offsets")
         if there and not known:
             raise Misused(
@@ -135,8 +142,27 @@ class Ingest:
                 f"{checkpoint}, too, to take all files again"
             )
         if not known:
+            self._events = files.resolved(self._events)
             # Batches are numbered from 0 again; what other jobs know of earlier ones is nothing about these.
-            self._tables.note("ingest", {"epoch": uuid.uuid4().hex})
+            self._tables.note("ingest", {"epoch": uuid.uuid4().hex, "events": self._events})
+        else:
+            self._events = self._known_as()
+
+    def _known_as(self) -> str:
+        """Name the folder as it was when files were first taken: Spark knows files by their whole names."""
+        files, state = self._tables.files, self._tables.state("ingest")
+        before: str | None = state.get("events")
+        if before is None:  # by a version that did not note it
+            before = files.qualified(self._events)
+            self._tables.note("ingest", {**state, "events": before})
+        given = files.resolved(self._events)
+        if files.resolved(before) != given:
+            raise Misused(
+                f"the table {self._tables.root}/events was filled from {before}, and {given} is another folder: files "
+                "that were taken there would be taken a second time here.  If it has moved, leave a link of the old "
+                "name (ln -s NEW OLD); other logs need --tables of their own"
+            )
+        return before
 
     def take(self, rows: "DataFrame", number: int) -> None:
         """Write a batch, which takes the place of what a run that was killed has left of it."""

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from disqued.pipeline.dayoptions import DAY
-from disqued.pipeline.run import Run, place_of, place_options, running
+from disqued.pipeline.run import Run, Span, need_tables, place_of, place_options, running
+from disqued.pipeline.tables import EVENTS
 
 if TYPE_CHECKING:
     from disqued.pipeline.history import News
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     "--clock-skew",
     default=3600.0,
     show_default=True,
-    type=click.FloatRange(0, 12 * 3600),
+    type=Span(0, 12 * 3600),
     metavar="SECONDS",
     help="How far the clocks of two nodes may be apart.",
 )
@@ -36,7 +37,9 @@ def command(again: str | None, clock_skew: float, **words: Any) -> None:
 
     An event that comes late, from a node that was away, changes the day on which its job was created.
     """
-    with running("lifecycle", place_of(words)) as run, run.tables.alone("lifecycle"):
+    place = place_of(words)
+    need_tables(place, are_there=True)
+    with running("lifecycle", place) as run, run.tables.filled(EVENTS, "ingest").alone("lifecycle"):
         from disqued.pipeline.history import days_from, news
         from disqued.pipeline.jobs.lifecycle import days_of
         from disqued.pipeline.tables import LIFECYCLE

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from disqued.pipeline.run import Run, place_of, place_options, running
+from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
+from disqued.pipeline.tables import EVENTS
 
 if TYPE_CHECKING:
     from disqued.pipeline.history import News
@@ -22,7 +23,9 @@ def command(again: str | None, **words: Any) -> None:
     \b
         disqued-spark rollup --tables /srv/tables --reports /srv/reports.sqlite
     """
-    with running("rollup", place_of(words)) as run, run.tables.alone("rollup"):
+    place = place_of(words)
+    need_tables(place, are_there=True)
+    with running("rollup", place) as run, run.tables.filled(EVENTS, "ingest").alone("rollup"):
         from disqued.pipeline.history import days_from, news
         from disqued.pipeline.jobs.rollup import days_told
 

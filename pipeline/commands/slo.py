@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from disqued.pipeline.run import Run, place_of, place_options, running
+from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
+from disqued.pipeline.tables import ROLLUP
 
 
 @click.command(epilog="Reads the table rollup; writes the table slo: docs/reference/tables.md has its columns.")
@@ -32,10 +33,12 @@ def command(targets: tuple[str, ...], again: str | None, **words: Any) -> None:
     from disqued.pipeline.jobs.slo import target_of
 
     wanted = [target_of(word) for word in targets]
-    with running("slo", place_of(words)) as run, run.tables.alone("slo"):
+    place = place_of(words)
+    need_tables(place, are_there=True)
+    with running("slo", place) as run, run.tables.filled(ROLLUP, "rollup").alone("slo"):
         from disqued.pipeline.history import days_from
         from disqued.pipeline.jobs.slo import days_to_do, slo, texts
-        from disqued.pipeline.tables import ROLLUP, SLO
+        from disqued.pipeline.tables import SLO
 
         tables, state = run.tables, run.tables.state("slo")
         versions = tables.state("rollup").get("days", {})

@@ -13,7 +13,7 @@ import pytest
 from disqued.pipeline.command import run
 from disqued.pipeline.compact import Compaction
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.files import Files
+from disqued.pipeline.files import Files, locked
 from disqued.pipeline.history import NOTHING, news
 from disqued.pipeline.jobs.ingest import batch_name
 from disqued.pipeline.run import Place, Run
@@ -204,3 +204,69 @@ def test_only_one_run_of_a_job_is_at_work(tables: Tables) -> None:
         raise AssertionError
     with tables.alone("ingest"):
         pass
+
+
+# Folders of event logs.
+
+
+def test_logs_are_the_same_however_their_folder_is_called_and_others_are_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events, tables, link = (tmp_path / name for name in ("events", "tables", "link"))
+    link.symlink_to(events)
+    write(events, LINES[:40])
+    for name in (link, events, f"{events}/", f"file://{events}", f"file:{link}/"):
+        assert run([*words[:2], str(name), *words[3:]]) == 0
+        assert seen(tables) == of_lines(LINES[:40])
+    shutil.copytree(events, tmp_path / "copy")
+    assert run([*words[:2], str(tmp_path / "copy"), *words[3:]]) == 2
+    assert f"was filled from file:{events}, and file:{tmp_path}/copy is another folder" in capsys.readouterr().err
+    # It moves, and leaves its name as a link.
+    events.rename(tmp_path / "moved")
+    events.symlink_to(tmp_path / "moved")
+    write(tmp_path / "moved", LINES[40:])
+    for name in (events, tmp_path / "moved"):
+        assert run([*words[:2], str(name), *words[3:]]) == 0
+        assert seen(tables) == of_lines(LINES)
+
+
+def test_what_an_earlier_version_has_taken_is_known_by_the_name_that_it_had(words: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "events", LINES[:40])
+    assert run(words) == 0
+    note = tmp_path / "tables" / "_state" / "ingest.json"
+    note.write_text(
+        json.dumps({name: value for name, value in json.loads(note.read_text()).items() if name != "events"})
+    )
+    (note.parent / ".ingest.json.crc").unlink(missing_ok=True)
+    for name in ("events", "events/", "events/../events"):
+        assert run([*words[:2], str(tmp_path / name), *words[3:]]) == 0
+    assert seen(tmp_path / "tables") == of_lines(LINES[:40])
+
+
+def test_tables_that_nobody_has_filled_are_refused_and_nothing_is_made(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb, table in (("rollup", "events"), ("lifecycle", "events"), ("slo", "rollup")):
+        assert run([verb, "--tables", str(tmp_path / "tabels")]) == 2
+        assert f"there is no table {table} in {tmp_path}/tabels" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert run(["ingest", "--events", str(tmp_path), "--tables", str(tmp_path / "file")]) == 2
+    assert f"{tmp_path}/file is a file: --tables names the folder of the tables" in capsys.readouterr().err
+    assert run(["ingest", "--events", str(tmp_path / "file"), "--tables", str(tmp_path / "tables")]) == 2
+    assert "file is a file: --events names the one" in capsys.readouterr().err
+
+
+def test_what_a_run_that_is_at_work_writes_is_not_removed(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    staging = Path(tables.root, "events", ".spark-staging-1")
+    staging.mkdir()
+    monkeypatch.setattr(Files, "is_local", lambda files, path: False)
+    rows = tables.read(EVENTS).limit(0)
+    tables.replace(EVENTS, rows)
+    assert staging.exists(), "nobody knows whether it is at work"
+    monkeypatch.undo()
+    tables.replace(EVENTS, rows)
+    assert not staging.exists(), "who writes on this machine has the lock"
+    monkeypatch.setattr("disqued.pipeline.tables.locked", lambda path, wait: locked(path))
+    with locked(Path(tables.root, "_state", "events.writing")), pytest.raises(BlockingIOError):
+        tables.replace(EVENTS, rows)
