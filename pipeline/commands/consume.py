@@ -1,24 +1,34 @@
 """`disqued-spark consume`: queues or a log, batch by batch, into files of Parquet."""
 
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from disqued.pipeline.errors import Misused
+from disqued.pipeline.files import Files, locked
 from disqued.pipeline.moving import SOURCE, Folder, check_use, counted, need_address, node_options, nodes_of
-from disqued.pipeline.run import Run, place_of, running, spark_options
+from disqued.pipeline.run import Run, Span, place_of, running, spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHECKPOINT: Final = "_checkpoint"
+BATCH: Final = "batch="
+LOCK: Final = "_consume.lock"
+SOURCE_FILE: Final = "_consume.json"  #: what the batches are made of
+#: How all names in such a folder begin: a batch that is being written has an underscore.
+OWN: Final = (BATCH, f"_{BATCH}", CHECKPOINT, "_consume.", ".")
 
 
 @click.command(epilog="The columns are those of a stream: docs/reference/spark.md.")
 @click.option("--queues", required=True, metavar="NAMES", help="Queues, or logs, with commas between them.")
 @click.option("--to", required=True, metavar="DIR", help="Folder of the files: a folder batch=... for each batch.")
 @click.option("--group", metavar="NAME", help="The queues are logs, and this is the group that gets their events.")
-@click.option("--every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@click.option("--every", type=Span(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
 @node_options
 @spark_options
 def command(queues: str, to: str, group: str | None, every: float | None, **words: Any) -> None:
@@ -48,11 +58,18 @@ class Consumption:
         """Nothing is touched yet."""
         self._run = run
         self._to = to.rstrip("/")
+        self._files = Files(run.spark)
 
     def go(self, nodes: dict[str, str], every: float | None) -> None:
         """Run the stream.  Raises Misused."""
+        self._check(f"{self._to}/{CHECKPOINT}")
+        with self._alone():
+            self._note_source(nodes)
+            self._stream(nodes, every)
+        self._run.say(f"done: {self._run.rows} jobs are in {self._to}")
+
+    def _stream(self, nodes: dict[str, str], every: float | None) -> None:
         checkpoint = f"{self._to}/{CHECKPOINT}"
-        self._check(checkpoint)
         stream = self._run.spark.readStream.format(SOURCE).options(**nodes).load().writeStream
         stream = stream.foreachBatch(self.take).option("checkpointLocation", checkpoint)
         timed = (
@@ -63,14 +80,46 @@ class Consumption:
             query.awaitTermination()
         finally:
             query.stop()
-        self._run.say(f"done: {self._run.rows} jobs are in {self._to}")
 
     def _check(self, checkpoint: str) -> None:
-        files = Folder(self._run, self._to).files
-        if files.matching(f"{self._to}/batch=*") and not files.exists(f"{checkpoint}/offsets"):
+        if self._files.exists(self._to) and not self._files.is_folder(self._to):
+            raise Misused(f"{self._to} is a file: --to names a folder, one that is new or was filled by consume")
+        names = [path.rpartition("/")[2] for path in self._files.matching(f"{self._to}/*")]
+        strange = [name for name in names if not name.startswith(OWN)]
+        if strange and not any(name.startswith((BATCH, CHECKPOINT)) for name in names):
+            raise Misused(
+                f"{self._to} has something else in it ({strange[0]}): --to names a folder that is new, or was filled "
+                "by consume"
+            )
+        if any(name.startswith(BATCH) for name in names) and not self._files.exists(f"{checkpoint}/offsets"):
             raise Misused(
                 f"{self._to} has batches, but not what is known of them ({checkpoint}): their numbers would begin "
                 "anew, and new batches take the place of old ones.  Put that folder back, or name another one"
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let nobody else on this machine fill the folder meanwhile.  Raises Misused."""
+        name = f"{self._to}/{LOCK}"
+        with ExitStack() as stack:
+            if self._files.is_local(name):
+                try:
+                    stack.enter_context(locked(Path(self._files.local(name))))
+                except BlockingIOError:
+                    raise Misused(f"another run of consume is at work on {self._to}: one at a time") from None
+            yield
+
+    def _note_source(self, nodes: dict[str, str]) -> None:
+        """Note what the folder is filled from.  Raises Misused where it was something else."""
+        name, source = f"{self._to}/{SOURCE_FILE}", nodes.get("group", "")
+        text = self._files.read_text(name)
+        if text is None and not self._files.exists(f"{self._to}/{CHECKPOINT}/offsets"):
+            self._files.write_text(name, json.dumps({"group": source}))
+        before = source if text is None else json.loads(text)["group"]
+        if before != source:
+            raise Misused(
+                f"{self._to} was filled {_by(before)}, and cannot go on {_by(source)}: what is known of its batches is "
+                "another thing.  Name another folder"
             )
 
     def take(self, jobs: "DataFrame", number: int) -> None:
@@ -78,3 +127,7 @@ class Consumption:
         count = counted(jobs, Folder(self._run, f"{self._to}/batch={number:08d}").write)
         self._run.count(count)
         self._run.say(f"batch {number}: {count} jobs")
+
+
+def _by(group: str) -> str:
+    return f"with --group {group}" if group else "without --group"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from disqued.pipeline.errors import Misused
 from disqued.pipeline.moving import (
     FORMS,
     SOURCE,
@@ -85,8 +86,14 @@ class Importing:
 
     def stream(self, source: str, form: str, checkpoint: str) -> None:
         """Add what is in files that were not taken before.  Raises Misused."""
+        from disqued.pipeline.files import Files
         from disqued.pipeline.moving import CSV
 
+        files = Files(self._run.spark)
+        if files.exists(source) and not files.is_folder(source):
+            raise Misused(
+                f"{source} is a file: with --checkpoint, --from names a folder of files, or a pattern of them"
+            )
         reader = self._run.spark.readStream.format(form).schema(read_files(self._run, source, form).schema)
         if form == "csv":
             reader = reader.options(**CSV)

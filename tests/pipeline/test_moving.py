@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
 from disqued.pipeline import command
 from disqued.pipeline.commands.consume import Consumption
+from disqued.pipeline.files import locked
 from tests import journals
 from tests.integration.daemon import HOST, Daemon
 
@@ -70,6 +71,49 @@ def test_a_batch_that_fails_on_its_way_into_a_folder_is_there_once_in_the_end(
     assert daemon.call("QGET", queue, "g") is None, "all is acknowledged"
     shutil.rmtree(tmp_path / "out" / "_checkpoint")
     assert "has batches, but not what is known of them" in move(*words, status=2)[-1]
+
+
+def test_a_folder_is_filled_by_one_run_from_one_source(move: Move, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    fill(daemon, queue, 2)
+    export, to = tmp_path / "export", tmp_path / "to"
+    words = ("consume", "--queues", queue, "--to")
+    move("export", "--queues", queue, "--to", export)
+    assert "has something else in it (" in move(*words, export, status=2)[-1]
+    assert "is a file: --to names a folder" in move(*words, export / "_SUCCESS", status=2)[-1]
+    move(*words, to)
+    assert "is there, and is no export (" in move("export", "--queues", queue, "--to", to, "--overwrite", status=2)[-1]
+    assert (
+        "was filled without --group, and cannot go on with --group g" in move(*words, to, "--group", "g", status=2)[-1]
+    )
+    with locked(to / "_consume.lock"):
+        assert "another run of consume is at work" in move(*words, to, status=2)[-1]
+    assert "done: 0 jobs" in move(*words, to)[-1]
+
+
+def test_what_can_be_mended_is_told_in_one_line(move: Move, queue: str, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("name,body\nann,hello\nbob,\n")
+    words = ("import", "--quiet", "--queue", queue, "--from")
+    for more, said in (
+        (("/nope.csv",), "Path does not exist: file:/nope.csv"),
+        ((table,), "--body text says that they are text"),
+        ((table, "--as", "parquet"), "table.csv is not a Parquet file"),
+        ((table, "--body", "text"), "a row has no body or no queue"),
+        ((table, "--body", "text", "--checkpoint", tmp_path / "state"), "is a file: with --checkpoint"),
+    ):
+        [line] = move(*words, *more, status=2)
+        assert line.startswith("disqued-spark: ")
+        assert said in line
+    [line] = move("export", "--quiet", "--queues", queue, "--to", "/proc/zz", status=2)
+    assert "Mkdirs failed" in line
+    for verb in (
+        ("export",),
+        ("consume", "--queues", "q"),
+        ("import", "--from", table, "--queue", "q", "--body", "text"),
+    ):
+        to = () if verb[0] == "import" else ("--to", tmp_path / verb[0])
+        [line] = move(*verb, *to, "--quiet", "--address", "127.0.0.1:1", node=False, status=2)
+        assert line.startswith("disqued-spark: no node that the option address names can be reached")
 
 
 def test_what_is_exported_can_be_imported_and_twice_is_once(
