@@ -7,10 +7,12 @@ passed over, so that the tool can be run again and again, by hand, by a timer, o
 of the other side never see half a file.  With `--remove` what is safely there is removed here.
 """
 
+import math
 import os
 import shutil
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from disqued.tools.running import DONE, FAILED, INTERRUPTED, MISUSED, Arguments,
 
 TOOL: Final = "ship-events"
 PATTERN: Final = "date=*/node=*/events-*"  #: published files; compressed ones, too
+MOST_SECONDS: Final = 86_400 * 365
 DESCRIPTION: Final = """\
 Copy the published files of a node's event log to another folder, such as one on shared storage.
 
@@ -89,10 +92,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--config", metavar="FILE", help="configuration file of the node: its events-dir is meant")
     parser.add_argument("--from", dest="source", metavar="FOLDER", type=Path, help="that folder itself")
     parser.add_argument("--remove", action="store_true", help="remove files here that are safely there")
-    parser.add_argument("--every", metavar="SECONDS", type=float, default=0.0, help="go on, with this pause")
+    parser.add_argument("--every", metavar="SECONDS", type=_seconds, default=0.0, help="go on, with this pause")
     options = parser.parse_args(arguments)
-    if options.every < 0:
-        parser.error(f"--every is {options.every:g}, and has to be 0 or more")
     try:
         source = options.source or _events_dir(options.config)
     except ConfigError as error:
@@ -103,6 +104,17 @@ def main(arguments: Sequence[str]) -> int:
         complain(TOOL, problem)
         return FAILED
     return _go(source, options.to, remove=options.remove, every_s=options.every)
+
+
+def _seconds(text: str) -> float:
+    """Read a span.  Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= MOST_SECONDS:  # nor is what is no number
+        raise ArgumentTypeError(f"{text!r} is no number of seconds; it has to be 0 (once) to {MOST_SECONDS}")
+    return seconds
 
 
 def _events_dir(file: str | None) -> Path:

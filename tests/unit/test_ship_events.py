@@ -93,9 +93,11 @@ def test_trouble_is_told_with_what_is_allowed(
     ):
         assert main(words) == status
         assert said in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        main([str(target), "--every", "-1"])
-    assert ended.value.code == MISUSED
+    for word in ("-1", "foo", "nan", "inf"):
+        with pytest.raises(SystemExit) as ended:
+            main([str(target), "--every", word])
+        assert ended.value.code == MISUSED
+        assert f"{word!r} is no number of seconds; it has to be 0 (once) to " in capsys.readouterr().err
 
 
 def test_rounds_outlive_a_storage_that_is_away(
