@@ -27,8 +27,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 SOURCE: Final = "disqued"
 FORMS: Final = ("parquet", "csv", "json")
 DONE_FILE: Final = "_SUCCESS"
-#: A text with commas, quotes and line ends in it is the same when it is read again, and an empty one is no null.
-CSV: Final = {"header": "true", "escape": '"', "multiLine": "true", "nullValue": "\\N"}
+#: A text is the same when it is read again, whatever blanks, quotes and line ends are in it.
+_CSV: Final = {
+    "header": "true",
+    "escape": '"',
+    "multiLine": "true",
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
+#: What is not there is an empty cell, and an empty text is two quotes.  Spark compares what it reads with a word for
+#: what is not there, in quotes or not; that one is no text that anybody has.
+CSV_WRITTEN: Final = {**_CSV, "nullValue": "", "emptyValue": '""'}
+CSV_READ: Final = {**_CSV, "nullValue": "\ue000null\ue000", "emptyValue": ""}
 #: Options that say which node, and who asks.
 LOGIN: Final = ("address", "user", "password")
 
@@ -132,7 +142,7 @@ class Folder:
         """Write rows aside, and let them take the place of what was there."""
         writer = rows.write.format(form).mode("overwrite")
         if form == "csv":
-            writer = writer.options(**CSV)
+            writer = writer.options(**CSV_WRITTEN)
         writer.save(self.aside)
         self.files.remove(self.path)
         self.files.rename(self.aside, self.path)
@@ -168,7 +178,7 @@ def read_files(run: "Run", path: str, form: str) -> "DataFrame":
     """Read files that `export` or somebody else has written."""
     reader = run.spark.read.format(form)
     if form == "csv":
-        reader = reader.options(**CSV)
+        reader = reader.options(**CSV_READ)
     return reader.load(path)
 
 

@@ -87,7 +87,7 @@ class Importing:
     def stream(self, source: str, form: str, checkpoint: str) -> None:
         """Add what is in files that were not taken before.  Raises Misused."""
         from disqued.pipeline.files import Files
-        from disqued.pipeline.moving import CSV
+        from disqued.pipeline.moving import CSV_READ
 
         files = Files(self._run.spark)
         if files.exists(source) and not files.is_folder(source):
@@ -96,7 +96,7 @@ class Importing:
             )
         reader = self._run.spark.readStream.format(form).schema(read_files(self._run, source, form).schema)
         if form == "csv":
-            reader = reader.options(**CSV)
+            reader = reader.options(**CSV_READ)
         stream = reader.load(source).writeStream.foreachBatch(self._take).option("checkpointLocation", checkpoint)
         query = stream.trigger(availableNow=True).start()
         try:

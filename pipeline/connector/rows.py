@@ -20,6 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from disqued.wire import texts
+
 SCHEMA: Final = StructType(
     [
         StructField("id", StringType(), nullable=False),
@@ -46,7 +48,10 @@ def told(reply: Sequence[Any]) -> dict[bytes, Any]:
 
 
 def text(name: bytes) -> str:
-    """Write the name of a queue; bytes that are not UTF-8 as `\\xNN`, as the event log does."""
+    """Write the name of a queue as whoever names it, or a pattern of it, does; `\\xNN` for what is not UTF-8.
+
+    In columns names are as `wire.texts.text` writes them, which can be turned back.
+    """
     return name.decode("utf-8", "backslashreplace")
 
 
@@ -54,7 +59,7 @@ def row_of(shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None)
     """Make the row of a job that a node (8 hex digits) has told of."""
     return (
         shown[b"id"].decode(),
-        text(shown[b"queue"]),
+        texts.text(shown[b"queue"]),
         shown[b"body"],
         shown[b"ctime"] // NS_IN_US,
         shown[b"nacks"],

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 
 from disqued.core.job import KIND_NAMES, QUEUED, StoredJob
 from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, text
+from disqued.wire import texts
 
 if TYPE_CHECKING:
     # Stores need Twisted, which is not everywhere that queues are read.
@@ -79,7 +80,7 @@ def row_of(job: StoredJob, state: str, store: str) -> Row:
     """Make the row of a job; an unknown state is null."""
     return (
         text(job.id),
-        text(job.queue),
+        texts.text(job.queue),
         job.body,
         job.ctime // NS_IN_US,
         job.nacks,
@@ -103,7 +104,7 @@ def fact_row(fact: "Fact", store: str) -> Row:
     return (
         text(fact.id),
         text(fact.tail),
-        None if fact.queue is None else text(fact.queue),
+        None if fact.queue is None else texts.text(fact.queue),
         None if fact.ctime is None else fact.ctime // NS_IN_US,
         fact.when * US_IN_MS,
         store,

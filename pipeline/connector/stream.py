@@ -34,7 +34,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
-from disqued.pipeline.connector.rows import Row, batch_of, row_of, text, told
+from disqued.pipeline.connector.rows import Row, batch_of, row_of, told
+from disqued.wire import texts
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
 US_IN_S: Final = 1_000_000
@@ -273,7 +274,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 row, retry = self._row(known, node.short_id, now_us), known[b"retry"]
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                row = (id_.decode(), text(queue), body, None, nacks, deliveries, now_us, node.short_id)
+                row = (id_.decode(), texts.text(queue), body, None, nacks, deliveries, now_us, node.short_id)
             else:  # somebody has done it meanwhile
                 continue
             if id_ not in lease.named:

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from disqued.client.errors import ServerError, Unreachable
 from disqued.pipeline.connector.commits import MS_IN_S, Commits
 from disqued.pipeline.connector.nodes import Link, NodeAt, Word, find_nodes
+from disqued.wire.texts import raw
 
 BODY: Final = "body"
 QUEUE: Final = "queue"
@@ -108,7 +109,8 @@ class Sink:
                     'ERR a row has no body or no queue: null is no job (of CSV an empty cell is null, and "" no text)'
                 )
             chosen = _key(made, body, queue, seen) if key is None else key
-            commands.append(["ADDJOB", queue, body, timeout_ms, *words, KEY, chosen])
+            name = raw(queue) if "\\" in queue else queue
+            commands.append(["ADDJOB", name, body, timeout_ms, *words, KEY, chosen])
         return commands
 
     def _name(self) -> str:

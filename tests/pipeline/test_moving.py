@@ -138,6 +138,34 @@ def test_what_is_exported_can_be_imported_and_twice_is_once(
     assert daemon.call("QLEN", f"{queue}-json") == 6, "those that were there are not added again"
 
 
+TEXTS = (
+    "", " ", "  a", "a \t", '"', '""', '"a"', '","', "\\", '\\"', '"\\', "\\N", "\\\\N", "a\nb", "a\r\nb", "\r", "\n",
+    "\r\n", "null", "#", "'", "\x00", "\x00a", "\ufeff", "\N{SNOWMAN}",
+)  # fmt: skip
+
+
+def test_whatever_is_in_bodies_and_names_of_queues_comes_back_as_it_was(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path
+) -> None:
+    names = ["", "\\", "\\\\", "\\xff", "\\N", ' , "', "a\r\nb ", "\N{SNOWMAN}"]
+    queues = [*(f"{queue}{name}".encode() for name in names), f"{queue}".encode() + b"\xff"]
+    with daemon.redis(decode_responses=False) as client:
+        for number, name in enumerate(queues):
+            client.execute_command("ADDJOB", name, b"body %d" % number, 0)
+        for text in TEXTS:
+            client.execute_command("ADDJOB", queue, text.encode(), 0)
+        before = {name: sorted(job[2] for job in client.execute_command("QPEEK", name, 100)) for name in queues}
+        forms = (("csv", "text"), ("csv", "base64"), ("json", "text"), ("parquet", "base64"))
+        for form, body in forms:
+            move("export", "--queues", f"{queue}*", "--to", tmp_path / f"{form}-{body}", "--as", form, "--body", body)
+        for times, (form, body) in enumerate(forms, 2):
+            words = ("--from", tmp_path / f"{form}-{body}", "--as", form, "--body", body, "--name", f"{form}-{body}")
+            move("import", *words)
+            for name in queues:
+                after = sorted(job[2] for job in client.execute_command("QPEEK", name, 1_000))
+                assert after == sorted(before[name] * times), (form, body, name)
+
+
 def test_rows_without_a_key_are_told_apart_by_what_is_in_them(
     move: Move, daemon: Daemon, queue: str, tmp_path: Path
 ) -> None:
