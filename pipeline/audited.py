@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from disqued.pipeline.events import is_event
 from disqued.pipeline.jobs.audit import (
     FINDING,
     batch_of,
-    is_known,
     judged,
     lines_of_pages,
     logs_of,
@@ -99,10 +99,10 @@ def audited(
     from pyspark.sql import functions as f
 
     noted = Observation("lines")
-    observed = lines.observe(noted, f.count(f.when(~is_known(), 1)).alias("none"))
-    page_rows = pages(observed.where(is_known())).collect()
+    observed = lines.observe(noted, f.count(f.when(~is_event(), 1)).alias("none"))
+    page_rows = pages(observed.where(is_event())).collect()
     none = int(noted.get["none"])
-    events = lines.where(is_known())
+    events = lines.where(is_event())
     logs, found = _logs(events, page_rows)
     nodes = sorted({node for node, _ in logs.boots})
     count = sum(page.lines for page in page_rows)

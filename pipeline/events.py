@@ -11,10 +11,12 @@ with _ are being written, and Spark passes over them.
 
 from typing import TYPE_CHECKING, Final
 
-from disqued.wire.eventlines import COLUMNS
+from disqued.core.trail import NAMES
+from disqued.pipeline.days import has_day
+from disqued.wire.eventlines import COLUMNS, VERSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Columns of a line, and those that the folders tell.
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in (*COLUMNS, ("date", "STRING"), ("node", "STRING")))
@@ -33,3 +35,16 @@ def stream_events(spark: "SparkSession", folder: str, *, batch_bytes: int = BATC
     """Read the published events below a folder as they come, the oldest files first; about so many bytes in a batch."""
     reader = spark.readStream.schema(SCHEMA).option("maxBytesPerTrigger", batch_bytes).option("maxFileAge", EVER)
     return reader.option("pathGlobFilter", FILES).json(folder)
+
+
+def is_event() -> "Column":
+    """Tell events from lines that are none: of another version, with a word that is none, in a folder of no day.
+
+    Blank lines are no rows at all.
+    """
+    from pyspark.sql import functions as f
+
+    words = [name.decode("ascii") for name in NAMES]
+    whole = f.col("boot").isNotNull() & f.col("seq").isNotNull() & f.col("ts_us").isNotNull()
+    known = (f.col("v") == VERSION) & f.col("event").isin(words)
+    return whole & f.coalesce(known, f.lit(False)) & has_day()

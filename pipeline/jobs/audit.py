@@ -15,8 +15,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from disqued.core.trail import NAMES
-from disqued.pipeline.days import has_day
 from disqued.pipeline.jobs.verdicts import (
     DOUBLE,
     GAP,
@@ -34,7 +32,6 @@ from disqued.pipeline.jobs.verdicts import (
     missing,
 )
 from disqued.pipeline.tables import AUDIT
-from disqued.wire.eventlines import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,16 +45,6 @@ FINDING: Final = AUDIT.columns
 _OF_A_LINE: Final = (
     "node", "boot", "seq", "ts_us", "event", "age_us", "ttl_s", "retry_s", "peer", "reason", "queue",
 )  # fmt: skip
-
-
-def is_known() -> "Column":
-    """Tell events from lines that are none: of another version, with a word that is none, in a folder of no day."""
-    from pyspark.sql import functions as f
-
-    words = [name.decode("ascii") for name in NAMES]
-    whole = f.col("boot").isNotNull() & f.col("seq").isNotNull() & f.col("ts_us").isNotNull()
-    known = (f.col("v") == VERSION) & f.col("event").isin(words)
-    return whole & f.coalesce(known, f.lit(False)) & has_day()
 
 
 # What there is of the logs.

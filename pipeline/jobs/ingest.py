@@ -10,8 +10,10 @@ What came after batch 7 is `batch >= '00000008'`, whatever was put together mean
 
 from typing import TYPE_CHECKING, Final
 
+from disqued.pipeline.events import is_event
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 MERGED: Final = "c"
 
@@ -24,15 +26,6 @@ def batch_name(number: int) -> str:
 def batch_number(name: str) -> int:
     """Read the number of a batch off its name, or of the last one that was put together in it."""
     return int(name.removesuffix(MERGED))
-
-
-def is_event() -> "Column":
-    """Tell lines that are events from what is none; blank lines are no rows at all."""
-    from pyspark.sql import functions as f
-
-    return (
-        f.col("boot").isNotNull() & f.col("seq").isNotNull() & f.col("ts_us").isNotNull() & f.col("event").isNotNull()
-    )
 
 
 def taken_in(events: "DataFrame", batch: str) -> "DataFrame":

@@ -80,14 +80,16 @@ def test_each_event_is_there_once_and_a_line_that_is_none_is_counted(
     events, tables, reports = (tmp_path / name for name in ("events", "tables", "reports.sqlite"))
     write(events, LINES[:40])
     torn = next(events.rglob("*.jsonl"))
-    torn.write_text(torn.read_text() + 'no event\n\n{"v": 1}\n')
+    whole = {"boot": 7, "seq": 9_999, "ts_us": LINES[0]["ts_us"]}
+    strange = [{"v": 2, "event": "add", **whole}, {"v": 1, "event": "bogus", **whole}]
+    torn.write_text(torn.read_text() + 'no event\n\n{"v": 1}\n' + "".join(json.dumps(line) + "\n" for line in strange))
     (torn.parent / "_open-7-0000000000009999.jsonl").write_text(json.dumps(LINES[50]) + "\n")
     assert run([*words, "--reports", str(reports)]) == 0
     assert seen(tables) == of_lines(LINES[:40])
-    assert "2 lines were no events" in capsys.readouterr().err
+    assert "4 lines were no events" in capsys.readouterr().err
     with closing(sqlite3.connect(reports)) as database:
         [row] = database.execute("SELECT job, status, rows, note FROM runs")
-    assert row == ("ingest", "done", 40, "2 lines were no events")
+    assert row == ("ingest", "done", 40, "4 lines were no events")
 
     # Killed when the rows are there, and before the note; and behind the note, before the checkpoint.
     for done, lines in ((False, LINES[40:60]), (True, LINES[60:])):
