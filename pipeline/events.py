@@ -23,6 +23,7 @@ SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in (*COLUMNS, ("date",
 #: A file that is older than others is as new to us as any: nodes may have been away for long.
 EVER: Final = "36500d"
 BATCH_BYTES: Final = 1 << 30
+NAMED: Final = "--events names the one with date=... in it"
 FILES: Final = "events-*"  #: published ones; compressed ones, too
 
 

@@ -9,7 +9,8 @@ import click
 
 from disqued.pipeline.dayoptions import DAY, check_order, of_days
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
+from disqued.pipeline.events import NAMED
+from disqued.pipeline.run import DONE, FOUND, Run, Span, need_folder, need_tables, place_of, place_options, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,11 +34,11 @@ REPORTED: Final = 1_000  #: findings that the reports get
 )  # fmt: skip
 @click.option("--until", type=DAY, metavar="DAY", help="The last day that is looked at.")
 @click.option(
-    "--clock-skew", type=click.FloatRange(min=0), default=5.0, show_default=True, metavar="SECONDS",
+    "--clock-skew", type=Span(min=0), default=5.0, show_default=True, metavar="SECONDS",
     help="By which nodes may differ in how old a job is: as long as messages are under way.",
 )  # fmt: skip
 @click.option(
-    "--patience", type=click.FloatRange(min=0), default=900.0, show_default=True, metavar="SECONDS",
+    "--patience", type=Span(min=0), default=900.0, show_default=True, metavar="SECONDS",
     help="For which a node may not have heard that a job is done: as long as nodes are apart.",
 )  # fmt: skip
 @click.option("--notes", is_flag=True, help="Print notes, too: what is legal, and yet worth a look.")
@@ -64,6 +65,10 @@ def command(**words: Any) -> None:
     """
     check_order(words["since"], words["until"])
     place = place_of(words)
+    if words["events"] is None:
+        need_tables(place, are_there=True)
+    else:
+        need_folder(words["events"], NAMED, place.conf)
     with running("audit", place) as run, run.tables.alone("audit") if place.tables is not None else nullcontext():
         from disqued.pipeline.audited import CLEAN, NOTHING, audited
         from disqued.pipeline.jobs.verdicts import SECOND_US, Limits

@@ -9,7 +9,7 @@ import click
 
 from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import DONE, FOUND, Run, place_of, place_options, running
+from disqued.pipeline.run import DONE, FOUND, Run, Span, need_tables, place_of, place_options, running
 from disqued.wire.texts import shown
 
 SHOWN: Final = 10  #: queues that are named for each kind
@@ -17,11 +17,11 @@ SHOWN: Final = 10  #: queues that are named for each kind
 
 @click.command(epilog="Reads the table lifecycle; writes the table findings: docs/reference/tables.md has its columns.")
 @click.option(
-    "--stuck", type=click.FloatRange(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
+    "--stuck", type=Span(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
     help="After which a delivered job that is not done is stuck.",
 )  # fmt: skip
 @click.option(
-    "--idle", type=click.FloatRange(min=0), default=600.0, show_default=True, metavar="SECONDS",
+    "--idle", type=Span(min=0), default=600.0, show_default=True, metavar="SECONDS",
     help="After which a queue with jobs from which nobody took any has no consumers.",
 )  # fmt: skip
 @click.option(
@@ -55,6 +55,7 @@ def command(**words: Any) -> None:
         disqued-spark doctor --tables /srv/tables --stuck 600 --poison 3 --since 2026-11-15 --fail
     """
     place = place_of(words)
+    need_tables(place, are_there=True)
     with running("doctor", place) as run, run.tables.alone("doctor"):
         rows = _look(run, words)
         click.echo(_told(rows))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from disqued.pipeline.errors import Misused
+from disqued.pipeline.events import NAMED
 from disqued.pipeline.run import Run, Span, line_of, need_folder, need_tables, place_of, place_options, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BATCH_BYTES: Final = 1 << 30
-NAMED: Final = "--events names the one with date=... in it"
 
 
 @click.command(epilog="Reads files of event logs; writes the table events: docs/reference/tables.md has its columns.")

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.integration.cluster import Cluster
-from tests.torture import sparkkills
+from tests.torture import sparkcluster, sparkkills
 from tests.torture.sparkkills import STANDIN, Campaign
 
 SECONDS = 3_600.0  #: far more than it takes
@@ -24,3 +24,12 @@ def test_every_job_arrives_once_though_drivers_tasks_and_nodes_are_killed(
     assert not tally.faults
     assert tally.kills == dict.fromkeys(KINDS, 1)
     assert tally.jobs > 0
+
+
+@pytest.mark.parametrize("pid", [0, -1, -4_711])
+def test_nobody_is_killed_whom_an_id_does_not_name(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(sparkcluster.os, "kill", lambda *words: killed.append(words))
+    with pytest.raises(AssertionError, match="is no process"):
+        sparkcluster.kill(pid)
+    assert killed == []

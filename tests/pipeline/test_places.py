@@ -22,6 +22,10 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         (("rollup",), "the folder of the tables is missing: --tables DIR"),
         (("slo", "--tables", "/no/such"), "there is no folder /no/such: --tables names the folder"),
         (("lifecycle", "--tables", "file:///no/such"), "there is no folder file:///no/such: --tables names the folder"),
+        (("audit",), "the folder of the tables is missing: --tables DIR"),
+        (("audit", "--tables", "/no/such"), "there is no folder /no/such: --tables names the folder"),
+        (("audit", "--events", "/no/such"), "there is no folder /no/such: --events names the one"),
+        (("doctor", "--tables", "/no/such"), "there is no folder /no/such: --tables names the folder"),
         (("ingest", "--events", "/", "--tables", "/etc/passwd"), "/etc/passwd is a file: --tables names"),
         (("ingest", "--events", "/no/such", "--tables", "/tmp"), "there is no folder /no/such: --events names the one"),
         (("ingest", "--events", "/etc/passwd", "--tables", "/tmp"), "/etc/passwd is a file: --events names the"),
@@ -34,9 +38,14 @@ def test_folders_are_looked_at_before_spark_starts(
     assert capsys.readouterr().err.startswith(f"disqued-spark: {said}")
 
 
-@pytest.mark.parametrize("verb", ["lifecycle", "ingest", "consume"])
-def test_what_is_no_number_of_seconds_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    option = "--clock-skew" if verb == "lifecycle" else "--every"
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        ("lifecycle", "--clock-skew"), ("ingest", "--every"), ("consume", "--every"), ("audit", "--clock-skew"),
+        ("audit", "--patience"), ("doctor", "--stuck"), ("doctor", "--idle"),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_of_seconds_is_refused(verb: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("nan", "inf"):
         assert run([verb, option, word]) == 2
         assert f"Invalid value for '{option}'" in capsys.readouterr().err
