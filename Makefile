@@ -10,20 +10,25 @@ DATA ?= data
 # How many processes run tests at once.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
+# What `make run` starts: the compiled core, or with BUILD=source the core as it stands here.
+BUILD ?= compiled
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check bench bench-spark torture audit kills spark-cluster fuzz docs news clean
+.PHONY: help run test test-source compiled check bench bench-spark torture audit kills spark-cluster fuzz docs news clean
 
 help:
-	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data)'
+	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
 	@echo 'make test    run every test and every check, with all that they need'
+	@echo 'make test-source  run every test on the core as it stands here, not compiled'
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
 	@echo 'make bench-spark measure the data pipeline against the plain client, Spark SQL written by hand, and DuckDB'
@@ -40,7 +45,7 @@ help:
 
 # ---- the two commands
 
-run: .venv/.run-stamp
+run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 	@mkdir -p '$(DATA)'
 	@echo 'disqued listens on 127.0.0.1:$(PORT) and keeps its data in $(DATA)/; Ctrl-C stops it.'
 	@echo 'The admin page is at http://127.0.0.1:7780/'
@@ -48,13 +53,20 @@ run: .venv/.run-stamp
 	@echo '  redis-cli -p $(PORT) ADDJOB mail "to: ann" 0'
 	@echo '  redis-cli -p $(PORT) GETJOB FROM mail'
 	@echo '  redis-cli -p $(PORT) ACKJOB <the id that GETJOB gave>'
-	@exec $(BIN)/disqued --port '$(PORT)' --dir '$(DATA)'
+	@$(if $(filter compiled,$(BUILD)),PYTHONPATH='$(CURDIR)/$(COMPILED)') exec $(BIN)/disqued --port '$(PORT)' --dir '$(DATA)'
 
 # Branch coverage of the core by its unit tests is part of the run, and so of its exit status.  The rest runs without a
 # tracer, which makes simulated hours three times as long.
-test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json lint
+#
+# The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.
+test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json lint $(COMPILED)/.stamp
 	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
-	$(PYTEST) tests --ignore=tests/unit --durations=10
+	$(PYTEST) tests --ignore=tests/unit -m reference
+	DISQUED_BUILD=compiled $(PYTEST) tests --durations=10
+
+# Everything on the core as it stands here.
+test-source: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+	$(PYTEST) tests --durations=10
 
 # ---- its parts
 
@@ -122,13 +134,24 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable '.[admin,sqlite,redis]'
+	@$(PIP) --editable '.[admin,compile,redis,sqlite]'
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued and what its tests need into .venv'
 	@$(PIP) --editable '.[dev,sqlite]'
 	@touch $@ .venv/.run-stamp
+
+# The wheel as it would be published, unpacked where programs find it by PYTHONPATH.
+SOURCES := setup.py setup.cfg pyproject.toml pyspark_disqued.py \
+	$(shell find disqued persistence pipeline twisted web -type f ! -name '*.pyc' ! -name dropin.cache)
+compiled: $(COMPILED)/.stamp
+$(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
+	@echo 'Compiling the core into $(COMPILED) (about a minute)'
+	@rm -rf $(COMPILED) build/wheel build/lib* build/bdist*
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@$(BIN)/python -m zipfile --extract build/wheel/disqued-*.whl $(COMPILED)
+	@touch $@
 
 .venv/.programs-stamp: Makefile | .venv/bin/python
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \

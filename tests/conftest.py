@@ -10,7 +10,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import builds
+
 TESTS = Path(__file__).parent
+
+builds.choose()
 
 # A busy machine is no failure, so there are no time limits.  The same examples are tried each time, so that a failure
 # comes of the change; `make fuzz` looks for others, and prints one that fails so that it can be replayed.
@@ -21,6 +25,11 @@ hypothesis.settings.register_profile(
     "fuzz", hypothesis.settings.get_profile("disqued"), derandomize=False, print_blob=True, max_examples=2_000
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "disqued"))
+
+
+def pytest_report_header() -> str:
+    """Say which build it is."""
+    return f"disqued.core: {'compiled' if builds.COMPILED else 'the source as it is'}"
 
 
 def folder(item: pytest.Item) -> str:
@@ -35,4 +44,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if folder(item) not in order:
             raise pytest.UsageError(f"{item.path}: tests/{folder(item)} has no marker in setup.cfg")
         item.add_marker(folder(item))
+        if builds.COMPILED and item.get_closest_marker("reference"):
+            item.add_marker(pytest.mark.skip("for the source of the core, which `make test` runs it on, too"))
     items.sort(key=lambda item: order[folder(item)])

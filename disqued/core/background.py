@@ -6,11 +6,14 @@ Nobody hears of the end of such an addition, so a node takes a bounded number of
 fail.  One that is there at once, since this node alone is to hold it, is never under way.
 """
 
+from mypy_extensions import trait
+
 from disqued.errors import CommandError
 
 POOL_SIZE = 128  #: additions at a time
 
 
+@trait
 class StandIn:
     """Stands in the place of the client of an addition, and hears how it ends."""
 

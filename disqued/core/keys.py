@@ -54,7 +54,7 @@ class Producer(Timed):
         self.timeout_ms: int = timeout_ms  #: how long it waits once other nodes have been asked; 0 = for ever
 
 
-class Addition(StandIn, Timed):
+class Addition(Timed, StandIn):
     """The job of a key that somebody is about to add, and who waits for it."""
 
     __slots__ = ("add", "asks", "dismissed", "number", "pause_ms", "place", "producers", "told", "when_over")

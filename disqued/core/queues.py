@@ -18,6 +18,8 @@ from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mypy_extensions import mypyc_attr
+
 from disqued.core.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.schedule import Timed
 from disqued.errors import WrongType
@@ -142,6 +144,7 @@ class OrderedUnits:
             del block[BLOCK // 2 :]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Form(ABC):
     """How a consumer takes units, and what it is answered; the commands that fetch say so, each family its own way."""
 

@@ -73,7 +73,6 @@ COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked,
 #: long, at least.
 UNHEARD_MS = 86_400_000
 AT_END: Final = object()  #: what `Recovery.apply_some` returns at the end
-_bare = object.__new__
 PASSED_AT_ONCE = 2_000  #: jobs that a walk passes over before it comes back
 
 
@@ -359,16 +358,7 @@ class Recovery:
         if alias:
             job: Job = NamedJob(job_id, name, body, ctime, options, alias=alias)
         else:
-            # What `Job.__init__` would set is set here, once.
-            job = _bare(Job)
-            job.id = job_id
-            job.queue = name
-            job.body = body
-            job.ctime = ctime
-            job.options = options
-            job.confirmed = None
-            job.awake_at = 0
-            job.state = ACTIVE
+            job = Job(job_id, name, body, ctime, options)
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
         job.holders = holders if holders is None else state.holders(holders)
         job.nacks = nacks

@@ -11,6 +11,8 @@ Times are integer milliseconds of the monotonic clock.
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from mypy_extensions import mypyc_attr
+
 from disqued.core.job import ACTIVE, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.queues import Client, Form, Queue, Waiter
 from disqued.core.worker import Worker
@@ -103,6 +105,7 @@ class GivenUnit(LogUnit):
         return self._scope
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class EventForm(Form):
     """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.task import LoopingCall
 
+import disqued.core.node
+
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
 
@@ -109,6 +111,7 @@ class Statistics:
             "arch_bits": 64 if sys.maxsize > 2**32 else 32,
             "multiplexing_api": type(daemon.reactor).__name__.removesuffix("Reactor").lower(),
             "python_version": platform.python_version(),
+            "core_build": "source" if disqued.core.node.__file__.endswith(".py") else "compiled",
             "process_id": os.getpid(),
             "run_id": self.run_id,
             "tcp_port": config.port,

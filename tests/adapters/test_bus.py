@@ -147,6 +147,7 @@ async def test_two_nodes_meet_and_each_has_a_link_of_its_own_to_the_other(begin:
         assert facts["cluster_net_output_bytes"] > 100
 
 
+@pytest.mark.reference
 @async_test
 async def test_the_messages_of_one_turn_share_a_frame_and_keep_their_order(begin: Begin) -> None:
     one, other = begin(), begin()
@@ -165,6 +166,7 @@ async def test_the_messages_of_one_turn_share_a_frame_and_keep_their_order(begin
     assert len([size for size in frames if size > 100 * len(encode((NEEDJOBS, b"queue", 1), 0))]) == 1
 
 
+@pytest.mark.reference
 @async_test
 async def test_large_messages_arrive_whole(begin: Begin) -> None:
     one, other = begin(), begin()
@@ -293,6 +295,7 @@ async def test_without_a_secret_only_this_machine_is_dialed(begin: Begin) -> Non
     assert begin().daemon.bus._may_dial(Target("192.0.2.1", 1, b"", meets=True))
 
 
+@pytest.mark.reference
 @async_test
 async def test_a_bug_that_a_message_meets_is_reported_and_the_node_goes_on(begin: Begin) -> None:
     one, other = begin(), begin()
@@ -313,6 +316,7 @@ async def test_a_bug_that_a_message_meets_is_reported_and_the_node_goes_on(begin
     report.unlink()
 
 
+@pytest.mark.reference
 @async_test
 async def test_a_message_that_cannot_be_written_is_reported_and_the_others_leave(begin: Begin) -> None:
     one, other = begin(), begin()
@@ -323,6 +327,7 @@ async def test_a_message_that_cannot_be_written_is_reported_and_the_others_leave
     assert one.daemon.statistics.crashes == 1
 
 
+@pytest.mark.reference
 @async_test
 async def test_a_daemon_that_is_to_end_hears_nothing_more_and_goes_on_where_it_was_if_it_stays(begin: Begin) -> None:
     one, other = begin(), begin()
@@ -508,6 +513,7 @@ async def test_who_is_dialed_may_not_write_on_the_link(begin: Begin) -> None:
     await port.stopListening()
 
 
+@pytest.mark.reference
 @async_test
 async def test_clients_have_their_turn_while_a_peer_floods_the_node(begin: Begin) -> None:
     one = begin()

@@ -448,6 +448,7 @@ async def test_messages_of_one_turn_leave_together_when_nothing_is_journaled(lau
     assert batches == [[CONFIRMED, DELETED, PINGED]]
 
 
+@pytest.mark.reference
 @async_test
 async def test_messages_leave_after_the_commit_of_their_turn_and_before_its_replies(launch: Launch) -> None:
     store = RecordingStore()

@@ -38,7 +38,7 @@ def word(running: Running) -> str | None:
 async def test_the_new_store_is_complete_before_the_old_one_is_left(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switching, "RECORDS_PER_SLICE", 7)
+    monkeypatch.setattr(switching, "RECORDS_PER_SLICE", 1)
     old, new = RecordingStore(), RecordingStore()
     running = launch("persistence aof", old, {"sqlite": new})
     client = await running.connect()

@@ -20,9 +20,10 @@ import attrs
 import redis
 
 from disqued.config import BUS_PORT_OFFSET
+from tests import builds
 
 HOST = "127.0.0.1"
-ROOT = Path(__file__).parents[2]
+ROOT = builds.ROOT
 TWISTD = Path(sys.executable).with_name("twistd")
 #: How a daemon is started with the Twisted of this interpreter, from any folder.
 DAEMON = (str(TWISTD), "--nodaemon", "--pidfile=", "disqued")
@@ -72,7 +73,7 @@ def _is_free(port: int) -> bool:
 
 def environment() -> dict[str, str]:
     """Make the variables of a program that shall find disqued in this checkout, wherever it is started."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PYTHONPATH": builds.IMPORT_PATH}
 
 
 class PortTaken(Exception):

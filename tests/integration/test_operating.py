@@ -10,6 +10,7 @@ from pathlib import Path
 
 import redis
 
+from tests.builds import COMPILED
 from tests.certificates import make_certificate
 from tests.integration.daemon import HOST, LIMIT, TWISTD, Daemon, free_port, wait_until
 from tests.integration.test_daemon import CONSOLE_SCRIPT, refusal
@@ -83,6 +84,11 @@ def test_the_unix_socket_goes_with_the_daemon_and_its_leftover_stops_nobody(star
         assert client.ping() is True
     second.stop()
     assert not path.exists()
+
+
+def test_info_tells_which_build_of_the_core_runs(start: Start) -> None:
+    with start().redis() as client:
+        assert client.info("server")["core_build"] == ("compiled" if COMPILED else "source")
 
 
 def test_info_names_the_program_that_runs(start: Start, tmp_path: Path) -> None:

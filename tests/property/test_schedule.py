@@ -11,14 +11,11 @@ SPANS = st.one_of(st.integers(0, 2 * WIDTH_MS), st.integers(0, 20 * WIDTH_MS), s
 LIMITS = st.one_of(st.integers(1, 3), st.just(2_000))
 
 
-class Item(Timed):
-    """Something with a deadline; `came` is set while its place among equals is promised."""
-
-    __slots__ = ("came",)
-
-    def __init__(self, came: int | None) -> None:
-        self.awake_at = 0
-        self.came = came
+def timed() -> Timed:
+    """Something with a deadline."""
+    item = Timed()
+    item.awake_at = 0
+    return item
 
 
 class AgainstASortedList(RuleBasedStateMachine):
@@ -28,32 +25,34 @@ class AgainstASortedList(RuleBasedStateMachine):
     def begin(self, start: int) -> None:
         self.now = start
         self.schedule = Schedule()
-        self.due_at: dict[Item, int] = {}
+        self.due_at: dict[Timed, int] = {}
         self.came = 0
+        self.places: dict[Timed, int] = {}  #: when each came, while its place among equals is promised
 
     @rule(target=items, span=SPANS)
-    def add(self, span: int) -> Item:
+    def add(self, span: int) -> Timed:
         self.came += 1
-        item = Item(self.came)
+        item = timed()
+        self.places[item] = self.came
         self.due_at[item] = self.now + span
         self.schedule.add(item, self.now + span)
         return item
 
     @rule(item=items)
-    def cancel(self, item: Item) -> None:
+    def cancel(self, item: Timed) -> None:
         """Whether or not it is scheduled."""
         self.due_at.pop(item, None)
         self.schedule.cancel(item)
 
     @rule(item=items, span=SPANS)
-    def move(self, item: Item, span: int) -> None:
+    def move(self, item: Timed, span: int) -> None:
         """Whether or not it is scheduled."""
-        item.came = None
+        self.places.pop(item, None)
         self.due_at[item] = self.now + span
         self.schedule.move(item, self.now + span)
 
     @rule(item=consumes(items), spans=st.lists(SPANS, min_size=1, max_size=40))
-    def move_often(self, item: Item, spans: list[int]) -> None:
+    def move_often(self, item: Timed, spans: list[int]) -> None:
         for span in spans:
             self.move(item, span)
 
@@ -63,17 +62,12 @@ class AgainstASortedList(RuleBasedStateMachine):
         expected = sorted(at for at in self.due_at.values() if at <= self.now)
         popped = self.schedule.pop_due(self.now, limit)
         assert all(item.awake_at == 0 for item in popped)
-        assert [self.due_at.pop(item) for item in popped if isinstance(item, Item)] == expected[:limit]
+        assert [self.due_at.pop(item) for item in popped] == expected[:limit]
         self.check_order(popped, expected[:limit])
 
-    @staticmethod
-    def check_order(popped: list[Timed], times: list[int]) -> None:
+    def check_order(self, popped: list[Timed], times: list[int]) -> None:
         """Among those that were never moved, equals come in the order in which they were added."""
-        places = [
-            (at, item.came)
-            for at, item in zip(times, popped, strict=True)
-            if isinstance(item, Item) and item.came is not None
-        ]
+        places = [(at, self.places[item]) for at, item in zip(times, popped, strict=True) if item in self.places]
         assert places == sorted(places)
 
     @rule()
@@ -83,7 +77,6 @@ class AgainstASortedList(RuleBasedStateMachine):
         if at is not None:
             self.now = max(self.now, at)
             for item in self.schedule.pop_due(self.now, 2_000):
-                assert isinstance(item, Item)
                 assert self.due_at.pop(item) <= self.now
 
     @invariant()
@@ -116,7 +109,7 @@ TestAgainstASortedList = AgainstASortedList.TestCase
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), max_size=400))
 def test_stale_entries_never_outnumber_the_live_ones_by_much(steps: list[tuple[int, int]]) -> None:
     schedule = Schedule()
-    items = [Item(None) for _ in range(10)]
+    items = [timed() for _ in range(10)]
     for number, span in steps:
         if span:
             schedule.move(items[number], span * 10 * WIDTH_MS)

@@ -71,6 +71,7 @@ def test_a_story_does_not_depend_on_the_process_that_tells_it() -> None:
     assert traces == {trace_of(7)}
 
 
+@pytest.mark.reference
 def test_a_failure_tells_its_faults_and_how_to_see_it_again() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "what is done comes back with the journal")
     story = Story("crashes", 1, 0.2)

@@ -21,6 +21,7 @@ def test_there_are_at_least_forty_mutants_each_of_its_own() -> None:
     assert len({mutant.edits for mutant in MUTANTS}) == len(MUTANTS)
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("mutant", TOGETHER, ids=[mutant.name.replace(" ", "-") for mutant in TOGETHER])
 def test_a_mistake_is_noticed_and_nothing_is_wrong_without_it(mutant: Mutant) -> None:
     tell_without_mistakes(mutant.profile.name, seed_that_notices(mutant))

@@ -111,6 +111,7 @@ def test_of_many_events_with_the_same_holders_who_counts_is_found_once(
     assert len(found) <= len(cluster.members)
 
 
+@pytest.mark.reference
 def test_as_many_sets_of_holders_are_kept_as_the_limit_says(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arbiters, "SETS_KEPT", 3)
     a, b, c, d = cluster

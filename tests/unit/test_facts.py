@@ -111,6 +111,7 @@ def test_groups_that_are_done_with_an_event_are_told_in_one_order(cluster: Clust
     assert fact.done == tuple(b"0:%d" % group for group in range(1, 10))
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("lease_ms", [0, 500])
 @pytest.mark.parametrize(("limit", "sizes"), [("FACTS_PER_MESSAGE", [2, 2, 1]), ("FACTS_BYTES", [1, 1, 1, 1, 1])])
 def test_very_much_is_told_in_several_messages_each_after_an_answer(
@@ -129,6 +130,7 @@ def test_very_much_is_told_in_several_messages_each_after_an_answer(
     assert not a.node.facts._rounds
 
 
+@pytest.mark.reference
 def test_an_event_that_is_gone_when_its_turn_comes_is_not_told(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ def test_an_event_that_is_gone_when_its_turn_comes_is_not_told(
     assert a.holds(first)
 
 
+@pytest.mark.reference
 def test_what_is_not_answered_is_told_again_later_and_later_and_what_was_is_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +225,7 @@ def ticks_until(member: Member, is_so: Callable[[], bool]) -> int:
     raise AssertionError("never")
 
 
+@pytest.mark.reference
 def test_very_many_events_are_looked_at_in_parts_also_when_links_open(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +250,7 @@ def test_very_many_events_are_looked_at_in_parts_also_when_links_open(
     assert not a.node.facts._rounds
 
 
+@pytest.mark.reference
 def test_very_many_logs_are_looked_at_in_parts_while_others_come(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +265,7 @@ def test_very_many_logs_are_looked_at_in_parts_while_others_come(
     assert len({flight.message[1] for flight in cluster.sent(BEGIN, a, b)}) == 13
 
 
+@pytest.mark.reference
 def test_events_are_placed_in_parts_and_only_by_the_last_look(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +421,7 @@ def test_who_said_that_it_has_no_copy_counts_again_when_it_has_got_one(cluster: 
     assert event_of(a, event_id).absent == frozenset()
 
 
+@pytest.mark.reference
 def test_an_answer_to_nothing_that_was_told_lets_nobody_tell_more(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_records_are_applied_some_at_a_time_up_to_the_first_thing_that_is_none()
     assert recovery.apply_some(records, 9) is AT_END
 
 
+@pytest.mark.reference
 def test_what_comes_back_shares_what_is_equal() -> None:
     """A million jobs that want the same, and were added in turn, have one time of the next try, and one stamp each."""
     machine = Machine()

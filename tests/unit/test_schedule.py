@@ -1,5 +1,8 @@
 """The schedule, by sentences, and by the work that it does."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from disqued.core.schedule import BEGUN_AT_ONCE, FEW, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
@@ -32,9 +35,16 @@ def schedule() -> Schedule:
     return Schedule()
 
 
-def filled(schedule: Schedule, count: int, at: int = FAR) -> list[Item]:
+def timed() -> Timed:
+    """Something with a deadline."""
+    item = Timed()
+    item.awake_at = 0
+    return item
+
+
+def filled(schedule: Schedule, count: int, at: int = FAR, kind: Callable[[], Timed] = timed) -> list[Any]:
     """Schedule items for one time."""
-    items = [Item() for _ in range(count)]
+    items = [kind() for _ in range(count)]
     for item in items:
         schedule.add(item, at)
     return items
@@ -68,8 +78,7 @@ def test_a_deadline_that_is_over_already_is_due_at_once(schedule: Schedule) -> N
 
 
 def test_an_unscheduled_item_is_never_taken_for_one_of_the_first_bucket(schedule: Schedule) -> None:
-    item, other = Item(), Item()
-    item.awake_at = 0
+    item, other = timed(), timed()
     schedule.add(other, 10)
     schedule.cancel(item)
     schedule.move(item, 20)
@@ -160,10 +169,11 @@ def test_few_and_many_that_become_due_beside_a_backlog_keep_the_order(schedule: 
     assert schedule.pop_due(FAR + 2 * WIDTH_MS, 1_000) == backlog[1:] + more
 
 
+@pytest.mark.reference
 def test_the_work_of_a_tick_does_not_grow_with_what_is_not_due(schedule: Schedule) -> None:
-    resident = [filled(schedule, 200, FAR + number * WIDTH_MS) for number in range(1_000)]
+    resident = [filled(schedule, 200, FAR + number * WIDTH_MS, kind=Item) for number in range(1_000)]
     items = [item for bucket in resident for item in bucket]
-    [due] = filled(schedule, 1, FAR - 1)
+    [due] = filled(schedule, 1, FAR - 1, kind=Item)
     for item in items:
         item.looks = 0
     for now in range(0, FAR, 10):
@@ -175,8 +185,9 @@ def test_the_work_of_a_tick_does_not_grow_with_what_is_not_due(schedule: Schedul
     assert sum(item.looks for item in items) <= 3 * 200
 
 
+@pytest.mark.reference
 def test_waking_after_a_long_sleep_puts_the_backlog_in_order_once(schedule: Schedule) -> None:
-    items = [filled(schedule, 1, FAR + number * WIDTH_MS)[0] for number in range(20_000)]
+    items = [filled(schedule, 1, FAR + number * WIDTH_MS, kind=Item)[0] for number in range(20_000)]
     popped = []
     while due := schedule.pop_due(10**9, 2_000):
         popped += due
@@ -197,8 +208,9 @@ def work(items: list[Item]) -> int:
     return looks
 
 
+@pytest.mark.reference
 def test_waking_after_a_long_sleep_looks_at_a_bounded_number_a_call_and_keeps_the_order(schedule: Schedule) -> None:
-    items = [item for number in range(1_000) for item in filled(schedule, 50, FAR + number * WIDTH_MS)]
+    items = [item for number in range(1_000) for item in filled(schedule, 50, FAR + number * WIDTH_MS, kind=Item)]
     work(items)
     popped: list[Timed] = []
     while due := schedule.pop_due(10**9, LIMIT):
@@ -209,11 +221,12 @@ def test_waking_after_a_long_sleep_looks_at_a_bounded_number_a_call_and_keeps_th
     assert popped == items
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("now", [FAR + WIDTH_MS - 1, FAR + WIDTH_MS // 2, 10**9])
 def test_one_span_with_very_many_deadlines_is_worked_off_piece_by_piece(schedule: Schedule, now: int) -> None:
     count = 3 * BEGUN_AT_ONCE + 7
-    items = [filled(schedule, 1, FAR + WIDTH_MS - 1 - number % WIDTH_MS)[0] for number in range(count)]
-    later = filled(schedule, 3, FAR + WIDTH_MS)
+    items = [filled(schedule, 1, FAR + WIDTH_MS - 1 - number % WIDTH_MS, kind=Item)[0] for number in range(count)]
+    later = filled(schedule, 3, FAR + WIDTH_MS, kind=Item)
     due_by_now = {item for item in items if item.awake_at <= now}
     work(items)
     popped: list[Timed] = []

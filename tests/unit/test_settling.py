@@ -136,6 +136,7 @@ def test_of_what_this_node_knows_to_be_no_event_nobody_is_asked(what: str) -> No
     assert not asked(cluster)
 
 
+@pytest.mark.reference
 def test_very_many_are_asked_of_in_several_messages_and_nobody_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "IDS_AT_ONCE", 3)
     cluster = Cluster(2)
@@ -436,6 +437,7 @@ def test_an_acknowledgement_is_of_the_epoch_in_which_its_group_is_as_far_as_is_k
     assert event_of(a, event_id).done == {scope}
 
 
+@pytest.mark.reference
 def test_as_many_acknowledgements_are_kept_as_the_limit_says_each_as_long_as_its_event_lives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,73 @@
+"""The compiled build: `disqued.core` made into C by mypyc, from the same source.
+
+A wheel holds both: the modules as they are, for those who read them and for tracebacks, and beside each the one that
+Python imports.  What an environment variable says of it:
+
+    DISQUED_COMPILE     not set  compile; without a C compiler the core is installed as it is, with a warning
+                        1        compile, or fail
+                        0        install the core as it is
+
+An editable install is never compiled: it would go on running what no longer stands in the source.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
+
+WANTED = os.environ.get("DISQUED_COMPILE", "")
+#: Commands that build: mypyc takes seconds, so metadata and source distributions are made without it.
+BUILDING = {"build", "build_ext", "bdist_wheel", "install"}
+
+
+class Compiler(build_ext):
+    """Compiles on all processors, and leaves the core as it is where that cannot be had and need not be."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (CCompilerError, ExecError, PlatformError) as error:
+            if WANTED == "1":
+                raise
+            self.warn(f"disqued.core is installed as it is, since compiling it failed: {error}")
+            self.extensions: list[Any] = []
+
+    def build_extensions(self) -> None:
+        compile_some = self.compiler.compile
+
+        def compile_all(sources: Sequence[str], *arguments: Any, **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                made = pool.map(lambda source: compile_some([source], *arguments, **options), sources)
+                return [file for files in made for file in files]
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
+
+
+def extensions() -> list[Any]:
+    """What is to be compiled; nothing where nothing is built."""
+    if WANTED not in {"", "0", "1"}:
+        sys.exit(f"DISQUED_COMPILE is {WANTED!r}; allowed are 1 (compile, or fail) and 0 (do not), or leave it out")
+    if WANTED == "0" or not BUILDING & set(sys.argv[1:]):
+        return []
+    from mypyc.build import mypycify
+
+    modules = sorted(map(str, Path("disqued/core").glob("*.py")))
+    # A file of C for each module, so that all processors have work.
+    made: list[Any] = mypycify(
+        ["--strict", "--config-file=", *modules],
+        group_name="disqued_core",
+        target_dir="build/c",
+        multi_file=True,
+        debug_level="0",
+    )
+    return made
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": Compiler})
