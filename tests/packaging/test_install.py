@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import builds
 from tests.integration.daemon import HOST, free_port, launch
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ SOURCES = (
     "pipeline",
     "pyspark_disqued.py",
     "twisted",
+    "setup.py",
     "setup.cfg",
     "pyproject.toml",
     "LICENSE",
@@ -32,9 +34,9 @@ SOURCES = (
 CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
 
 
-def run(*argv: object, cwd: Path) -> str:
+def run(*argv: object, cwd: Path, **variables: str) -> str:
     """Run a program that is expected to succeed, and that no variable leads to this checkout."""
-    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(
         list(map(str, argv)),
         cwd=cwd,
@@ -48,10 +50,8 @@ def run(*argv: object, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build an sdist from a copy of the sources, and a wheel from the sdist."""
-    tree = tmp_path_factory.mktemp("tree")
+def copy_sources(tree: Path) -> Path:
+    """Copy what a distribution is built from."""
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
@@ -59,8 +59,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
         else:
             shutil.copy(source, tree / name)
-    run(sys.executable, "-m", "build", "--outdir", tree / "dist", tree, cwd=tree)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an sdist from a copy of the sources, and a wheel from the sdist; the core in it is not compiled."""
+    tree = copy_sources(tmp_path_factory.mktemp("tree"))
+    run(sys.executable, "-m", "build", "--outdir", tree / "dist", tree, cwd=tree, DISQUED_COMPILE="0")
     return tree / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The wheel of the build that is tested: that of `make compiled`, or the one with the core as it is."""
+    [found] = (ROOT / "build" / "wheel" if builds.COMPILED else built).glob("*.whl")
+    return found
 
 
 def modules() -> set[str]:
@@ -88,6 +102,12 @@ def files_of_pages() -> set[str]:
     }
 
 
+def machine_code() -> set[str]:
+    """Name the modules that are compiled, and the one that holds the code of all of them."""
+    core = (ROOT / "disqued" / "core").glob("*.py")
+    return {f"disqued/core/{file.stem}" for file in core} | {"disqued_core__mypyc"}
+
+
 def test_every_package_of_the_tree_is_listed() -> None:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
@@ -107,11 +127,14 @@ def test_the_plugins_folder_leaves_the_package_of_twisted_whole() -> None:
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 
-def test_the_wheel_holds_every_module_and_nothing_else(built: Path) -> None:
-    [wheel] = built.glob("*.whl")
+def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {name for name in names if name.endswith(".py")} == modules()
+    machine = {name for name in names if name.endswith(".so")}
+    assert {name.split(".")[0] for name in machine} == (machine_code() if builds.COMPILED else set())
+    assert wheel.name.endswith("-none-any.whl") is not builds.COMPILED
+    names -= machine
     assert {name.split("/")[0] for name in names} == {"disqued", "pyspark_disqued.py", "twisted"}
     assert "disqued/py.typed" in names
     assert {name for name in names if not name.endswith((".py", "py.typed"))} == files_of_pages()
@@ -121,11 +144,10 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {"/".join(Path(member.name).parts[1:]) for member in archive if member.isfile()}
-    assert modules() | files_of_pages() | {"setup.cfg", "pyproject.toml", "LICENSE"} <= names
+    assert modules() | files_of_pages() | {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE"} <= names
 
 
-def test_an_installed_wheel_starts_outside_the_checkout(built: Path, tmp_path: Path) -> None:
-    [wheel] = built.glob("*.whl")
+def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "venv"
     venv.create(place)
     python, console = place / "bin" / "python", str(place / "bin" / "disqued")
@@ -142,6 +164,8 @@ def test_an_installed_wheel_starts_outside_the_checkout(built: Path, tmp_path: P
         try:
             job = daemon.call("ADDJOB", "q", "body", 0)
             assert daemon.call("GETJOB", "FROM", "q") == [["q", job, "body"]]
+            build = "compiled" if builds.COMPILED else "source"
+            assert daemon.call("INFO", "server")["core_build"] == build
         finally:
             daemon.stop()
 
