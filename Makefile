@@ -80,11 +80,11 @@ lint: .venv/.test-stamp
 check: lint
 	$(PYTEST) $(FAST)
 
-bench: .venv/.test-stamp .venv/.programs-stamp
-	$(BIN)/python -m benchmarks
+bench: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
+	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks
 
-bench-spark: .venv/.test-stamp .venv/.programs-stamp
-	$(BIN)/python -m benchmarks.spark
+bench-spark: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
+	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.spark
 
 # With HOURS it goes on where it ended: build/simulated.jsonl has a line for each story that is over.
 torture: .venv/.test-stamp

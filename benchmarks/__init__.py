@@ -1,7 +1,8 @@
 """Benchmarks: the daemon beside redis-server, on one machine, in one run.
 
 ``python -m benchmarks [--quick] [--rounds N] [--only NAME] [--json FILE]`` prints the figures;
-``python -m benchmarks.profile addjob|getjob|ackjob`` looks into the hot path.
+``python -m benchmarks.profile addjob|getjob|ackjob`` looks into the hot path.  With DISQUED_BUILD=compiled in the
+environment daemons have the core that `make compiled` made.
 
     __main__    the command line, and the order of the measures
     measure     what every measure is given: rounds, sizes, processors, time that is left

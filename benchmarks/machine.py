@@ -16,6 +16,10 @@ from typing import Any
 import attrs
 
 ROOT = Path(__file__).resolve().parent.parent
+#: What daemons have for a core: ``compiled``, what `make compiled` put into build/compiled, or the ``source``.
+BUILD = os.environ.get("DISQUED_BUILD", "source")
+#: PYTHONPATH of daemons.
+IMPORT_PATH = os.pathsep.join(map(str, (ROOT / "build" / "compiled", ROOT) if BUILD == "compiled" else (ROOT,)))
 
 
 @attrs.frozen
@@ -63,6 +67,7 @@ def facts(processors: Processors, redis: str) -> dict[str, Any]:
         "placement": str(processors),
         "load_average": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.release()}",
+        "core": BUILD,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "twisted": version("twisted"),
         "hiredis": version("hiredis"),
@@ -75,8 +80,8 @@ def stamp(known: dict[str, Any]) -> str:
     """The same in a line."""
     return (
         f"{known['cpu']} x{known['cpus']}, {known['system']}, load {known['load_average']} at the start, "
-        f"{known['placement']}; {known['python']}, Twisted {known['twisted']}, hiredis {known['hiredis']}, "
-        f"redis {known['redis']}; commit {known['commit']}"
+        f"{known['placement']}; core {known['core']}, {known['python']}, Twisted {known['twisted']}, "
+        f"hiredis {known['hiredis']}, redis {known['redis']}; commit {known['commit']}"
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from benchmarks.machine import ROOT, Processors
+from benchmarks.machine import BUILD, IMPORT_PATH, Processors
 from benchmarks.raw import HOST, Connection, ServerError, words
 
 START_S = 30.0  #: how long a server may take until it serves
@@ -84,7 +84,7 @@ class Server(ABC):
 
     def start(self, limit_s: float = START_S) -> None:
         """Start it and wait until it serves.  Raises ServerMissing."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": IMPORT_PATH}
         with self._processors.serving(), self._log.open("ab") as log:
             try:
                 self._process = subprocess.Popen(
@@ -170,7 +170,7 @@ class Server(ABC):
 
 
 class Disqued(Server):
-    """The daemon, as it is in this checkout, with the interpreter that runs the benchmarks."""
+    """The daemon of this checkout, in the build that is measured, with the interpreter that runs the benchmarks."""
 
     name = "disqued"
     empty = (b"DEBUG", b"FLUSHALL")
@@ -180,14 +180,24 @@ class Disqued(Server):
         program = "from disqued.tap import main; main()"
         return [sys.executable, "-c", program, "--port", str(self.port), "--dir", str(self.folder), "--http-port", "0"]
 
+    def start(self, limit_s: float = START_S) -> None:
+        """Start it and wait until it serves.  Raises ServerMissing."""
+        super().start(limit_s)
+        if self._fact(b"server", b"core_build") != BUILD.encode():
+            raise ServerMissing(f"DISQUED_BUILD is {BUILD}, and this daemon has another core: `make compiled` makes it")
+
     def jobs(self) -> int:
         """How many jobs it holds."""
-        facts = self.call(b"INFO", b"jobs")
+        return int(self._fact(b"jobs", b"registered_jobs"))
+
+    def _fact(self, section: bytes, name: bytes) -> bytes:
+        """What INFO tells."""
+        facts = self.call(b"INFO", section)
         assert isinstance(facts, bytes)
         for line in facts.split(b"\r\n"):
-            if line.startswith(b"registered_jobs:"):
-                return int(line.partition(b":")[2])
-        raise ServerError(f"INFO says nothing of registered_jobs: {facts[:200]!r}")
+            if line.startswith(name + b":"):
+                return line.partition(b":")[2]
+        raise ServerError(f"INFO says nothing of {name.decode()}: {facts[:200]!r}")
 
 
 class Redis(Server):

@@ -25,8 +25,8 @@ CSV = (
 )
 FACTS = {
     "cpu": "Model T", "cpus": 2, "placement": "server on CPU 0, client on CPU 1", "load_average": 0.5,
-    "system": "Linux 6", "python": "CPython 3.11", "twisted": "26.10", "hiredis": "3.5", "redis": "7.0.15",
-    "commit": "abc1234",
+    "system": "Linux 6", "core": "compiled", "python": "CPython 3.11", "twisted": "26.10", "hiredis": "3.5",
+    "redis": "7.0.15", "commit": "abc1234",
 }  # fmt: skip
 
 
@@ -123,8 +123,8 @@ def test_each_row_tells_figures_goal_and_what_they_depend_on() -> None:
         "  redis XADD 1 000 /s",
         "  ratio 0.50, goal ≥ 0.45: met",
         (
-            "  [Model T x2, Linux 6, load 0.5 at the start, server on CPU 0, client on CPU 1; CPython 3.11, "
-            "Twisted 26.10, hiredis 3.5, redis 7.0.15; commit abc1234; 5 rounds; seed 7]"
+            "  [Model T x2, Linux 6, load 0.5 at the start, server on CPU 0, client on CPU 1; core compiled, "
+            "CPython 3.11, Twisted 26.10, hiredis 3.5, redis 7.0.15; commit abc1234; 5 rounds; seed 7]"
         ),
     ]
 
