@@ -26,6 +26,7 @@ Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing s
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from disqued.core import messages
 from disqued.core.copies import Copies, delay_left
@@ -54,14 +55,18 @@ from disqued.core.trail import DELIVER, ENQUEUE, NACK, ONCE, REQUEUE, UNSEEN, WO
 from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob, WrongType
 
-OVER_AT_ONCE = 500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
-OVER_PER_PART = 1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
-HELD_BACK_MS = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
-PAUSED_MS = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
-ANNOUNCED_MS = 500  #: how long before it queues a job again a node tells the others
-FETCHED_BYTES = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
+OVER_AT_ONCE: Final = (
+    500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
+)
+OVER_PER_PART: Final = (
+    1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
+)
+HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
+PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
+ANNOUNCED_MS: Final = 500  #: how long before it queues a job again a node tells the others
+FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
-_LASTING_FLAGS = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when it is queued again
+_LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
 

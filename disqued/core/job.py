@@ -17,24 +17,26 @@ Source: Disque, src/job.c, and its README's state machine.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from disqued.core.schedule import Timed
 
 if TYPE_CHECKING:
     from disqued.core.groups import Log
 
-WORK_SCOPE = b""  #: the scope of a job that is gone once it is acknowledged
+WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
 
-KIND_WORK = 0  #: gone once it is acknowledged
-KIND_LOG = 1  #: kept until its time is over, and given to every consumer group
+KIND_WORK: Final = 0  #: gone once it is acknowledged
+KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
 KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
 
 #: Retry period of a job that no timer queues again, and that is delivered as often as somebody asks: longer than any
 #: job lives.  It is no at-most-once job, so that it may have many copies.
 RETRY_NEVER_MS = (1 << 32) * 1_000
-ORPHAN_MS = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
-ALIAS_MAX = 65_535  #: bytes of an alias
+ORPHAN_MS: Final = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
+ALIAS_MAX: Final = 65_535  #: bytes of an alias
 
 
 class JobState(IntEnum):
@@ -62,20 +64,23 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 }
 
 # The states again as plain numbers: an attribute of an enumeration costs 20 times a global.
-WAIT_REPL, ACTIVE, QUEUED, ACKED = (int(state) for state in JobState)
+WAIT_REPL: Final = 0
+ACTIVE: Final = 1
+QUEUED: Final = 2
+ACKED: Final = 3
 
-FLAG_QUEUED_BEFORE = 1  #: queued at least once: the next queueing is a redelivery, and is announced
-FLAG_DELIVERED = 2  #: handed to a consumer at least once, by this node
-KEPT_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
-FLAG_LEASED = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
-FLAG_CAME_BACK = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
-FLAG_ELSEWHERE = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
-FLAG_GIVEN_UP = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
-FLAG_ANNOUNCED = 8  #: the other holders have been told that it will be queued at `requeue_at`
-FLAG_HELD_ELSEWHERE = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
-FLAG_PROMISED = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
-FLAG_DROPPED = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
-FLAG_WITH_CONSUMER = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
+FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
+FLAG_DELIVERED: Final = 2  #: handed to a consumer at least once, by this node
+KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
+FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
+FLAG_CAME_BACK: Final = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
+FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
+FLAG_GIVEN_UP: Final = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
+FLAG_ANNOUNCED: Final = 8  #: the other holders have been told that it will be queued at `requeue_at`
+FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
+FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
+FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 
 class JobOptions:
@@ -121,6 +126,7 @@ class JobOptions:
             self.first_at = self.requeue_at
 
 
+@mypyc_attr(acyclic=True)
 class Unit(Timed):
     """What is queued, delivered, retried and acknowledged: (job id, scope)."""
 
@@ -166,6 +172,7 @@ class Unit(Timed):
         raise NotImplementedError
 
 
+@mypyc_attr(acyclic=True)
 class Job(Unit):
     """A job as one node holds it; a work job is its own unit, with the empty scope."""
 
@@ -202,6 +209,7 @@ class Job(Unit):
         return WORK_SCOPE
 
 
+@mypyc_attr(acyclic=True)
 class NamedJob(Job):
     """A job that has a name within its queue beside its id, such as the id that its producer chose for it.
 

@@ -11,9 +11,11 @@ when none does.  What the interpreter and the connections take comes on top.
 Source: the Disque README, "What happens when a node runs out of memory?".
 """
 
-JOB_COST = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
-NAME_COST = 280  #: bytes of an alias without its text: the object, its key, its place in the table
-QUEUE_COST = 900  #: bytes of a queue without its name
+from typing import Final
+
+JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
+NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its key, its place in the table
+QUEUE_COST: Final = 900  #: bytes of a queue without its name
 
 
 class Memory:

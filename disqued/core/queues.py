@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from math import ceil
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from disqued.core.groups import Log
     from disqued.core.worker import Worker
 
-BLOCK = 512  #: units in a block at most
+BLOCK: Final = 512  #: units in a block at most
 
-PAUSE_IN = 1  #: takes no new jobs
-PAUSE_OUT = 2  #: hands out no jobs
+PAUSE_IN: Final = 1  #: takes no new jobs
+PAUSE_OUT: Final = 2  #: hands out no jobs
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
 
 #: Who is to be answered; only ever compared and handed back.

@@ -8,12 +8,13 @@ Tables are chosen by CRC-32 of the id, which no run and no setting of Python cha
 """
 
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 from disqued.core.job import Job
 
-TABLES = 4096
-_MASK = TABLES - 1
+TABLES: Final = 4096
+_MASK: Final = TABLES - 1
 
 
 class Registry:

@@ -21,16 +21,19 @@ order of arrival); an item that is moved within its bucket keeps its place in th
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Final
 
-WIDTH_BITS = 6
-WIDTH_MS = 1 << WIDTH_BITS  #: span of a bucket
-STALE_MIN = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
-SWEEP_MIN = 1_024  #: with fewer buckets than this, empty ones are left alone
-FEW = 8  #: entries are put in order one by one when the front has this many times more of them
-BEGUN_AT_ONCE = 8_192  #: entries put in order per call, some milliseconds' work
+from mypy_extensions import mypyc_attr
+
+WIDTH_BITS: Final = 6
+WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
+STALE_MIN: Final = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
+SWEEP_MIN: Final = 1_024  #: with fewer buckets than this, empty ones are left alone
+FEW: Final = 8  #: entries are put in order one by one when the front has this many times more of them
+BEGUN_AT_ONCE: Final = 8_192  #: entries put in order per call, some milliseconds' work
 
 
+@mypyc_attr(acyclic=True)
 class Timed:
     """Something with a deadline; the base of jobs, waiters and queues."""
 

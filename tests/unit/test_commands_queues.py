@@ -445,6 +445,7 @@ def test_a_call_may_end_within_a_table_and_the_walk_misses_nothing(
     assert sorted(job_id for page in found for job_id in page) == sorted(ids)
 
 
+@pytest.mark.reference
 def test_what_goes_and_comes_hides_nothing_from_a_walk_within_tables(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

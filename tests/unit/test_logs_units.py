@@ -232,6 +232,7 @@ def test_one_group_that_waits_is_served_beside_one_that_does_not(bench: Bench) -
     assert bench.answers["anna"] == [[event_id, b"new"]]
 
 
+@pytest.mark.reference
 def test_several_large_events_are_fewer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "FETCHED_BYTES", 10)
     for _ in range(5):
