@@ -59,7 +59,8 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 # tracer, which makes simulated hours three times as long.
 #
 # The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.
-test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json lint $(COMPILED)/.stamp
+test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled
 	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 	$(PYTEST) tests --ignore=tests/unit -m reference
 	DISQUED_BUILD=compiled $(PYTEST) tests --durations=10
