@@ -258,10 +258,20 @@ def makeService(options: Options) -> MultiService:
         event_log=EventLog(node, reactor, config),
         open_store=lambda name: _open_store(name, config, reactor, clock),
     )  # fmt: skip
+    _work_in_rounds(reactor, daemon)
     admin = _admin_of(config, daemon)
     logs.follow_hangups(config, log_file, reactor, *(() if admin is None else (admin.renew,)))
     Listener(daemon, config, reactor, admin).setServiceParent(root)
     return root
+
+
+def _work_in_rounds(reactor: Any, daemon: Daemon) -> None:
+    """Let replies leave together where the reactor can do that."""
+    if hasattr(select, "epoll"):
+        from disqued.net.reactor import EpollReactor
+
+        if isinstance(reactor, EpollReactor):
+            reactor.gatherer = daemon.driver
 
 
 def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":

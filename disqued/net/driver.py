@@ -7,10 +7,11 @@
                                                     +  4  the one timer is set to the node's next deadline
 
 While no store wants the journal there is nothing to wait for: a client is answered as soon as its commands have run,
-and messages leave at the end of the turn, together.  Otherwise the replies of every step of one turn of the loop wait
-for the one commit at the end of that turn: under `appendfsync always` hundreds of clients share one sync.  A store
-that commits elsewhere (a thread, a server) answers later; the turns that pass meanwhile share the commit after that
-one.  Messages wait in the same way, but for those that only tell who is there.
+or at the end of the loop's round of clients (`net/reactor.py`), and messages leave at the end of the turn, together.
+Otherwise the replies of every step of one turn of the loop wait for the one commit at the end of that turn: under
+`appendfsync always` hundreds of clients share one sync.  A store that commits elsewhere (a thread, a server) answers
+later; the turns that pass meanwhile share the commit after that one.  Messages wait in the same way, but for those
+that only tell who is there.
 
 When a commit fails nothing of it is acknowledged: the producers hear MISCONF with the store's reason in the place of
 their job's id, the jobs are forgotten, additions are refused from then on, and no other node is given a copy or hears
@@ -84,6 +85,8 @@ class Driver:
         self._halted = False
         self._is_closed = False
         self._waiting: dict[Recipient, None] = {}  #: their replies wait for the next commit
+        self._gathers = False  #: a round of clients runs
+        self._gathered: dict[Recipient, None] = {}  #: their replies wait for the end of the round, and nothing else
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._messages: Messages = []  #: they wait for the next commit
         self._send_call: IDelayedCall | None = None
@@ -113,7 +116,10 @@ class Driver:
         if self._state.journaling:
             self._hold(client)
         elif client is not None:
-            client.flush()
+            if self._gathers:
+                self._gathered[client] = None
+            else:
+                client.flush()
         if (outbox.messages or outbox.events) and self._commit_call is None and self._send_call is None:
             self._send_call = self.reactor.callLater(0, self._end_turn)
         if outbox.members_changed:
@@ -138,9 +144,28 @@ class Driver:
                 client.unblock(value)
                 if node.state.journaling:
                     self._waiting[client] = None
+                elif self._gathers:
+                    self._gathered[client] = None
                 else:
                     client.flush()
             node.serve()
+
+    # Rounds of clients.
+
+    def begin_round(self) -> None:
+        """Keep replies back until the round is over."""
+        self._gathers = True
+
+    def end_round(self) -> None:
+        """Answer the clients of the round."""
+        self._gathers = False
+        gathered, self._gathered = self._gathered, {}
+        if self._state.journaling and gathered:
+            # Since this round began: what came after that has to be durable before it is told.
+            self._waiting |= gathered
+            self._hold(None)
+        else:
+            self._flush(gathered)
 
     def _hold(self, client: Recipient | None) -> None:
         """Let the step's replies wait for the commit at the end of this turn.

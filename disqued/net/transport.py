@@ -3,6 +3,8 @@
 Twisted's transport only notes what is written and sends it on the next turn of the loop, which costs two system
 calls and a turn per reply.  Here a write goes straight to the socket while nothing is buffered; what the socket does
 not take is buffered as ever, with the usual flow control.  For single small replies this doubles the throughput.
+
+A reactor that works in rounds (`net/reactor.py`) receives and delivers in two steps; with any other both are one.
 """
 
 from typing import Any
@@ -52,15 +54,30 @@ class _EagerWrite:
 class EagerServer(_EagerWrite, tcp.Server):
     """The server's end of a TCP connection."""
 
-    def doRead(self) -> Any:
-        """Read once; most of what clients send is small, and room for it is made anew each time."""
+    def receive(self) -> bytes | None:
+        """Take what has come, empty at its end; None = nothing has.  Raises OSError when the connection is broken.
+
+        Most of what clients send is small, and room for it is made anew each time.
+        """
         try:
-            data = self.socket.recv(READ_SIZE)
+            data: bytes = self.socket.recv(READ_SIZE)
         except BlockingIOError:
             return None
+        return data
+
+    def deliver(self, data: bytes) -> Any:
+        """Give the protocol what was received, unless the connection has ended since; returns why it ends now."""
+        if self.disconnected or self._aborting:
+            return None
+        return self._dataReceived(data)
+
+    def doRead(self) -> Any:
+        """Read once."""
+        try:
+            data = self.receive()
         except OSError:
             return CONNECTION_LOST
-        return self._dataReceived(data)
+        return None if data is None else self._dataReceived(data)
 
 
 class EagerPort(tcp.Port):

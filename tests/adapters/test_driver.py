@@ -548,3 +548,52 @@ async def test_a_daemon_that_ends_says_what_it_has_to_say(launch: Launch) -> Non
     add(running, CONFIRMED, record=PAUSED)
     await running.daemon.stop()
     assert batches == [[CONFIRMED]]
+
+
+# Rounds of clients, while no store wants the journal.
+
+
+@async_test
+async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
+    running = launch()
+    driver = running.daemon.driver
+    consumer, producer = await running.connect(), await running.connect()
+    waiting, adding = running.daemon.sessions()
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: waiting.is_blocked)
+    driver.begin_round()
+    adding.dataReceived(pack("ADDJOB", "q", "body", 0))
+    await deferLater(reactor, 0, int)
+    assert not waiting.is_blocked
+    assert min(waiting.output_buffered, adding.output_buffered) > 0
+    assert not producer.received
+    assert not consumer.received
+    driver.end_round()
+    assert (await consumer.replies(1))[0][0][1:] == [*await producer.replies(1), b"body"]
+    adding.dataReceived(pack("PING"))
+    assert adding.output_buffered == 0
+
+
+@async_test
+async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_before_the_commit(
+    launch: Launch,
+) -> None:
+    store = RecordingStore()
+    store.records = False
+    running = launch(store=store)
+    driver = running.daemon.driver
+    client = await running.connect()
+    [session] = running.daemon.sessions()
+    heard: list[bytes] = []
+    driver.begin_round()
+    session.dataReceived(pack("PING"))
+    store.records = True
+    driver.start()
+    store.before_commit = lambda: heard.append(bytes(client.received))
+    session.dataReceived(pack("ADDJOB", "q", "body", 0))
+    driver.end_round()
+    assert session.output_buffered > 0
+    pong, job_id = await client.replies(2)
+    assert pong == b"PONG"
+    assert heard == [b""]
+    assert [record[1].id for record in store.committed] == [job_id]

@@ -1,7 +1,22 @@
 """The daemon's event loop, run by itself in a process of its own."""
 
+import itertools
+import select
+import socket
+import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionLost
+from twisted.internet.protocol import Factory, Protocol
+from twisted.python import log
+from twisted.python.failure import Failure
+
+from disqued.net.reactor import ROUND_CONNECTIONS, EpollReactor
+from disqued.net.transport import EagerPort
 
 PROGRAM = """
 import sys
@@ -81,3 +96,184 @@ print(len(failures), put_away.called)
 def test_a_second_signal_while_everything_is_put_away_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["0", "True"], done
+
+
+# Rounds.
+
+
+class Records(Protocol):
+    """Notes what it is given, and answers when it is told to."""
+
+    def __init__(self, told: list[tuple[str, bytes]], act: Callable[["Records", bytes], None]) -> None:
+        self.told = told
+        self.act = act
+
+    def dataReceived(self, data: bytes) -> None:
+        self.told.append(("run", data))
+        self.act(self, data)
+
+    def connectionLost(self, reason: object = None) -> None:
+        self.told.append(("lost", b""))
+
+
+class Bed:
+    """A reactor whose turns are made by hand, with a port and blocking clients."""
+
+    def __init__(self, act: Callable[[Records, bytes], None]) -> None:
+        self.told: list[tuple[str, bytes]] = []
+        self.made: list[Records] = []
+        self.reactor = EpollReactor()
+        self.reactor.gatherer = self
+        self._factory = Factory()
+        self._factory.protocol = lambda: self._make(act)
+        self._port = EagerPort(0, self._factory, 200, "127.0.0.1", self.reactor)
+        self._port.startListening()
+        self.clients: list[socket.socket] = []
+
+    def _make(self, act: Callable[[Records, bytes], None]) -> Records:
+        self.made.append(Records(self.told, act))
+        return self.made[-1]
+
+    def begin_round(self) -> None:
+        self.told.append(("begin", b""))
+
+    def end_round(self) -> None:
+        self.told.append(("end", b""))
+
+    def connect(self, count: int) -> None:
+        """Let clients connect."""
+        address = ("127.0.0.1", self._port.getHost().port)
+        for _ in range(count):
+            self.clients.append(socket.create_connection(address))
+            self.clients[-1].settimeout(60)
+        while len(self.made) < count:
+            self.reactor.doPoll(1)
+
+    def say(self, *texts: bytes) -> None:
+        """Let the first clients send something each, and one turn pass once all of it is there."""
+        for client, text in zip(self.clients, texts, strict=False):
+            client.sendall(text)
+        self.turn(len(texts))
+
+    def turn(self, count: int) -> None:
+        """Let one turn pass once so many connections have something to read."""
+        sockets = [records.transport.socket for records in self.made]
+        while len(select.select(sockets, [], [], 60)[0]) < count:
+            pass
+        self.reactor.doPoll(1)
+
+    def end(self) -> None:
+        """Close everything that was opened."""
+        for client in self.clients:
+            client.close()
+        for selectable in [*self.reactor.getReaders(), *self.reactor.getWriters()]:
+            selectable.connectionLost(Failure(ConnectionLost()))
+        self.reactor._poller.close()
+
+
+@pytest.fixture
+def bed() -> Iterator[Callable[[Callable[[Records, bytes], None]], Bed]]:
+    made: list[Bed] = []
+
+    def make(act: Callable[[Records, bytes], None] = lambda records, data: None) -> Bed:
+        made.append(Bed(act))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+Make = Callable[..., Bed]
+
+
+def test_all_that_is_there_is_received_before_any_of_it_is_run_and_answered_when_all_has_run(bed: Make) -> None:
+    here = bed()
+    here.connect(5)
+    received: list[int] = []
+
+    def noting(receive: Callable[[], bytes | None]) -> Callable[[], bytes | None]:
+        return lambda: (received.append(len(here.told)), receive())[1]
+
+    for records in here.made:
+        records.transport.receive = noting(records.transport.receive)
+    here.say(b"0", b"1", b"2", b"3", b"4")
+    assert received == [0] * 5
+    assert here.told[0] == ("begin", b"")
+    assert here.told[-1] == ("end", b"")
+    assert sorted(here.told[1:-1]) == [("run", b"%d" % number) for number in range(5)]
+
+
+def test_who_is_alone_waits_for_no_round(bed: Make) -> None:
+    here = bed()
+    here.connect(2)
+    here.say(b"x")
+    assert here.told == [("run", b"x")]
+
+
+def test_a_round_has_bounds_in_connections_and_in_time(bed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = ROUND_CONNECTIONS + 10
+    here = bed()
+    here.connect(count)
+    here.say(*[b"x"] * count)
+    assert here.told.index(("end", b"")) == ROUND_CONNECTIONS + 1
+    assert here.told[ROUND_CONNECTIONS + 2] == ("begin", b"")
+    here.told.clear()
+    now = itertools.count()
+    monkeypatch.setattr(here.reactor, "seconds", lambda: next(now) * 0.0005)
+    here.say(*[b"y"] * 22)
+    rounds = "".join(what[0] for what, _ in here.told).strip("e").split("eb")
+    assert [part.strip("b") for part in rounds] == ["rrrrr"] * 4 + ["rr"]
+
+
+def test_who_is_ended_by_another_in_the_same_round_runs_nothing_more(bed: Make) -> None:
+    def end_the_others(records: Records, data: bytes) -> None:
+        for other in here.made:
+            if other is not records:
+                other.transport.abortConnection()
+
+    here = bed(end_the_others)
+    here.connect(3)
+    here.say(b"x", b"x", b"x")
+    assert here.told == [("begin", b""), ("run", b"x"), ("end", b"")]
+
+
+def test_a_client_that_leaves_in_a_round_is_gone_and_the_others_are_run(bed: Make) -> None:
+    here = bed()
+    here.connect(3)
+    here.clients[2].close()
+    here.say(b"0", b"1")
+    if ("lost", b"") not in here.told:
+        here.turn(1)
+    assert ("lost", b"") in here.told
+    assert {data for what, data in here.told if what == "run"} == {b"0", b"1"}
+
+
+def test_a_connection_that_is_broken_is_lost_and_the_others_are_run(bed: Make) -> None:
+    here = bed()
+    here.connect(3)
+    # Closed so, the other end is reset instead of closed.
+    here.clients[2].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    here.clients[2].close()
+    here.say(b"0", b"1")
+    assert ("lost", b"") in here.told
+    assert {data for what, data in here.told if what == "run"} == {b"0", b"1"}
+
+
+def test_a_protocol_that_fails_in_a_round_loses_its_connection_alone(bed: Make) -> None:
+    def fail(records: Records, data: bytes) -> None:
+        if data == b"1":
+            raise ZeroDivisionError("planted")
+
+    here = bed(fail)
+    here.connect(3)
+    errors: list[Any] = []
+    log.addObserver(errors.append)
+    try:
+        here.say(b"0", b"1", b"2")
+    finally:
+        log.removeObserver(errors.append)
+    assert [event["failure"].type for event in errors if event["isError"]] == [ZeroDivisionError]
+    assert [what for what, _ in here.told].count("lost") == 1
+    assert [what for what, _ in here.told].count("run") == 3
+    assert here.told[-1] == ("end", b"")
