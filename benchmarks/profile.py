@@ -90,7 +90,7 @@ class Bed:
 
     @classmethod
     def make(cls, folder: Path) -> "Bed":
-        """Make an empty one."""
+        """Make an empty one; two of them that are made in the same folder do the same with the same input."""
         clock, reactor = SystemClock(), Clock()
         config = Config()
         store = find_store("none").create(config, reactor, clock)
