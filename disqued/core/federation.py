@@ -14,7 +14,9 @@ POLLJOBS, which is as NEEDJOBS in everything else.
 
 Asking.  All nodes are asked at once, and again after 2 s, 4 s, 8 s ... 30 s while a consumer waits.  Those that brought
 jobs within the last 5 s are asked besides: when the queue is empty again, and 25 ms, 50 ms ... 2 s later while nothing
-comes.  Each job that comes lets that begin anew.  They are asked for as many as wait, or for more: twice as many each
+comes.  Each job that comes lets that begin anew.  Who has brought something since it was asked is always among those;
+of the others, who remember what they were asked for, four at a time, in turn: a consumer that a hundred nodes feed does
+not ask a hundred nodes for each job.  They are asked for as many as wait, or for more: twice as many each
 time that the last ones were taken within a quarter of a second, half as many when they lasted longer.  So a consumer
 that is fast does not wait for each job, and one that is slow keeps no jobs from others.  A consumer that does not wait
 (NOHANG) asks as well, and what it asked for stands for 2 s, until when it may have come again.
@@ -37,6 +39,7 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 """
 
 from collections.abc import Callable
+from itertools import islice
 
 from disqued.core.delivery import Delivery
 from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
@@ -55,6 +58,7 @@ AD_HOC_MIN_MS = 25
 AD_HOC_DOUBLINGS = 7
 AD_HOC_MAX_MS = 2_000
 RECENT_MS = ImportRate.MEMORY_MS  #: who brought jobs since then is asked first
+ASKED_AGAIN = 4  #: nodes that are asked once more at a time, of those that have brought nothing since they were asked
 AHEAD_MS = 250  #: what is asked for ahead is to last about so long
 LINGER_MS = 2_000  #: how long what was asked for a consumer stands after it has gone
 KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
@@ -76,14 +80,16 @@ class Hunger(Errand):
 
     __slots__ = (
         "ad_hoc_at", "ad_hocs", "ahead", "asked", "asked_at", "batch", "broadcast_at", "broadcasts", "came",
-        "lingers_until", "sources_wait", "waits",
+        "lingers_until", "told", "waits",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue)
         self.asked: int = 0  #: jobs that all nodes were asked for last
         self.waits: bool = False  #: they were told that consumers wait
-        self.sources_wait: bool = True  #: those that brought jobs were told no less since
+        #: Nodes that brought jobs, and were asked and have brought none since, longest ago first: do they know that
+        #: consumers wait?
+        self.told: dict[bytes, bool] = {}
         self.broadcasts: int = 0  #: how often all were asked since a node brought jobs that had not done so before
         self.broadcast_at: int = 0  #: when all are asked again, at the earliest
         self.ad_hocs: int = 0  #: how often those that brought jobs were asked since they did
@@ -202,9 +208,10 @@ class Federation:
             self._tell(list(state.peers.linked), hunger.queue, waiting)
         if state.now >= hunger.ad_hoc_at:
             self._ask_sources(hunger)
-        elif hunger.queue.waiters and not hunger.sources_wait:
-            hunger.sources_wait = True
-            self._tell(self._recent_sources(hunger.queue), hunger.queue, max(waiting, hunger.ahead))
+        elif hunger.queue.waiters:
+            unaware = [node_id for node_id in self._recent_sources(hunger.queue) if hunger.told.get(node_id) is False]
+            hunger.told.update(dict.fromkeys(unaware, True))
+            self._tell(unaware, hunger.queue, max(waiting, hunger.ahead))
 
     def _asks_at(self, hunger: Hunger) -> int:
         """When somebody is to be asked again, should a consumer wait."""
@@ -213,9 +220,12 @@ class Federation:
         return hunger.broadcast_at
 
     def _ask_sources(self, hunger: Hunger) -> None:
-        """Ask those that brought jobs within the last seconds for as many as a second takes."""
+        """Ask those that brought jobs within the last seconds for as many as a second takes.
+
+        Those that were asked and have brought nothing since remember it; some of them are asked all the same, in turn.
+        """
         state, queue = self._state, hunger.queue
-        sources = self._recent_sources(queue)
+        sources = dict.fromkeys(self._recent_sources(queue))
         if not sources:
             return
         if hunger.came:
@@ -228,8 +238,13 @@ class Federation:
         hunger.ad_hocs += 1
         wanted = max(hunger.batch, len(queue.waiters))
         hunger.ahead = wanted - len(queue.waiters)
-        hunger.sources_wait = bool(queue.waiters)
-        self._tell(sources, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
+        told = hunger.told
+        asked = [node_id for node_id in sources if node_id not in told]
+        asked += islice((node_id for node_id in told if node_id in sources), ASKED_AGAIN)
+        for node_id in asked:
+            told.pop(node_id, None)
+            told[node_id] = bool(queue.waiters)
+        self._tell(asked, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
 
     def _recent_sources(self, queue: Queue) -> list[bytes]:
         """Nodes that brought jobs within the last seconds and can be asked."""
@@ -391,6 +406,7 @@ class Federation:
             if now - queue.sources.get(sender, -RECENT_MS) >= RECENT_MS:
                 hunger.broadcasts = 0
             hunger.came = True
+            hunger.told.pop(sender, None)
             hunger.ad_hocs = hunger.ad_hoc_at = 0
             # Whom it is for will be back when it is done with it.
             hunger.lingers_until = now + LINGER_MS

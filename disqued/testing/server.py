@@ -13,7 +13,7 @@ Times are integer milliseconds; `boot` counts the processes of a node, so that w
 not taken for news.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from disqued.commands import table
@@ -26,7 +26,7 @@ from disqued.core.peers import KnownNode
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.errors import CommandError, JournalFailed, OutOfMemory
 from disqued.persistence.interface import StoreFailed
-from disqued.testing.clock import NodeClock
+from disqued.testing.clock import WALL_MS, NodeClock
 from disqued.testing.disk import SimDisk
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import Events, generator
@@ -147,6 +147,13 @@ class SimServer:
         node.tick()
         self.outbox.members_changed = True
         self._finish()
+
+    def remember(self, members: "Iterable[SimServer]") -> None:
+        """Let its nodes.conf name these nodes, all of which it has heard of: a process that starts links to them."""
+        self._members = [
+            KnownNode(member.id, member.host, PORT, member.bus_port, pong_at=WALL_MS, myself=member is self)
+            for member in members
+        ]
 
     def kill(self, *, power: bool) -> None:
         """End the process at once: kill -9, which leaves what was written, or the power, which leaves what was synced.

@@ -140,7 +140,7 @@ class World:
     def run(self) -> "World":
         """Tell the story.  Raises Broken."""
         try:
-            self._join()
+            self.join()
             while self.hours < self.profile.hours:
                 self._live()
         except Broken:
@@ -167,11 +167,17 @@ class World:
 
     # Phases.
 
-    def _join(self) -> None:
+    def join(self, *, known: bool = False) -> None:
+        """Make a cluster of the nodes: they meet the first one, or, if `known`, have each other in their nodes.conf.
+
+        Raises Broken.
+        """
         for server in self.servers:
+            if known:
+                server.remember(self.servers)
             server.start()
         first = self.servers[0]
-        for server in self.servers[1:]:
+        for server in self.servers[1:] if not known else ():
             server.node.begin()
             server.node.membership.meet(first.host, 7711, BUS_PORT)
             server.outbox.members_changed = True

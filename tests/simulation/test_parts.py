@@ -195,7 +195,7 @@ class Answers:
 def world() -> World:
     """Three nodes that have met."""
     made = World(1, named("calm"))
-    made._join()
+    made.join()
     return made
 
 

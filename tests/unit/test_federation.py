@@ -192,6 +192,50 @@ def test_a_node_alone_asks_nobody_and_keeps_no_timer() -> None:
     assert a.node.deadline() is None
 
 
+def fed_by_all(size: int) -> tuple[Cluster, Member, list[Member]]:
+    """A consumer that waits on the first node, and has got a job from each of the others."""
+    cluster = Cluster(size)
+    taker, *givers = cluster
+    for giver in givers:
+        taker.wait("tom")
+        giver.add("q", giver.name, "REPLICATE", 1)
+    assert taker.answered("tom") == [giver.name.encode() for giver in givers]
+    return cluster, taker, givers
+
+
+def test_a_consumer_that_many_nodes_feed_asks_few_of_them_for_each_job() -> None:
+    cluster, taker, givers = fed_by_all(13)
+    taker.wait("tom")
+    for turn in range(60):
+        cluster.flights.clear()
+        givers[turn % len(givers)].add("q", turn, "REPLICATE", 1)
+        taker.wait("tom")
+        # Who has brought it, as it has been brought what it asked for; and some of those that remember.
+        asked = [flight.receiver for flight in cluster.sent(NEEDJOBS, taker)]
+        assert len(asked) <= 2 * (1 + federation.ASKED_AGAIN)
+        assert givers[turn % len(givers)] in asked
+        cluster.advance(1)
+
+
+def test_all_that_bring_jobs_are_asked_in_turn_while_none_come() -> None:
+    cluster, taker, givers = fed_by_all(13)
+    taker.wait("tom")
+    cluster.flights.clear()
+    for _ in range(6):  # asked again after 25, 50, 100, 200, 400 and 800 ms
+        cluster.advance(800)
+    counts = Counter(flight.receiver.name for flight in cluster.sent(NEEDJOBS, taker))
+    assert set(counts) == {giver.name for giver in givers}
+
+
+def test_a_node_that_has_brought_a_job_brings_the_next_one_without_being_asked_by_a_broadcast() -> None:
+    cluster, taker, givers = fed_by_all(13)
+    cluster.advance(SECOND)
+    for giver in givers:
+        taker.wait("tom")
+        giver.add("q", f"{giver.name} again", "REPLICATE", 1)
+        assert taker.answered("tom")[-1] == f"{giver.name} again".encode()
+
+
 # Giving.
 
 
