@@ -2,10 +2,14 @@
 
 Each measure is a group of bars, disqued and what stands beside it, on a logarithmic scale; the goal is a line across
 the bar that it is about.  Without names all measures are drawn that have something beside them.
+
+`python -m benchmarks.plots REPORT FOLDER [NAME ...]` draws curves, the report of `benchmarks.growth`: growth-NAME.svg
+for each thing that grows, with logarithmic axes.  Lines are medians, the areas around them the extremes of the rounds.
 """
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +19,13 @@ from benchmarks.figures import amount
 COLORS: Final = ("#1f6feb", "#8c959f", "#c2a500")  #: disqued, its yardstick, another one
 INCHES_A_GROUP: Final = 0.72
 GOAL_COLOR: Final = "#cf222e"
+#: Figures of a curve, and what they are called above their panels.
+PANELS: Final = (
+    ("jobs_a_second", "jobs a second, each added, fetched, acknowledged"),
+    ("p99_ms", "p99 of a request, ms, at 300 a second"),
+    ("cpu_us", "processor time a job, µs"),
+    ("resident_mib", "resident memory of a node, MiB"),
+)  # fmt: skip
 #: The same report makes the same file.
 SETTINGS: Final[Any] = {"svg.hashsalt": "disqued", "svg.fonttype": "none", "font.size": 9}
 
@@ -23,7 +34,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description="Draw a report of benchmarks.")
     parser.add_argument("report", type=Path, help="what --json FILE has written")
-    parser.add_argument("picture", type=Path, help="SVG to write")
+    parser.add_argument("picture", type=Path, help="SVG to write; of curves, the folder for one of each")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of measures; else all with something beside them")
     return parser.parse_args(arguments)
 
@@ -80,15 +91,96 @@ def draw(rows: Sequence[dict[str, Any]], picture: Path) -> None:
         plt.close(figure)
 
 
+# ---- Curves.
+
+
+def families_of(curves: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What is drawn into one picture: the curves whose names begin alike, as `nodes` and `nodes-3` do."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for curve in curves:
+        found.setdefault(curve["name"].partition("-")[0], []).append(curve)
+    return found
+
+
+def draw_curves(curves: Sequence[dict[str, Any]], picture: Path) -> None:
+    """Draw curves of one family into a file: a panel for each figure."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    with mpl.rc_context(SETTINGS):
+        figure, panels = plt.subplots(2, 2, figsize=(8, 4.6), sharex=True)
+        for axes, (key, title) in zip(panels.flat, PANELS, strict=True):
+            for number, curve in enumerate(curves):
+                _draw_line(axes, curve["points"], key, COLORS[number])
+            axes.set_title(title, fontsize=9, loc="left")
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            _label(axes.yaxis, axes.get_ylim(), axes.set_ylim)
+            _label(axes.xaxis, axes.get_xlim(), axes.set_xlim)
+            axes.grid(visible=True, which="major", lw=0.4, color="#d0d7de")
+            axes.spines[["top", "right"]].set_visible(False)
+        for axes in panels[1]:
+            axes.set_xlabel(curves[0]["unit"])
+        lines = panels.flat[0].get_lines()
+        titles = [curve["title"] for curve in curves]
+        figure.legend(lines, titles, loc="outside upper center", ncols=len(titles), frameon=False)
+        figure.tight_layout(rect=(0, 0, 1, 0.94))
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+        plt.close(figure)
+
+
+def _label(axis: Any, limits: tuple[float, float], set_limits: Any) -> None:
+    """Write numbers at an axis, and let it span a decade at least, so that what is flat looks flat."""
+    from matplotlib import ticker
+
+    low, high = limits
+    if high < 10 * low:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+        set_limits(low, high)
+    steps = (1.0, 2.0, 5.0) if high < 200 * low else (1.0,)
+    axis.set_major_locator(ticker.LogLocator(10, steps, numticks=12))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _short(value: float) -> str:
+    for size, sign in ((1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return f"{value / size:g}{sign}"
+    return f"{value:g}"
+
+
+def _draw_line(axes: Any, points: Sequence[dict[str, Any]], key: str, color: str) -> None:
+    places = [point["at"] for point in points]
+    figures = [point[key] for point in points]
+    if not isinstance(figures[0], dict):
+        axes.plot(places, figures, "o-", ms=3, lw=1.4, color=color)
+        return
+    axes.plot(places, [each["median"] for each in figures], "o-", ms=3, lw=1.4, color=color)
+    low, high = [each["low"] for each in figures], [each["high"] for each in figures]
+    axes.fill_between(places, low, high, color=color, alpha=0.2, lw=0)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw; returns 2 when a measure is not in the report."""
     options = read_options(arguments)
-    known = {row["name"]: row for row in json.loads(options.report.read_text()) if row["theirs"] is not None}
+    report = json.loads(options.report.read_text())
+    has_curves = "points" in report[0]
+    known = (
+        families_of(report) if has_curves else {row["name"]: row for row in report if row["theirs"] is not None}
+    )  # fmt: skip
     missing = [name for name in options.names if name not in known]
     if missing:
         print(f"not in the report, or with nothing beside it: {', '.join(missing)}; there are {', '.join(known)}")
         return 2
-    draw([known[name] for name in options.names or known], options.picture)
+    if has_curves:
+        for name in options.names or known:
+            draw_curves(known[name], options.picture / f"growth-{name}.svg")
+    else:
+        draw([known[name] for name in options.names or known], options.picture)
     return 0
 
 

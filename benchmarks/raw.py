@@ -51,6 +51,23 @@ class Connection:
             raise ServerError(str(reply))
         return reply
 
+    def fileno(self) -> int:
+        """The socket, for a selector."""
+        return self._socket.fileno()
+
+    def hear(self) -> list[Any]:
+        """Read what has come, and return the replies that are whole by now.  Raises ServerError."""
+        data = self._socket.recv(262_144)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(data)
+        replies = []
+        while (reply := self._reader.gets()) is not False:
+            if isinstance(reply, hiredis.ReplyError):
+                raise ServerError(str(reply))
+            replies.append(reply)
+        return replies
+
     def call(self, *args: bytes) -> Any:
         """Send a command and wait for its reply."""
         self.send(words(*args))
