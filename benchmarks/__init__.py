@@ -1,8 +1,9 @@
 """Benchmarks: the daemon beside redis-server, on one machine, in one run.
 
 ``python -m benchmarks [--quick] [--rounds N] [--only NAME] [--json FILE]`` prints the figures;
-``python -m benchmarks.profile addjob|getjob|ackjob`` looks into the hot path.  With DISQUED_BUILD=compiled in the
-environment daemons have the core that `make compiled` made.
+``python -m benchmarks.profile addjob|getjob|ackjob`` looks into the hot path, ``python -m benchmarks.work`` counts what
+it takes, ``python -m benchmarks.growth`` measures curves, and ``python -m benchmarks.plots`` draws.
+With DISQUED_BUILD=compiled in the environment daemons have the core that `make compiled` made.
 
     __main__    the command line, and the order of the measures
     measure     what every measure is given: rounds, sizes, processors, time that is left
@@ -13,4 +14,7 @@ environment daemons have the core that `make compiled` made.
     machine     what the figures depend on: processor, versions, commit
     figures     medians, ratios, goals and the report; pure
     profile     the hot path inside one process, without sockets
+    work        calls and instructions of that path, counted
+    growth      what becomes of a node when jobs, queues, connections, bodies or nodes grow
+    plots       pictures of reports
 """

@@ -10,8 +10,9 @@
 
 At each point, in turns: as many jobs as go, each added, fetched and acknowledged by a command of its own, over 50
 connections with 16 commands in a chunk where nothing else is said (`walk`); and then, with the load gone, requests at a
-fixed rate, each timed from when it was due (`paced`).  A job's way is three commands.  The client is Python, on another
-processor than the nodes where there are two: figures of this module are for comparing its points with each other.
+fixed rate, 300 a second or a quarter of what goes, each timed from when it was due (`paced`).  A job's way is three
+commands.  The client is Python, on another processor than the nodes where there are two: figures of this module are for
+comparing its points with each other.
 
 The processor time of the nodes a job disturbs least: what else the machine does changes throughput, and hardly this.
 """
@@ -46,6 +47,7 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 WALK_S, QUICK_WALK_S = 3.0, 0.7
 PACED_S, QUICK_PACED_S = 4.0, 1.0
 PACED_RATE = 300  #: requests a second
+MODEST = 0.25  #: where that is more than this part of what the node can do, the rate is this part
 CONNECTIONS = 50
 FEW_CONNECTIONS = 8  #: for large bodies
 CHUNK_BYTES = 256 * 1024  #: bodies in one chunk, unless one alone is larger
@@ -152,7 +154,7 @@ def walk(lanes: Sequence[Lane], seconds: float) -> float:
         return (sum(lane.done for lane in lanes) - before) / (time.perf_counter() - started)
 
 
-def paced(lanes: Sequence[Lane], rate: int, seconds: float) -> list[float]:
+def paced(lanes: Sequence[Lane], rate: float, seconds: float) -> list[float]:
     """Send single requests at a rate, over the connections in turn; returns milliseconds from when each was due.
 
     One that is late because the one before took too long has waited since it was due; what the client itself comes late
@@ -214,7 +216,7 @@ def measure(bench: Bench, at: int, nodes: Sequence[Disqued], lanes: Sequence[Lan
         rates.append(walk(lanes, seconds[0]))
         used, done = sum(sum(node.cpu_seconds()) for node in nodes) - before, sum(lane.done for lane in lanes) - done
         cpu.append(used / done * 1e6)
-        times = paced(lanes, PACED_RATE, seconds[1])
+        times = paced(lanes, min(PACED_RATE, MODEST * 3 * rates[-1]), seconds[1])
         p99.append(percentile(times, 99))
         p50.append(percentile(times, 50))
     point = Point(at, spread(rates), spread(p99), spread(p50), spread(cpu), round(resident, 1))

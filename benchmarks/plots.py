@@ -10,7 +10,7 @@ for each thing that grows, with logarithmic axes.  Lines are medians, the areas 
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ GOAL_COLOR: Final = "#cf222e"
 #: Figures of a curve, and what they are called above their panels.
 PANELS: Final = (
     ("jobs_a_second", "jobs a second, each added, fetched, acknowledged"),
-    ("p99_ms", "p99 of a request, ms, at 300 a second"),
+    ("p99_ms", "p99 of a request, ms, at a fixed rate"),
     ("cpu_us", "processor time a job, µs"),
     ("resident_mib", "resident memory of a node, MiB"),
 )  # fmt: skip
@@ -168,20 +168,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Draw; returns 2 when a measure is not in the report."""
     options = read_options(arguments)
     report = json.loads(options.report.read_text())
-    has_curves = "points" in report[0]
-    known = (
-        families_of(report) if has_curves else {row["name"]: row for row in report if row["theirs"] is not None}
-    )  # fmt: skip
-    missing = [name for name in options.names if name not in known]
-    if missing:
-        print(f"not in the report, or with nothing beside it: {', '.join(missing)}; there are {', '.join(known)}")
-        return 2
-    if has_curves:
-        for name in options.names or known:
-            draw_curves(known[name], options.picture / f"growth-{name}.svg")
+    if "points" in report[0]:
+        families = families_of(report)
+        if _are_known(options.names, families, "not in the report"):
+            for name in options.names or families:
+                draw_curves(families[name], options.picture / f"growth-{name}.svg")
+            return 0
     else:
-        draw([known[name] for name in options.names or known], options.picture)
-    return 0
+        rows = {row["name"]: row for row in report if row["theirs"] is not None}
+        if _are_known(options.names, rows, "not in the report, or with nothing beside it"):
+            draw([rows[name] for name in options.names or rows], options.picture)
+            return 0
+    return 2
+
+
+def _are_known(names: Sequence[str], known: Collection[str], otherwise: str) -> bool:
+    """Say of which names nothing can be drawn."""
+    missing = [name for name in names if name not in known]
+    if missing:
+        print(f"{otherwise}: {', '.join(missing)}; there are {', '.join(known)}")
+    return not missing
 
 
 if __name__ == "__main__":

@@ -108,9 +108,18 @@ class Bed:
         return cls(node, client, reactor)
 
     def add(self, count: int) -> None:
-        """Fill the queue; what takes long is put off to later turns of the loop."""
-        self.client.dataReceived(words(b"ADDJOB", QUEUE, BODY, b"0") * count)
-        while len(self.node.state.jobs) < count:
+        """Fill the queue."""
+        self._send([words(b"ADDJOB", QUEUE, BODY, b"0")] * count)
+
+    def add_elsewhere(self, count: int) -> None:
+        """Add jobs that nobody takes, each to a queue of its own."""
+        self._send([words(b"ADDJOB", b"other %d" % number, BODY, b"0") for number in range(count)])
+
+    def _send(self, additions: list[bytes]) -> None:
+        """Add jobs; what takes long is put off to later turns of the loop."""
+        wanted = len(self.node.state.jobs) + len(additions)
+        self.client.dataReceived(b"".join(additions))
+        while len(self.node.state.jobs) < wanted:
             self.reactor.advance(0)
 
     def take(self, count: int) -> list[bytes]:

@@ -73,16 +73,22 @@ def even_time() -> Iterator[None]:
         yield
 
 
-def measure(subject: Subject, folder: Path, pipeline: int) -> Work:
-    """Count what a command takes that comes with others in chunks of `pipeline`."""
-    return Work(_count(subject, folder, pipeline, _calls), _count(subject, folder, pipeline, _instructions))
+def measure(subject: Subject, folder: Path, pipeline: int, others: int = 0) -> Work:
+    """Count what a command takes that comes with others in chunks of `pipeline`.
+
+    `others`: jobs that lie in the node meanwhile, each in a queue of its own.
+    """
+    calls, instructions = (_count(subject, folder, pipeline, others, counter) for counter in (_calls, _instructions))
+    return Work(calls, instructions)
 
 
-def _count(
-    subject: Subject, folder: Path, pipeline: int, counter: Callable[[Callable[[bytes], None], list[bytes]], int]
-) -> float:
+Counter = Callable[[Callable[[bytes], None], list[bytes]], int]  #: counts what it takes to receive chunks
+
+
+def _count(subject: Subject, folder: Path, pipeline: int, others: int, counter: Counter) -> float:
     with even_time():
         bed = Bed.make(folder)
+        bed.add_elsewhere(others)
         commands = subject.prepare(bed, WARMING + COUNTED)
         chunks = [b"".join(commands[at : at + pipeline]) for at in range(0, len(commands), pipeline)]
         first = WARMING // pipeline

@@ -86,6 +86,12 @@ def test_every_table_has_every_command(version: tuple[int, int]) -> None:
     assert list(TABLE[version]) == CASES
 
 
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_command_takes_no_more_work_with_many_other_jobs_and_queues(tmp_path: Path, name: str) -> None:
+    told = slips(TABLE[VERSION][name, 16], measure(SUBJECTS[name], tmp_path, 16, others=20_000))
+    assert not [line for line in told if "hold what was won" not in line]
+
+
 # The check notices what it is for.
 
 

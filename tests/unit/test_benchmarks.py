@@ -2,13 +2,16 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
+import hiredis
 import pytest
 
-from benchmarks import plots, profile
+from benchmarks import growth, plots, profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, Spread, amount, as_json, conclude, describe, percentile, ratios, spread, told
@@ -17,7 +20,7 @@ from benchmarks.machine import Processors, stamp
 from benchmarks.measure import Bench, Measure, OutOfTime
 from benchmarks.raw import words
 from benchmarks.servers import HIGHEST_PORT, free_port
-from benchmarks.throughput import chunked
+from benchmarks.throughput import WrongResult, chunked
 
 CSV = (
     '"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"\n'
@@ -325,3 +328,129 @@ def test_a_measure_that_is_not_in_the_report_is_named(tmp_path: Path, capsys: py
     assert plots.main([str(report), str(tmp_path / "plot.svg"), "three"]) == 2
     assert "three" in (said := capsys.readouterr().out)
     assert "one" in said
+
+
+# ---- growth
+
+
+class Queue:
+    """Stands for a connection to a node with queues, which answers at once."""
+
+    def __init__(self, *, empty: bool = False, slow_s: tuple[float, ...] = ()) -> None:
+        self.jobs: dict[bytes, list[bytes]] = {}
+        self.said: list[tuple[bytes, ...]] = []
+        self.empty = empty
+        self.added = 0
+        self._slow_s = iter(slow_s)
+        self._reader = hiredis.Reader()
+        self._waiting: list[Any] = []
+
+    def send(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (command := self._reader.gets()) is not False:
+            self._waiting.append(self.call(*command))
+
+    def hear(self) -> list[Any]:
+        half = max(1, len(self._waiting) // 2)
+        heard, self._waiting = self._waiting[:half], self._waiting[half:]
+        return heard
+
+    def call(self, *args: bytes) -> Any:
+        self.said.append(args)
+        time.sleep(next(self._slow_s, 0.0))
+        if args[0] == b"ADDJOB":
+            self.added += 1
+            self.jobs.setdefault(args[1], []).append(b"job %d" % self.added)
+            return self.jobs[args[1]][-1]
+        if args[0] == b"GETJOB":
+            return None if self.empty else [[args[3], self.jobs[args[3]].pop(0), b"body"]]
+        return 1
+
+
+def lane(queue: Queue, pipeline: int, *names: bytes) -> growth.Lane:
+    return growth.Lane(queue, growth._in_turn(names, 0), pipeline, b"body", (b"REPLICATE", b"1"))  # type: ignore[arg-type]
+
+
+def test_a_lane_leads_every_job_its_way_in_chunks() -> None:
+    queue = Queue()
+    road = lane(queue, 3, b"a", b"b")
+    road.begin()
+    heard = 0
+    while not road.go_on():
+        heard += 1
+    assert (road.done, heard) == (3, 8)
+    assert [said[0] for said in queue.said] == [b"ADDJOB"] * 3 + [b"GETJOB"] * 3 + [b"ACKJOB"] * 3
+    assert queue.said[0] == (b"ADDJOB", b"a", b"body", b"10000", b"REPLICATE", b"1")
+    assert [said[3] for said in queue.said[3:6]] == [b"a", b"b", b"a"]
+    assert sorted(said[1] for said in queue.said[6:]) == [b"job 1", b"job 2", b"job 3"]
+
+
+def test_a_job_that_cannot_be_fetched_ends_the_load() -> None:
+    road = lane(Queue(empty=True), 1, b"a")
+    road.begin()
+    assert not road.go_on()
+    with pytest.raises(WrongResult, match="was empty"):
+        road.go_on()
+    with pytest.raises(WrongResult, match="was empty"):
+        growth.paced([lane(Queue(empty=True), 1, b"a")], 1_000, 0.01)
+
+
+def test_requests_at_a_rate_use_all_connections_in_turn() -> None:
+    queues = [Queue(), Queue()]
+    times = growth.paced([lane(queue, 1, b"a") for queue in queues], 100_000, 12 / 100_000)
+    assert len(times) == 12
+    assert [len(queue.said) for queue in queues] == [6, 6]
+
+
+def test_who_waits_for_a_slow_reply_has_waited_since_it_was_due() -> None:
+    # The first takes 50 ms, in which those after it were due.
+    times = growth.paced([lane(Queue(slow_s=(0.05,)), 1, b"a")], 1_000, 0.006)
+    assert len(times) == 6
+    assert times[0] >= 50
+    assert times[5] >= 40
+
+
+def curve(name: str, title: str, *places: int) -> growth.Curve:
+    figure = spread([1.0, 2.0, 3.0])
+    return growth.Curve(
+        name, title, "things", [growth.Point(at, figure, figure, figure, figure, 57.0) for at in places]
+    )
+
+
+def test_curves_are_drawn_one_picture_for_what_grows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "growth.json"
+    curves = [curve("jobs", "Jobs & more", 1, 1_000_000), curve("nodes", "One", 1, 5), curve("nodes-3", "Three", 3, 5)]
+    report.write_text(growth.as_json(curves, FACTS))
+    assert json.loads(report.read_text())[0]["machine"] == FACTS
+    assert plots.main([str(report), str(tmp_path)]) == 0
+    assert sorted(file.name for file in tmp_path.glob("*.svg")) == ["growth-jobs.svg", "growth-nodes.svg"]
+    text = (tmp_path / "growth-jobs.svg").read_text()
+    assert all(word in text for word in (">Jobs &amp; more<", ">things<", ">1 M<", ">processor time a job, µs<"))
+    assert all(word in (tmp_path / "growth-nodes.svg").read_text() for word in (">One<", ">Three<"))
+    assert plots.main([str(report), str(tmp_path), "jobs"]) == 0
+    assert (tmp_path / "growth-jobs.svg").read_text() == text
+    assert plots.main([str(report), str(tmp_path), "bodies"]) == 2
+    assert "bodies; there are jobs, nodes" in capsys.readouterr().out
+
+
+def test_what_grows_is_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert growth.read_options(["--only", "nodes", "--quick"]).only == ["nodes"]
+    with pytest.raises(SystemExit):
+        growth.read_options(["--only", "everything"])
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_one_curve_that_cannot_be_measured_leaves_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(bench: Bench) -> list[growth.Curve]:
+        raise OutOfTime("no time")
+
+    monkeypatch.setattr(growth, "CURVES", {"jobs": fail, "nodes": lambda bench: [curve("nodes", "One", 1)]})
+    monkeypatch.setattr(growth, "redis_version", lambda: "7")
+    monkeypatch.setattr(Processors, "become_client", lambda self: None)
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    report = tmp_path / "growth.json"
+    assert growth.main(["--json", str(report)]) == 1
+    assert [each["name"] for each in json.loads(report.read_text())] == ["nodes"]
+    assert "not measured: no time" in capsys.readouterr().out
