@@ -240,7 +240,7 @@ def jobs(bench: Bench) -> list[Curve]:
         lanes = lanes_to(stack, [node], CONNECTIONS)
         held = 0
         for size in sizes:
-            # redis-benchmark rounds to what its connections share.
+            # redis-benchmark sends whole pipelines: some jobs more.
             load.run(node.port, command, size - held, FILL_PIPELINE, bench.left_s())
             held = node.jobs()
             points.append(measure(bench, size, [node], lanes))

@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Draw; returns 2 when a measure is not in the report."""
     options = read_options(arguments)
     report = json.loads(options.report.read_text())
-    if "points" in report[0]:
+    if report and "points" in report[0]:
         families = families_of(report)
         if _are_known(options.names, families, "not in the report"):
             for name in options.names or families:
