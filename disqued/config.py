@@ -26,11 +26,11 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 import attrs
 
-from disqued import config_rewrite, config_texts
+from disqued import config_rewrite, config_texts, credentials
 from disqued.config_reader import Given, Stated, read_file, read_text
 from disqued.config_setting import BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
-from disqued.config_values import OutputLimit, Renames
+from disqued.config_values import FilePath, OutputLimit, Renames
 from disqued.config_words import as_bytes, as_text
 from disqued.core import glob
 
@@ -113,7 +113,7 @@ class FileDirective(Directive[Path | None]):
     def __get__(self, config: "Config | None", owner: type["Config"]) -> Self | Path | None:
         if config is None:
             return self
-        name = config[self.name]
+        name = credentials.written_out(config[self.name])
         return config.dir / name if name else None
 
 
@@ -136,6 +136,7 @@ class Config:
     client_query_buffer_limit = Directive[int]()
     proto_max_bulk_len = Directive[int]()
     requirepass = Directive[str]()
+    requirepass_file = FileDirective()
     rename_command = Directive[tuple[tuple[str, str], ...]]()
     dir = Directive[Path]()
     pidfile = FileDirective()
@@ -181,6 +182,7 @@ class Config:
     cluster_announce_bus_port = Directive[int]()
     cluster_config_file = FileDirective()
     cluster_node_timeout = Directive[int]()
+    cluster_leave_timeout = Directive[int]()
     cluster_link_buffer_limit = Directive[int]()
     rq_ttl = Directive[int]()
     rq_replicate = Directive[int]()
@@ -202,6 +204,7 @@ class Config:
         self._places: dict[str, _Place] = {}
         self._included: dict[str, Any] = {}  # what files that the main file includes gave last
         self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
+        self._password: str | None = None  # what requirepass-file holds, once it was read
 
     @classmethod
     def from_text(cls, text: str, origin: str = "disqued.conf") -> Self:
@@ -249,9 +252,16 @@ class Config:
 
         Raises: BadValue.
         """
+        self._check_credentials()
         self._check_clients()
         self._check_cluster()
         self._check_http()
+
+    def _check_credentials(self) -> None:
+        for name, setting in SETTINGS.items():
+            if (isinstance(setting.kind, FilePath) or name == "http-endpoint") and credentials.is_missing(self[name]):
+                problem = f"there is no {credentials.FOLDER} in the environment; systemd sets it where a unit loads any"
+                raise self._fault(name, f"{problem} (LoadCredential)")
 
     def _check_http(self) -> None:
         if self.http_token_file is not None:
@@ -269,7 +279,9 @@ class Config:
     def _check_clients(self) -> None:
         if self.port == 0 and self.unixsocket is None:
             raise self._fault("port", "without a TCP port a unixsocket is needed, or nobody could connect")
-        if self.port and _beyond_loopback(self.bind) and not self.requirepass:
+        if self.requirepass and self.requirepass_file is not None:
+            raise self._fault("requirepass-file", "there is a requirepass, too; give one of the two")
+        if self.port and _beyond_loopback(self.bind) and not self.has_password:
             problem = "beyond the loopback addresses a password is needed; set requirepass, or bind 127.0.0.1"
             raise self._fault("bind", problem)
         if self.unixsocket is not None and len(os.fsencode(self.unixsocket)) > MAX_SOCKET_PATH_BYTES:
@@ -290,6 +302,22 @@ class Config:
                 " cluster-secret-file, the same on every node, or bind 127.0.0.1"
             )
             raise self._fault("cluster-bind", problem)
+
+    @property
+    def password(self) -> str:
+        """What clients have to give: of the setting, or of the file; empty = nothing."""
+        return self.requirepass if self._password is None else self._password
+
+    @property
+    def has_password(self) -> bool:
+        """True when clients have to give a password, whether it was read already or not."""
+        return bool(self.password) or self.requirepass_file is not None
+
+    def use_password(self, password: str) -> None:
+        """Let what requirepass-file holds count from now on; who subscribed to requirepass is told."""
+        self._password = password
+        for callback in self._subscribers.get("requirepass", ()):
+            callback(password)
 
     @property
     def bus_port(self) -> int:
@@ -342,6 +370,8 @@ class Config:
         setting = setting_called(name)
         if not setting.mutable:
             raise NotMutable(setting.name)
+        if setting.name == "requirepass" and self.requirepass_file is not None:
+            raise BadValue(setting.name, text, problem="the password is that of requirepass-file; change it there")
         new = self._with_linked(setting.name, setting.parse(text))
         old = {name: self[name] for name in new}
         self._values |= new

@@ -93,7 +93,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 ("127.0.0.1",),
                 "Addresses to accept clients on. Only this machine reaches the default; beyond the loopback addresses "
                 "a requirepass is needed, or the daemon does not start, since whoever connects may read and delete "
-                "every job. Disque without this directive listens on all interfaces.",
+                "every job. Disque without this directive listens on all interfaces. A socket that systemd passes, "
+                "bound to one of these addresses and `port`, is used instead of one of our own; so it is with "
+                "unixsocket, with the bus and with http-port.",
             ),
             Setting(
                 "unixsocket",
@@ -191,6 +193,14 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "Password that clients have to give with AUTH or HELLO. Empty for none, which is possible on loopback "
                 "addresses only. A password set at run time also locks out the connections that exist.",
                 mutable=True,
+            ),
+            Setting(
+                "requirepass-file",
+                FilePath(),
+                "",
+                "File whose first line is the requirepass. It must not be readable by other users of the machine. "
+                "SIGHUP reads it anew; CONFIG GET does not show what it holds, and CONFIG SET cannot give another "
+                "password. Empty for none; with it, requirepass cannot be given.",
             ),
             Setting(
                 "rename-command",
@@ -521,6 +531,17 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "Silence after which another node is suspected to have failed. Suspected nodes get no copies; when "
                 "most nodes suspect one, all of them do. Far below a second, a busy machine is taken for a dead one.",
                 unit="milliseconds",
+                mutable=True,
+            ),
+            Setting(
+                "cluster-leave-timeout",
+                WholeNumber(0, 86_400),
+                0,
+                "How long a node that is told to stop first hands its jobs on to the other nodes. It does so on "
+                "SIGTERM, as after CLUSTER LEAVING yes. It stops as soon as nothing is lost by that, or when no node "
+                "can be reached that takes jobs; SHUTDOWN stops it at once. 0 stops without leaving, which is what a "
+                "restart wants: the jobs come back with the node.",
+                unit="seconds",
                 mutable=True,
             ),
             Setting(

@@ -13,6 +13,7 @@ import re
 import select
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -34,8 +35,11 @@ from disqued.core.node import Node
 from disqued.net import logs
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
+from disqued.net.farewell import Farewell
 from disqued.net.identity import Identity, IdentityError
-from disqued.net.secret import SecretError, read_secret
+from disqued.net.notify import Supervision
+from disqued.net.passed import PassedError, PassedSockets
+from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 from disqued.net.socketfile import UnixPort
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
@@ -126,8 +130,13 @@ class Listener(Service):
 
     log = Logger()
 
-    def __init__(self, daemon: Daemon, config: Config, reactor: Any, admin: "AdminServer | None") -> None:
+    def __init__(
+        self, daemon: Daemon, config: Config, reactor: Any, admin: "AdminServer | None", *,
+        supervision: Supervision, passed: PassedSockets,
+    ) -> None:  # fmt: skip
         self._daemon = daemon
+        self._supervision = supervision
+        self._passed = passed
         self._config = config
         self._reactor = reactor
         self._admin = admin
@@ -141,14 +150,16 @@ class Listener(Service):
             self.log.warn("{warning}", warning=warning)
         try:
             self._listen()
-        except CannotListenError as error:
+        except (CannotListenError, PassedError) as error:
             self._refuse(str(error))
         _tune_collector()
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
+        self._supervision.start()
         self._daemon.start(self._stop)
 
     def _refuse(self, problem: str) -> NoReturn:
         """End the start; what is written to standard error goes to the log by now, so the terminal is told as well."""
+        self._supervision.failed(problem)
         if self._config.logfile is not None and sys.__stderr__ is not None:
             sys.__stderr__.write(f"disqued: {problem}\n")
         raise SystemExit(f"disqued: {problem}")
@@ -165,29 +176,45 @@ class Listener(Service):
             os._exit(self._daemon.exit_status)
 
     def _listen(self) -> None:
-        config, daemon, reactor = self._config, self._daemon, self._reactor
+        config, daemon, passed = self._config, self._daemon, self._passed
+        passed.leave_to(config.http_endpoint)
         if config.port:
             for address in config.bind:
-                self._open(EagerPort(config.port, daemon, config.tcp_backlog, address, reactor))
-                self.log.info("Listening on {address}, port {port}", address=address, port=config.port)
+                self._listen_at(address, config.port)
         if config.unixsocket is not None:
-            mode = config.unixsocketperm or 0o777 & ~_umask()
-            path = os.fsencode(config.unixsocket)
-            self._open(UnixPort(path, daemon, config.tcp_backlog, mode, reactor))
-            self.log.info("Listening on {path}", path=config.unixsocket)
+            self._listen_on(config.unixsocket)
         if config.bus_port and not config.bus_addresses:
             self.log.warn("No other node can connect here: no address of `bind` is safe without a cluster-secret")
-        daemon.open_bus(config.bus_addresses, config.bus_port)
+        daemon.open_bus(config.bus_addresses, config.bus_port, passed.adopt)
         if self._admin is not None:
             self._listen_for_admins(self._admin)
+        passed.refuse_rest()
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
+
+    def _listen_at(self, address: str, port: int) -> None:
+        passed = self._passed.adopt(self._daemon, address, port, EagerPort)
+        if passed is None:
+            self._open(EagerPort(port, self._daemon, self._config.tcp_backlog, address, self._reactor))
+        else:
+            self._ports.append(passed)
+        self.log.info("Listening on {address}, port {port}{how}", address=address, port=port, how=_how(passed))
+
+    def _listen_on(self, file: Path) -> None:
+        config, path = self._config, os.fsencode(file)
+        passed = self._passed.adopt_unix(self._daemon, path)
+        if passed is None:
+            mode = config.unixsocketperm or 0o777 & ~_umask()
+            self._open(UnixPort(path, self._daemon, config.tcp_backlog, mode, self._reactor))
+        else:
+            self._ports.append(passed)
+        self.log.info("Listening on {path}{how}", path=file, how=_how(passed))
 
     def _listen_for_admins(self, admin: "AdminServer") -> None:
         from disqued.web.server import AdminError
 
         try:
-            admin.listen(self._admin_failed)
+            admin.listen(self._admin_failed, self._passed.adopt)
         except AdminError as error:
             self._refuse(str(error))
 
@@ -202,15 +229,21 @@ class Listener(Service):
         self._ports.append(port)
 
     def stopService(self) -> "Deferred[None]":
-        """Close the ports, commit, and let go of everything."""
+        """Hand on what is here, if that is wanted; then close the ports, commit, and let go of everything."""
         super().stopService()
+        self._supervision.stopping(f"Stopping, asked by {self._asked_by}")
         self.log.info("Stopping, asked by {who}", who=self._asked_by)
+        farewell = Farewell(self._daemon, self._supervision.goes_on)
+        return Deferred.fromCoroutine(farewell.say()).addCallback(self._close).addBoth(self._stopped)
+
+    def _close(self, _: None) -> "Deferred[Any]":
         closed = [maybeDeferred(port.stopListening) for port in self._ports]
         if self._admin is not None:
             closed.append(self._admin.stop())
-        return gatherResults([*closed, maybeDeferred(self._daemon.stop)]).addBoth(self._stopped)
+        return gatherResults([*closed, maybeDeferred(self._daemon.stop)])
 
     def _stopped(self, outcome: Any) -> Any:
+        self._supervision.stopped()
         if self._config.pidfile is not None:
             Path(self._config.pidfile).unlink(missing_ok=True)
         self.log.info("Stopped")
@@ -241,11 +274,13 @@ def makeService(options: Options) -> MultiService:
     clock, rng = SystemClock(), SystemRandom()
     try:
         secret = read_secret(config)
+        read_password(config)
+        passed = PassedSockets(reactor)
         assert config.cluster_config_file is not None
         identity = Identity.load(config.cluster_config_file, config.port, rng)
         name, store = _first_store(config, reactor, clock)
         log_file = logs.open_log(config)
-    except (IdentityError, SecretError, StoreError) as error:
+    except (IdentityError, PassedError, SecretError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
@@ -260,8 +295,12 @@ def makeService(options: Options) -> MultiService:
     )  # fmt: skip
     _work_in_rounds(reactor, daemon)
     admin = _admin_of(config, daemon)
-    logs.follow_hangups(config, log_file, reactor, *(() if admin is None else (admin.renew,)))
-    Listener(daemon, config, reactor, admin).setServiceParent(root)
+    supervision = Supervision.of(daemon, reactor, os.environ)
+    logs.follow_hangups(
+        reactor, supervision.reloading, partial(logs.reopen, config, log_file), partial(renew_password, config),
+        *(() if admin is None else (admin.renew,)), supervision.reloaded,
+    )  # fmt: skip
+    Listener(daemon, config, reactor, admin, supervision=supervision, passed=passed).setServiceParent(root)
     return root
 
 
@@ -329,6 +368,11 @@ def _rename_commands(config: Config) -> None:
             table.rename(old, new)
         except KeyError:
             raise SystemExit(f"disqued: rename-command {old}: no command has this name") from None
+
+
+def _how(passed: Any) -> str:
+    """What the log says of a port that was open already."""
+    return "" if passed is None else ", a socket of systemd"
 
 
 def _umask() -> int:

@@ -43,7 +43,7 @@ class Access:
     @property
     def is_open(self) -> bool:
         """True when nobody has to say who they are."""
-        return self._file is None and not self._config.requirepass
+        return self._file is None and not self._config.password
 
     def visitor(self, request: Any) -> Visitor:
         """Find out who asks; who gives no token is nobody.  Raises Problem 400, 401, 429."""
@@ -86,7 +86,7 @@ class Access:
     def _tokens(self) -> tuple[Token, ...]:
         if self._file is not None:
             return self._file.tokens(self._clock.seconds())
-        password = self._config.requirepass
+        password = self._config.password
         return (Token("password", Role.ADMIN, True, digest_of(password)),) if password else ()
 
     def _check(self, text: str, request: Any) -> Token:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, ensureDeferred, gatherResults, maybeDeferred
-from twisted.internet.endpoints import serverFromString
+from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.config import Config
+from disqued.credentials import written_out
 from disqued.web import openapi, render
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
@@ -26,6 +27,9 @@ from disqued.web.tokens import TokenError
 from disqued.web.turns import next_turn
 
 log = Logger()
+
+#: Gives a factory the port of an address that somebody else has opened already, if there is one.
+Adopt = Callable[[Any, str, int], Any]
 
 END_S: Final = 1.0  #: that answers have to leave when the node stops
 
@@ -54,8 +58,8 @@ class AdminServer:
         self._tls: RenewableTLS | None = None
         self._stopped = False
 
-    def listen(self, failed: Callable[[str], None] = lambda reason: None) -> None:
-        """Open the ports; `failed` is told why, should an endpoint fail only later.
+    def listen(self, failed: Callable[[str], None] = lambda reason: None, adopt: Adopt = lambda *_: None) -> None:
+        """Open the ports, or take those that are open already; `failed` is told why an endpoint fails only later.
 
         A port that is in use stops the start, unless nobody has asked for it.  Raises AdminError.
         """
@@ -65,8 +69,8 @@ class AdminServer:
             self._open_endpoint(self._config.http_endpoint, failed)
         elif self._config.http_port:
             for address in self._config.http_bind:
-                self._open_port(self._config, address)
-        if self._ports and self._config.http_token_file is None and not self._config.requirepass:
+                self._open_port(self._config, address, adopt)
+        if self._ports and self._config.http_token_file is None and not self._config.password:
             log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
 
     async def _prepare(self) -> None:
@@ -80,9 +84,11 @@ class AdminServer:
         await next_turn(self._reactor)
         openapi.written()
 
-    def _open_port(self, config: Config, address: str) -> None:
+    def _open_port(self, config: Config, address: str, adopt: Adopt) -> None:
         try:
-            port = self._reactor.listenTCP(config.http_port, self.factory, interface=address)
+            port = adopt(self.factory, address, config.http_port)
+            if port is None:
+                port = self._reactor.listenTCP(config.http_port, self.factory, interface=address)
         except CannotListenError as error:
             if config.is_given("http-port") or config.is_given("http-bind"):
                 raise AdminError(f"http-port: {error}") from None
@@ -106,6 +112,7 @@ class AdminServer:
             opening.addCallback(lambda _: failed(_fault(text, at_once[0].value)) if at_once else None)
 
     def _endpoint(self, text: str) -> Any:
+        text = written_out(text, quoteStringArgument)
         if not text.startswith(SCHEME):
             return serverFromString(self._reactor, text)
         self._tls = RenewableTLS(self._reactor, text)

@@ -28,6 +28,7 @@ from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
+from disqued.net.passed import Adopt, adopt_nothing
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect
 
@@ -97,11 +98,15 @@ class Bus(Factory):
 
     # Start and stop.
 
-    def listen(self, addresses: Sequence[str], port: int, backlog: int = 50) -> None:
-        """Open the ports.  Raises CannotListenError."""
+    def listen(
+        self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing
+    ) -> None:  # fmt: skip
+        """Open the ports, or take those that are open already.  Raises CannotListenError."""
         for address in addresses:
-            opened = tcp.Port(port, self, backlog, address, self.reactor)
-            opened.startListening()
+            opened = adopt(self, address, port, tcp.Port)
+            if opened is None:
+                opened = tcp.Port(port, self, backlog, address, self.reactor)
+                opened.startListening()
             self._ports.append(opened)
             port = opened.socket.getsockname()[1]
             self.log.info("The cluster bus listens on {address}, port {port}", address=address, port=port)

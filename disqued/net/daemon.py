@@ -42,6 +42,7 @@ from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
 from disqued.net.monitor import monitored
+from disqued.net.passed import Adopt, adopt_nothing
 from disqued.net.pubsub import PubSub
 from disqued.net.statistics import Statistics
 from disqued.net.storekeeper import StoreKeeper
@@ -88,7 +89,7 @@ class Daemon(Factory):
         self._members = Members(node, self.bus, identity, reactor)
         self.driver.on_members = self._members.changed
         self.stores = StoreKeeper(config, self.driver, store_name, open_store)
-        self._loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
+        self.loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
         self.monitors: dict[ClientConnection, None] = {}
         #: The client whose command runs now.
@@ -104,8 +105,11 @@ class Daemon(Factory):
         self._node = node
         self.exit_status = 0
         self._last_id = 0
-        self._has_password = bool(config.requirepass)
+        self._has_password = bool(config.password)
         self._stop: Callable[[], None] = lambda: None
+        #: Called when the node has loaded its jobs and serves, or when it cannot, with the reason.
+        self.on_ready: Callable[[], None] = lambda: None
+        self.on_failed_start: Callable[[str], None] = lambda reason: None
         self._idle_check = LoopingCall(self._close_idle)
         self._idle_check.clock = reactor
         self._follow_settings()
@@ -132,7 +136,7 @@ class Daemon(Factory):
         self._stop = stop
         self.statistics.watch(self, self._find_guards)
         self._set_timeout(self.config.timeout)
-        self._loader.start()
+        self.loader.start()
 
     async def stop(self) -> None:
         """Run nobody's commands any more, commit, and let go of everything."""
@@ -180,10 +184,12 @@ class Daemon(Factory):
         self.driver.run_due()
         self.bus.start()
         self.stores.go_where_configured()
+        self.on_ready()
 
     def _not_loaded(self, reason: str) -> None:
         self.log.critical("The node does not start: {reason}", reason=reason)
         self.exit_status = 1
+        self.on_failed_start(reason)
         self._stop()
 
     def _forget_once(self) -> None:
@@ -297,7 +303,7 @@ class Daemon(Factory):
 
     def _find_guards(self) -> None:
         self.guarded = (
-            bool(self.config.requirepass or self.loading or self.monitors or self.paused)
+            bool(self.config.password or self.loading or self.monitors or self.paused)
             or self.driver.failure is not None
             or self.statistics.resting
         )
@@ -384,7 +390,7 @@ class Daemon(Factory):
         if len(self.clients) > self.config.maxclients:
             self.statistics.rejected += 1
             client.refuse(b"ERR max number of clients reached")
-        elif self.config.requirepass:
+        elif self.config.password:
             client.restrict()
 
     def disconnected(self, client: ClientConnection, handed: list[bytes]) -> None:
@@ -468,7 +474,7 @@ class Daemon(Factory):
     def admit(self, client: Recipient, entry: Command) -> None:
         """Refuse a command that may not run now.  Raises CommandError."""
         self.statistics.wake()
-        if not client.authenticated and self.config.requirepass and entry.name not in _FOR_STRANGERS:
+        if not client.authenticated and self.config.password and entry.name not in _FOR_STRANGERS:
             raise NotAuthenticated
         if entry.flags & Flag.DENY_OOM:
             self.check_memory()
@@ -484,11 +490,11 @@ class Daemon(Factory):
 
     def password_is_set(self) -> bool:
         """True when clients must authenticate."""
-        return bool(self.config.requirepass)
+        return bool(self.config.password)
 
     def check_password(self, user: bytes, password: bytes) -> bool:
         """Compare in constant time; the only user is ``default``."""
-        expected = self.config.requirepass.encode("utf-8", "surrogateescape")
+        expected = self.config.password.encode("utf-8", "surrogateescape")
         return hmac.compare_digest(password, expected) and user == b"default"
 
     # While and after a command runs.
@@ -622,19 +628,25 @@ class Daemon(Factory):
 
     # The cluster.
 
-    def open_bus(self, addresses: Sequence[str], port: int) -> None:
+    def open_bus(self, addresses: Sequence[str], port: int, adopt: Adopt = adopt_nothing) -> None:
         """Let other nodes connect here, and the node know its addresses and the nodes that it knew.
 
         Raises CannotListenError.
         """
         config = self.config
-        self.bus.listen(addresses, port, config.tcp_backlog)
+        self.bus.listen(addresses, port, config.tcp_backlog, adopt)
         self._node.membership.announce(
             config.cluster_announce_ip,
             config.cluster_announce_port or config.port,
             config.cluster_announce_bus_port or self.bus.port,
         )
         self.identity.restore(self._node)
+
+    def leave(self) -> None:
+        """Begin to hand on what this node holds: CLUSTER LEAVING yes, said by nobody."""
+        self._node.begin()
+        self._node.leaving.set(leaving=True)
+        self.driver.finish_step(None)
 
     def bus_facts(self) -> dict[str, Any]:
         """What INFO says of the links to other nodes."""
@@ -658,4 +670,4 @@ class Daemon(Factory):
     def persistence_facts(self) -> dict[str, Any]:
         """The section Persistence of INFO."""
         facts = {"loading": int(self.loading), **self.stores.facts()}
-        return facts | self._loader.facts() if self.loading else facts
+        return facts | self.loader.facts() if self.loading else facts

@@ -26,7 +26,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
 from disqued.core.node import Node
-from disqued.core.peers import KnownNode
+from disqued.core.peers import LEAVING, KnownNode
 from disqued.wire.nodesconf import BadNodes, format_nodes, parse_nodes
 
 IDENTITY_FILE = "nodes.conf"
@@ -47,6 +47,8 @@ class Identity:
     lock: int  #: descriptor of the lock file; held until the process ends
     lines: list[KnownNode]  #: what the file says, the own line first
     node: Node | None = None  #: the node whose lines are written; None = those that were read
+    #: The file does not say that the node is leaving: it does so only because it stops.
+    hides_leaving: bool = attrs.field(default=False, init=False)
     #: What is to be written, and not begun with; None = nothing.
     _waiting: bytes | None = attrs.field(default=None, init=False)
     _writing: Lock = attrs.field(factory=Lock, init=False)
@@ -119,6 +121,8 @@ class Identity:
         if self.node is None:
             return self.lines
         own, *others = self.node.membership.lines()
+        if self.hides_leaving:
+            own = own._replace(flags=own.flags & ~LEAVING)
         return [own if own.port else own._replace(port=self.port), *others]
 
     def _write_apart(self) -> "Deferred[None]":

@@ -45,6 +45,7 @@ class Loader:
         self._started_s = 0.0
         self._told_s = 0.0
         self._started_unix = 0
+        self.slices = 0  #: how often records were put into the node: it counts on while the load goes on
 
     def start(self) -> None:
         """Begin."""
@@ -68,9 +69,16 @@ class Loader:
             "loading_eta_seconds": round(left_s),
         }
 
+    def progress(self) -> str:
+        """How far it is, for people."""
+        facts, jobs = self.facts(), len(self._node.state.jobs)
+        percent, left_s = facts["loading_loaded_perc"], facts["loading_eta_seconds"]
+        return f"Loading: {percent} %, {jobs} jobs so far, about {left_s} s to go"
+
     def _slice(self) -> None:
         """Load some records; nothing is journaled yet, for what is loaded is stored."""
         self._node.begin()
+        self.slices += 1
         try:
             stopped = self._apply_some()
         except StoreError as error:
@@ -103,12 +111,7 @@ class Loader:
         now_s = self._reactor.seconds()
         if now_s - self._told_s >= TOLD_EVERY_S:
             self._told_s = now_s
-            facts = self.facts()
-            self.log.info(
-                "Loading: {percent} %, {jobs} jobs so far, about {left} s to go",
-                percent=facts["loading_loaded_perc"], jobs=len(self._node.state.jobs),
-                left=facts["loading_eta_seconds"],
-            )  # fmt: skip
+            self.log.info("{progress}", progress=self.progress())
 
     def _wait_failed(self, failure: Failure) -> None:
         if not isinstance(failure.value, StoreError):

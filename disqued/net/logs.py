@@ -5,7 +5,7 @@
 An event with a failure has its traceback in "traceback".  What the libraries tell of themselves (which reactor, which
 port) is below notice: the daemon says the same in the operator's words.
 
-SIGHUP opens the log file anew, so that logrotate may move it away:
+SIGHUP opens the log file anew, among others, so that logrotate may move it away:
 
     mv log log.1; kill -HUP pid      later lines go to a new file `log`
 
@@ -91,15 +91,15 @@ def observer(config: Config, out: IO[str]) -> ILogObserver:
     return FilteringLogObserver(textFileLogObserver(out) if human else JsonLines(out), [levels])
 
 
-def follow_hangups(config: Config, out: IO[str], reactor: Any, also: Callable[[], None] = lambda: None) -> None:
-    """Open the log file anew at each SIGHUP, which would end the process otherwise, then do what is `also` to be done.
+def follow_hangups(reactor: Any, *acts: Callable[[], None]) -> None:
+    """Do these, one after the other, at each SIGHUP, which would end the process otherwise.
 
-    Both happen in the loop, not in the handler of the signal.
+    They happen in the loop, not in the handler of the signal, and one that fails keeps none from its turn.
     """
 
     def hang_up(number: int, frame: FrameType | None) -> None:
-        reactor.callFromThread(reopen, config, out)
-        reactor.callFromThread(also)
+        for act in acts:
+            reactor.callFromThread(act)
 
     signal.signal(signal.SIGHUP, hang_up)
 

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_sighup_opens_the_log_anew_on_the_thread_of_the_loop(tmp_path: Path) -> 
     before = signal.getsignal(signal.SIGHUP)
     try:
         with open_log(config) as out:
-            follow_hangups(config, out, Loop())
+            follow_hangups(Loop(), partial(reopen, config, out))
             (tmp_path / "log").unlink()
             os.kill(os.getpid(), signal.SIGHUP)
             assert not (tmp_path / "log").exists()
