@@ -18,6 +18,7 @@ TOOLS: Final = {
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),
+    "install-units": ("put the units for systemd in place", "disqued.tools.install_units"),
     "check-aof": ("examine an append-only file, and repair it", "disqued.persistence.check"),
 }
 

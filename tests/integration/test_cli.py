@@ -142,7 +142,7 @@ def test_a_tool_has_a_help_of_its_own(tool: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["improt"], "disqued: there is no tool 'improt'; tools are import, export, ship-events, check-aof; a node "),
+        (["improt"], "disqued: there is no tool 'improt'; tools are import, export, ship-events, install-"),
         (["import"], "disqued import: the following arguments are required: FILE; options are --config, --dir, --dry-"),
         (["import", "x", "--dryrun"], "disqued import: unrecognized arguments: --dryrun; options are --config, "),
         (["import", "x", "--dry"], "disqued import: unrecognized arguments: --dry; options are --config, "),

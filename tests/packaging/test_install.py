@@ -23,6 +23,7 @@ SOURCES = (
     "persistence",
     "web",
     "pipeline",
+    "systemd",
     "pyspark_disqued.py",
     "twisted",
     "setup.py",
@@ -108,6 +109,11 @@ def machine_code() -> set[str]:
     return {f"disqued/core/{file.stem}" for file in core} | {"disqued_core__mypyc"}
 
 
+def units() -> set[str]:
+    """Name the files for systemd, as they lie in the package."""
+    return {f"disqued/systemd/{file.name}" for file in (ROOT / "systemd").iterdir()}
+
+
 def test_every_package_of_the_tree_is_listed() -> None:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
@@ -117,7 +123,7 @@ def test_every_package_of_the_tree_is_listed() -> None:
 
 
 def test_the_links_inside_disqued_lead_to_the_folders_beside_it() -> None:
-    for name in ("persistence", "web", "pipeline"):
+    for name in ("persistence", "web", "pipeline", "systemd"):
         link = ROOT / "disqued" / name
         assert link.is_symlink()
         assert link.readlink() == Path("..") / name
@@ -137,14 +143,14 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     names -= machine
     assert {name.split("/")[0] for name in names} == {"disqued", "pyspark_disqued.py", "twisted"}
     assert "disqued/py.typed" in names
-    assert {name for name in names if not name.endswith((".py", "py.typed"))} == files_of_pages()
+    assert {name for name in names if not name.endswith((".py", "py.typed"))} == files_of_pages() | units()
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {"/".join(Path(member.name).parts[1:]) for member in archive if member.isfile()}
-    assert modules() | files_of_pages() | {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE"} <= names
+    assert modules() | files_of_pages() | units() | {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE"} <= names
 
 
 def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
@@ -169,6 +175,8 @@ def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: P
         finally:
             daemon.stop()
 
+    run(console, "install-units", "--root", tmp_path / "root", "--program", "/bin/true", cwd=tmp_path)
+    assert "/bin/true --config" in (tmp_path / "root/etc/systemd/system/disqued.service").read_text()
     said = subprocess.run(
         [console, "--port", "0", "--unixsocket", "s", "--http-port", "1"],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

@@ -1,0 +1,243 @@
+"""`disqued install-units`: the units of systemd/, put where systemd looks, with the path of this very program.
+
+    disqued.service disqued@.service disqued.socket   /etc/systemd/system, or PREFIX/lib/systemd/system
+    disqued.sysusers disqued.tmpfiles                 /etc/sysusers.d, /etc/tmpfiles.d, as disqued.conf
+    disqued.conf, a short one                         /etc/disqued, unless there is one
+
+The last line of a file that was put in place is a checksum of the others.  So a later version takes the place of an
+earlier one, and what somebody has changed is left alone: changes belong into drop-ins, which `systemctl edit` makes.
+
+The units of a user (--user) are without what the manager of a user cannot do: other users, and most of the isolation.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from disqued.tools.running import DONE, FAILED, MISUSED, Arguments, complain
+
+TOOL: Final = "install-units"
+UNITS: Final = ("disqued.service", "disqued@.service", "disqued.socket")
+DESCRIPTION: Final = """\
+Put the units of disqued where systemd finds them.
+
+Units that somebody has changed are left alone, and so is a configuration file that is there.
+docs/how-to/systemd.md tells what the units are and how to change them.
+"""
+CONFIG: Final = """\
+# The settings of a node; `disqued --help` tells all of them.  Its data is where the unit says: --dir.
+persistence aof
+"""
+
+PROGRAM: Final = "/usr/bin/disqued"  #: what the units of systemd/ name
+MARK: Final = "# Put in place by disqued install-units; sha256 of the lines above: "
+#: Folders that the units hide from the node.
+HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+#: Directives that only the manager of the system can follow.
+OF_THE_SYSTEM: Final = re.compile(
+    r"(Wants|After|User|Group|Slice|OOMScoreAdjust|CapabilityBoundingSet|AmbientCapabilities|Private\w+|Protect\w+"
+    r"|ProcSubset|DevicePolicy|RemoveIPC|KeyringMode|LoadCredential)="
+)
+
+
+class Refused(Exception):
+    """Nothing is put in place; the text says why and what would do."""
+
+
+@attrs.frozen
+class File:
+    """A file that is to be there."""
+
+    path: Path
+    text: str
+    is_ours: bool = True  #: False: what is there already is kept, whatever it is
+
+    @property
+    def content(self) -> str:
+        """The text, with its mark."""
+        return f"{self.text}{MARK}{_digest(self.text)}\n" if self.is_ours else self.text
+
+    def found(self) -> str | None:
+        """What is there; None = nothing.  Raises OSError."""
+        try:
+            return self.path.read_bytes().decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            return None
+
+    def is_changed(self) -> bool:
+        """Tell whether what is there was made, or changed, by somebody else.  Raises OSError."""
+        found = self.found()
+        if found is None or not self.is_ours or found == self.text:
+            return False
+        text, mark, digest = found.rpartition(MARK)
+        return not mark or digest.strip() != _digest(text)
+
+    def put(self) -> str:
+        """See to it that it is there; returns what was done.  Raises OSError."""
+        found = self.found()
+        if found == self.content:
+            return "is there already"
+        if found is not None and not self.is_ours:
+            return "is kept as it is"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self.path.with_name(f".{self.path.name}.new")
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644 if self.is_ours else 0o640)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(self.content)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(self.path)
+        finally:
+            aside.unlink(missing_ok=True)
+        return "written" if found is None else "replaced"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def shipped(name: str) -> str:
+    """The text of a file of systemd/."""
+    return (resources.files("disqued") / "systemd" / name).read_text(encoding="utf-8")
+
+
+def for_user(text: str) -> str:
+    """A unit as the manager of a user takes it."""
+    kept: list[str] = []
+    comments: list[str] = []  # of the directive that follows, if nothing but comments is between
+    for line in text.splitlines():
+        if line.startswith("#"):
+            comments.append(line)
+            continue
+        if not OF_THE_SYSTEM.match(line):
+            kept += [*comments, line]
+        comments.clear()
+    return "\n".join(kept).replace("WantedBy=multi-user.target", "WantedBy=default.target") + "\n"
+
+
+def files_for_system(program: str, root: Path, prefix: Path | None) -> Iterator[File]:
+    """What the manager of the system needs, below `root`; `prefix` is for those who make packages."""
+    base = Path("/etc") if prefix is None else prefix / "lib"
+    for name in UNITS:
+        folder = "systemd/system"
+        yield File(_below(root, base / folder / name), shipped(name).replace(PROGRAM, program))
+    for kind in ("sysusers", "tmpfiles"):
+        yield File(_below(root, base / f"{kind}.d" / "disqued.conf"), shipped(f"disqued.{kind}"))
+    yield File(_below(root, Path("/etc/disqued/disqued.conf")), CONFIG, is_ours=False)
+
+
+def files_for_user(program: str, root: Path, config_home: Path) -> Iterator[File]:
+    """What the manager of a user needs."""
+    for name in UNITS:
+        text = for_user(shipped(name).replace(PROGRAM, program))
+        yield File(_below(root, config_home / "systemd/user" / name), text)
+    yield File(_below(root, config_home / "disqued/disqued.conf"), CONFIG, is_ours=False)
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _this_program() -> str:
+    """The path of the console script that runs, or that lies beside the interpreter.  Raises Refused."""
+    asked = Path(os.path.abspath(sys.argv[0]))
+    for path in (asked, Path(sys.executable).with_name("disqued")):
+        if path.name == "disqued" and os.access(path, os.X_OK):
+            return str(path)
+    raise Refused("the path of the program is not known; name it with --program")
+
+
+def _check(program: str, root: Path, *, user: bool) -> None:
+    """Refuse a program that the units could not start.  Raises Refused."""
+    if not re.fullmatch(r"/[\w./+@~-]+", program, re.ASCII):
+        raise Refused(f"--program {program!r}: allowed are absolute paths of letters, digits and any of . _ - + @ ~ /")
+    if not any(os.access(path, os.X_OK) and path.is_file() for path in (Path(program), _below(root, Path(program)))):
+        raise Refused(f"{program} is no program that can be run; name the one of disqued with --program")
+    hidden = [folder for folder in HIDDEN if Path(program).is_relative_to(folder)]
+    if hidden and not user:
+        raise Refused(
+            f"{program} lies in {hidden[0]}, which the units hide from the node; install disqued elsewhere, such as"
+            " /opt/disqued, or use --user"
+        )
+
+
+def next_steps(program: str, *, user: bool) -> str:
+    """What is left to do."""
+    manager = "systemctl --user" if user else "systemctl"
+    steps = [
+        f"{manager} daemon-reload",
+        f"{manager} enable --now disqued.socket disqued.service",
+    ]
+    if not user:
+        steps.insert(0, "systemd-sysusers && systemd-tmpfiles --create")
+    interpreter = os.path.realpath(sys.executable)
+    notes = [
+        f"Python is in {folder}, which the units hide from the node: it will not start with this one.\n"
+        for folder in HIDDEN
+        if not user and program == _beside_interpreter() and Path(interpreter).is_relative_to(folder)
+    ]
+    lines = "".join(f"    {step}\n" for step in steps)
+    return f"{''.join(notes)}Next:\n{lines}Without disqued.socket the node opens its ports itself.\n"
+
+
+def _beside_interpreter() -> str:
+    return str(Path(sys.executable).with_name("disqued"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool; returns the exit status."""
+    parser = Arguments(TOOL, DESCRIPTION)
+    parser.add_argument("--root", metavar="DIR", type=Path, default=Path("/"), help="put everything below this folder")
+    parser.add_argument("--prefix", metavar="DIR", type=Path, help="for packages: units in DIR/lib/systemd, not /etc")
+    parser.add_argument("--user", action="store_true", help="for the systemd of this user, not that of the system")
+    parser.add_argument("--program", metavar="FILE", help="the program that the units start, if not this one")
+    parser.add_argument("--force", action="store_true", help="replace units that somebody has changed, too")
+    options = parser.parse_args(arguments)
+    try:
+        program = options.program or _this_program()
+        _check(program, options.root, user=options.user)
+        files = list(_wanted(program, options.root.absolute(), options.prefix, user=options.user))
+    except Refused as refusal:
+        complain(TOOL, str(refusal))
+        return MISUSED
+    try:
+        return _put(files, program, user=options.user, force=options.force)
+    except OSError as error:
+        complain(TOOL, f"{error.filename}: {error.strerror}")
+        return FAILED
+
+
+def _wanted(program: str, root: Path, prefix: Path | None, *, user: bool) -> Iterator[File]:
+    if not user:
+        if prefix is not None and not prefix.is_absolute():
+            raise Refused(f"--prefix {prefix}: allowed are absolute paths, such as /usr")
+        return files_for_system(program, root, prefix)
+    if prefix is not None:
+        raise Refused("--prefix and --user do not go together: the units of a user lie in ~/.config/systemd/user")
+    # A relative one is to be ignored, says the standard.
+    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return files_for_user(program, root, home if home.is_absolute() else Path.home() / ".config")
+
+
+def _put(files: Sequence[File], program: str, *, user: bool, force: bool) -> int:
+    """Put all of them in place, or none.  Raises OSError."""
+    changed = [str(file.path) for file in files if file.is_changed()]
+    if changed and not force:
+        complain(
+            TOOL,
+            f"somebody has changed {', '.join(changed)}; nothing is written. Move the changes to a drop-in (systemctl"
+            " edit), then use --force",
+        )
+        return FAILED
+    for file in files:
+        sys.stdout.write(f"{file.path}: {file.put()}\n")
+    sys.stdout.write(next_steps(program, user=user))
+    return DONE
