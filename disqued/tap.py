@@ -234,7 +234,12 @@ class Listener(Service):
         self._supervision.stopping(f"Stopping, asked by {self._asked_by}")
         self.log.info("Stopping, asked by {who}", who=self._asked_by)
         farewell = Farewell(self._daemon, self._supervision.goes_on)
-        return Deferred.fromCoroutine(farewell.say()).addCallback(self._close).addBoth(self._stopped)
+        said = Deferred.fromCoroutine(farewell.say()).addErrback(self._farewell_failed)
+        return said.addCallback(self._close).addBoth(self._stopped)
+
+    def _farewell_failed(self, failure: Failure) -> None:
+        """Stop all the same: what is here is not lost by that."""
+        self.log.failure("Internal error while leaving", failure=failure)
 
     def _close(self, _: None) -> "Deferred[Any]":
         closed = [maybeDeferred(port.stopListening) for port in self._ports]

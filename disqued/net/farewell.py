@@ -38,7 +38,8 @@ class Farewell:
     async def say(self) -> None:
         """Leave, if that is wanted, and wait until the node may stop."""
         daemon, reactor = self._daemon, self._daemon.reactor
-        began = told = reactor.seconds()
+        began = reactor.seconds()
+        told = began - TOLD_EVERY_S
         if not self._is_wanted(0.0):
             return
         self._begin()

@@ -143,7 +143,10 @@ class PassedSockets:
     def leave_to(self, endpoint: str) -> None:
         """Leave the socket that an endpoint string of Twisted names to whoever listens there."""
         if self._sockets and endpoint.startswith(ENDPOINT):
-            descriptor = serverFromString(self._reactor, endpoint).fileno
+            try:
+                descriptor = serverFromString(self._reactor, endpoint).fileno
+            except Exception:  # whatever the parser raises: who listens there tells what is wrong with it
+                return
             self._sockets = [passed for passed in self._sockets if _descriptor_of(passed.index) != descriptor]
 
     def refuse_rest(self) -> None:

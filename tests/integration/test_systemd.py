@@ -15,7 +15,7 @@ import redis
 
 from tests.certificates import make_certificate
 from tests.integration.cluster import Cluster, cluster_info, ends_well
-from tests.integration.daemon import BUS_PORT_OFFSET, HOST, LIMIT, PLAIN, Daemon, free_port, wait_until
+from tests.integration.daemon import BUS_PORT_OFFSET, HOST, LIMIT, PLAIN, Daemon, free_port, launch, wait_until
 from tests.integration.manager import Manager, listening, managing
 
 AOF = ("--persistence", "aof")
@@ -375,3 +375,17 @@ def test_where_nobody_takes_jobs_a_node_stops_at_once(start: Start) -> None:
     daemon.call("ADDJOB", "q", "body", 0)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.wait_end() == -signal.SIGTERM
+
+
+def test_a_bug_in_leaving_keeps_no_node_from_its_end(tmp_path: Path) -> None:
+    bug = "async def say(self): 1 / 0\nfrom disqued import tap\ntap.Farewell.say = say\ntap.main()"
+    daemon = launch(tmp_path / "data", AOF, program=(sys.executable, "-c", bug))
+    try:
+        daemon.call("ADDJOB", "q", "body", 0)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.wait_end() == -signal.SIGTERM
+        assert "Internal error while leaving" in daemon.log()
+        assert '"message": "Stopped"' in daemon.log()
+    finally:
+        daemon.process.kill()
+        daemon.process.wait()

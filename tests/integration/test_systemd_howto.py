@@ -117,6 +117,9 @@ def test_the_two_nodes_of_the_page_find_each_other_and_one_may_go(tmp_path: Path
         typed(f"-p {blue.port} CONFIG SET cluster-leave-timeout 600", "CONFIG SET cluster-leave-timeout 600")
         blue.stop()
         manager.hear_until("STOPPING")
+        leaving = manager.hear()
+        assert leaving["EXTEND_TIMEOUT_USEC"] == "30000000"
+        assert leaving["STATUS"].startswith("Leaving before the stop: ")
         assert green.call("QLEN", "q") == 1
 
 

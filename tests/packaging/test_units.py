@@ -115,6 +115,20 @@ def test_the_user_and_the_folder_are_those_of_the_service() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to a group")
+def test_the_user_is_made_and_the_folder_is_its_group_s(install: Install, tmp_path: Path) -> None:
+    assert install() == 0
+    for tool in (("systemd-sysusers",), ("systemd-tmpfiles", "--create", "--prefix=/etc/disqued")):
+        made = subprocess.run([*tool, f"--root={tmp_path}"], capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+    [line] = [line for line in (tmp_path / "etc/group").read_text().splitlines() if line.startswith("disqued:")]
+    [user] = [line for line in (tmp_path / "etc/passwd").read_text().splitlines() if line.startswith("disqued:")]
+    assert user.split(":")[5:] == ["/var/lib/disqued", "/usr/sbin/nologin"]
+    for name, mode in (("etc/disqued", 0o750), ("etc/disqued/disqued.conf", 0o640)):
+        found = (tmp_path / name).stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (0, int(line.split(":")[2]), mode)
+
+
 # What runs under them.
 
 #: Lets a process do what a unit allows, all else is answered EPERM as the unit wants it; then it becomes the program.
@@ -330,6 +344,40 @@ def test_what_cannot_be_is_refused(
     assert install(*words, program=program) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_program_is_the_one_that_was_asked_or_that_lies_beside_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "bin/disqued"
+    script.parent.mkdir()
+    script.touch(0o755)
+    monkeypatch.setattr(install_units, "HIDDEN", ())
+    for number, (asked, interpreter) in enumerate(((script, "/bin/python3"), ("-c", script.with_name("python3")))):
+        monkeypatch.setattr(sys, "argv", [str(asked)])
+        monkeypatch.setattr(sys, "executable", str(interpreter))
+        assert install_units.main(["--root", str(tmp_path / f"root{number}")]) == 0
+        unit = tmp_path / f"root{number}/etc/systemd/system/disqued.service"
+        assert dict(sections(unit))["ExecStart"].startswith(f"{script} --config ")
+    script.unlink()
+    assert install_units.main(["--root", str(tmp_path)]) == 2
+    assert "the path of the program is not known; name it with --program" in capsys.readouterr().err
+
+
+def test_an_interpreter_that_the_units_would_hide_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A virtual environment in /opt may be one of a Python in /root."""
+    script, hidden = tmp_path / "opt/bin/disqued", tmp_path / "root/python3"
+    for file in (script, hidden):
+        file.parent.mkdir(parents=True)
+        file.touch(0o755)
+    script.with_name("python3").symlink_to(hidden)
+    monkeypatch.setattr(install_units, "HIDDEN", (str(hidden.parent),))
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setattr(sys, "executable", str(script.with_name("python3")))
+    assert install_units.main(["--root", str(tmp_path / "target")]) == 0
+    assert f"Python is in {hidden.parent}, which the units hide from the node" in capsys.readouterr().out
 
 
 def test_a_program_that_the_units_would_hide_is_refused(
