@@ -98,9 +98,7 @@ class Bus(Factory):
 
     # Start and stop.
 
-    def listen(
-        self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing
-    ) -> None:  # fmt: skip
+    def listen(self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing) -> None:
         """Open the ports, or take those that are open already.  Raises CannotListenError."""
         for address in addresses:
             opened = adopt(self, address, port, tcp.Port)

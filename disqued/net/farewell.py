@@ -1,10 +1,12 @@
 """Leaving before the end: a node that is told to stop hands its jobs on first, where its settings want that.
 
     SIGTERM --cluster-leave-timeout > 0--> leaving, as after CLUSTER LEAVING yes; clients are served as before
-                 nothing is lost any more by a stop                \\
-                 no node can be reached that takes jobs             > the node stops
-                 the time is over, or the setting 0 by now         /
-                 SHUTDOWN                                         /
+                                              | nothing is lost by a stop any more
+                                              | or no node can be reached that takes jobs
+                                              | or the time is over, or the setting 0 by now
+                                              | or SHUTDOWN
+                                              v
+                                           the stop
 
 A node that left only to stop is a member as any other when it starts again, whatever ended it: nodes.conf does not say
 that it was leaving.  One whose operator had said CLUSTER LEAVING yes before stays one that is leaving.

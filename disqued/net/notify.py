@@ -60,7 +60,7 @@ class Notifier:
 
     def tell(self, *fields: str) -> None:
         """Send fields, such as READY=1, now or when there is room again."""
-        if self._socket is None:
+        if self._socket is None or not fields:
             return
         self._waiting.append(_message(fields))
         if self._retry is None:
