@@ -389,3 +389,21 @@ def test_a_bug_in_leaving_keeps_no_node_from_its_end(tmp_path: Path) -> None:
     finally:
         daemon.process.kill()
         daemon.process.wait()
+
+
+def test_a_stop_answers_all_that_it_made_durable(manager: Manager) -> None:
+    daemon = manager.start(*AOF, "--appendfsync", "always", port=free_port())
+    manager.hear_until("READY")
+    with connected((HOST, daemon.port)) as client, client.makefile("rb") as replies:
+        # More than is taken at a time: some of these run before the end, and some never.
+        client.sendall(b"ADDJOB q body 0\r\n" * 20_000)
+        answered = [replies.readline()]
+        daemon.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(ConnectionResetError):
+            answered += iter(replies.readline, b"")
+    assert daemon.wait_end() == -signal.SIGTERM
+    assert all(reply.startswith(b"+DI") and reply.endswith(b"\r\n") for reply in answered)
+    again = manager.start(*AOF, port=daemon.port)
+    manager.hear_until("READY")
+    with again.redis() as other:
+        assert other.info("jobs")["registered_jobs"] == len(answered)
