@@ -215,6 +215,7 @@ class Listener(Service):
 
         try:
             admin.listen(self._admin_failed, self._passed.adopt)
+            self._supervision.wait_for(admin.opened)
         except AdminError as error:
             self._refuse(str(error))
 

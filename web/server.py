@@ -57,6 +57,8 @@ class AdminServer:
         self._ports: list[Any] = []
         self._tls: RenewableTLS | None = None
         self._stopped = False
+        #: Fires when all that is to be listened on is open: some endpoints take their time.
+        self.opened: Deferred[None] = Deferred()
 
     def listen(self, failed: Callable[[str], None] = lambda reason: None, adopt: Adopt = lambda *_: None) -> None:
         """Open the ports, or take those that are open already; `failed` is told why an endpoint fails only later.
@@ -70,6 +72,7 @@ class AdminServer:
         elif self._config.http_port:
             for address in self._config.http_bind:
                 self._open_port(self._config, address, adopt)
+            self.opened.callback(None)
         if self._ports and self._config.http_token_file is None and not self._config.password:
             log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
 
@@ -137,6 +140,7 @@ class AdminServer:
             return port.stopListening()
         self._ports.append(port)
         log.info("The admin page is at {address}", address=str(port.getHost()))
+        self.opened.callback(None)
         return None
 
     @property

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -120,6 +121,7 @@ class Supervision:
         self._notifier = notifier
         self._reactor = reactor
         self._watchdog_s = watchdog_s
+        self._opened: Deferred[None] = succeed(None)
         self._is_ready = False
         self._is_stopping = False
         self._progress = -1  #: of the load, when it was looked at last
@@ -136,8 +138,12 @@ class Supervision:
         is_ours = usec.isascii() and usec.isdigit() and process in ("", str(os.getpid()))
         return cls(daemon, notifier, reactor, watchdog_s=int(usec) / 1e6 if is_ours else 0.0)
 
+    def wait_for(self, opened: "Deferred[None]") -> None:
+        """Call the node ready no earlier than this: a port that takes its time has opened."""
+        self._opened = opened
+
     def start(self) -> None:
-        """Begin: the ports are open, and the load begins."""
+        """Begin: the ports are open, or will be, and the load begins."""
         self._daemon.on_ready, self._daemon.on_failed_start = self._ready, self.failed
         if not self._notifier:
             return
@@ -159,8 +165,11 @@ class Supervision:
             self._told = ""
 
     def _ready(self) -> None:
-        self._is_ready = True
         self._stop_looking()
+        self._opened.addCallback(self._tell_ready)
+
+    def _tell_ready(self, _: None) -> None:
+        self._is_ready = True
         if self._notifier and not self._is_stopping:
             self._notifier.tell("READY=1", *self._changed(self._state()))
             self._tell.start(STATUS_S, now=False)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from disqued.net.notify import EXTENSION_S, LOOK_S, STATUS_S, Notifier, Supervision
@@ -103,6 +104,16 @@ def test_a_status_is_told_when_it_has_changed(manager: Manager) -> None:
     state.jobs, state.queues, state.peers.by_id, of.store_failure = [1, 2], [1], {b"a": 1}, "no\nspace"
     clock.pump([STATUS_S] * 3)
     assert manager.heard() == ["STATUS=Serves 2 jobs in 1 queues; 2 nodes are known; takes no jobs now: no space"]
+
+
+def test_a_node_is_not_ready_before_a_port_that_takes_its_time_is_open(manager: Manager) -> None:
+    clock, of, opened = Clock(), daemon(), Deferred[None]()
+    supervision(manager, clock, of).wait_for(opened)
+    of.on_ready()
+    clock.pump([STATUS_S] * 3)
+    assert manager.heard() == []
+    opened.callback(None)
+    assert manager.heard() == ["READY=1\nSTATUS=Serves 0 jobs in 0 queues"]
 
 
 def test_a_node_that_is_not_ready_says_nothing_of_a_reload(manager: Manager) -> None:
