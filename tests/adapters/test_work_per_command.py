@@ -54,10 +54,7 @@ RENEW = "see the head of this file for how to renew the table"
 
 VERSION = sys.version_info[:2]
 pytestmark = [
-    pytest.mark.skipif(
-        bool(compiled_modules()),
-        reason="counts the reference build, in which all is Python; compiled here: " + ", ".join(compiled_modules()),
-    ),
+    pytest.mark.reference,
     pytest.mark.skipif(VERSION not in TABLE, reason=f"there is no table for CPython {VERSION}; {RENEW}"),
 ]
 CASES = [(name, pipeline) for name in SUBJECTS for pipeline in PIPELINES]
