@@ -1,4 +1,4 @@
-"""The compiled build: `disqued.core` made into C by mypyc, from the same source.
+"""The compiled build: `disqued.core`, and what makes bytes of it, as C by mypyc, from the same source.
 
 A wheel holds both: the modules as they are, for those who read them and for tracebacks, and beside each the one that
 Python imports.  What an environment variable says of it:
@@ -22,6 +22,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 WANTED = os.environ.get("DISQUED_COMPILE", "")
+#: What is made into machine code, below disqued/: the core, and what turns its objects into bytes and back.
+COMPILED = ("core/*.py", "wire/eventlines.py", "wire/frames.py", "wire/jobdump.py", "wire/messages.py")
 #: Commands that build: mypyc takes seconds, so metadata and source distributions are made without it.
 BUILDING = {"build", "build_ext", "bdist_wheel", "install"}
 
@@ -58,7 +60,7 @@ def extensions() -> list[Any]:
         return []
     from mypyc.build import mypycify
 
-    modules = sorted(map(str, Path("disqued/core").glob("*.py")))
+    modules = [str(path) for pattern in COMPILED for path in sorted(Path("disqued").glob(pattern))]
     # A file of C for each module, so that all processors have work.
     made: list[Any] = mypycify(
         ["--strict", "--config-file=", *modules],

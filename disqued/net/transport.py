@@ -10,7 +10,7 @@ A reactor that works in rounds (`net/reactor.py`) receives and delivers in two s
 from typing import Any
 
 from twisted.internet import tcp, unix
-from twisted.internet.main import CONNECTION_LOST
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 
 READ_SIZE = 16 * 1024  #: bytes read at a time; Twisted's own 64 KiB cost 1 to 2 microseconds more per read
 
@@ -69,7 +69,10 @@ class EagerServer(_EagerWrite, tcp.Server):
         """Give the protocol what was received, unless the connection has ended since; returns why it ends now."""
         if self.disconnected or self._aborting:
             return None
-        return self._dataReceived(data)
+        if not data:
+            return CONNECTION_DONE
+        self.protocol.dataReceived(data)
+        return None
 
     def doRead(self) -> Any:
         """Read once."""

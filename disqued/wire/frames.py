@@ -36,8 +36,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, NoReturn, Protocol
 
-import attrs
-
 from disqued.core.ids import NODE_ID_LENGTH
 from disqued.core.messages import NODE_OWN, Greeting, Message
 from disqued.wire import messages
@@ -399,12 +397,14 @@ class FrameWriter:
         return frame + mac.digest()
 
 
-@attrs.define
 class _Unfinished:
     """A message of which pieces are missing."""
 
-    size: int
-    data: bytearray = attrs.field(factory=bytearray)
+    __slots__ = ("data", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size: int = size
+        self.data: bytearray = bytearray()
 
 
 class FrameReader:

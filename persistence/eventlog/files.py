@@ -176,14 +176,15 @@ class EventFiles:
 
         Returns after how many seconds that is to be done again; 0 = not before something is written.
         """
-        if self._fd >= 0 and (self._left_s() <= 0 or self._is_gone()):
+        left_s = self._left_s()  # once: while old files are removed its end may come
+        if self._fd >= 0 and (left_s <= 0 or self._is_gone()):
             self._try_to_publish()
         limits = self.limits
         until_s = self._pruned_s + PRUNE_S - self._monotonic()
         if self._kept != (limits.keep_days, limits.keep_bytes) or (limits.keep_days and until_s <= 0):
             self._try_to_prune()
             until_s = PRUNE_S
-        waits = [self._left_s()] if self._fd >= 0 else []
+        waits = [left_s] if self._fd >= 0 else []
         return max(0.0, min([*waits, until_s] if limits.keep_days else waits, default=0.0))
 
     def _try_to_publish(self) -> None:

@@ -105,8 +105,12 @@ def files_of_pages() -> set[str]:
 
 def machine_code() -> set[str]:
     """Name the modules that are compiled, and the one that holds the code of all of them."""
-    core = (ROOT / "disqued" / "core").glob("*.py")
-    return {f"disqued/core/{file.stem}" for file in core} | {"disqued_core__mypyc"}
+    core = {f"disqued/core/{file.stem}" for file in (ROOT / "disqued" / "core").glob("*.py")}
+    return (
+        core
+        | {f"disqued/wire/{name}" for name in ("eventlines", "frames", "jobdump", "messages")}
+        | {"disqued_core__mypyc"}
+    )
 
 
 def units() -> set[str]:

@@ -1,6 +1,7 @@
 """Files of the event log: published whole, healed after a crash, removed by age and size, and no error lost."""
 
 import errno
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -384,3 +385,13 @@ def test_old_files_that_cannot_be_removed_are_told_of_until_they_are(
     files.limits = Limits(1, 300, 0, 2)
     files.look()
     assert files.facts.unremoved == ""
+
+
+def test_a_file_whose_time_ends_while_it_is_looked_at_is_looked_at_again(tmp_path: Path) -> None:
+    now = itertools.count(0, 31)  # each look at the clock is half of the file's time later
+    files = EventFiles(
+        tmp_path, NODE, Limits(1_000, 60, 0, 0), Facts(), wall=lambda: DAY, monotonic=lambda: next(now),
+    )  # fmt: skip
+    files.begin()
+    write(files, 1)
+    assert files.look() == 29
