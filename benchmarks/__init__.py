@@ -13,6 +13,7 @@ With DISQUED_BUILD=compiled in the environment daemons have the core that `make 
     load        redis-benchmark as the client of both servers;  blast, raw: clients for what it cannot do
     machine     what the figures depend on: processor, versions, commit
     figures     medians, ratios, goals and the report; pure
+    pauses      how long the garbage collector holds a node with very many jobs
     profile     the hot path inside one process, without sockets
     work        calls and instructions of that path, counted
     growth      what becomes of a node when jobs, queues, connections, bodies or nodes grow

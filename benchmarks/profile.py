@@ -13,7 +13,6 @@ long: use these figures to compare one version with another, and `python -m benc
 
 import argparse
 import cProfile
-import gc
 import pstats
 import sys
 import tempfile
@@ -39,6 +38,7 @@ from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.plugins import find_store
+from disqued.tap import tune_collector
 from disqued.wire.requests import RequestParser
 
 QUEUE, BODY = b"bench", b"hello"
@@ -221,9 +221,7 @@ def main() -> int:
     parser.add_argument("--listing", action="store_true", help="also what the time is spent in, by cProfile")
     options = parser.parse_args()
     subject = SUBJECTS[options.command]
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(2_000, 10, 1_000)  # as in the daemon
+    tune_collector()
     with tempfile.TemporaryDirectory(prefix="disqued-profile-") as folder:
         print(f"{options.command}: µs a command, the best of {ROUNDS} rounds of {options.count}; seed {SEED}")
         for pipeline in options.pipeline or [1, 16]:

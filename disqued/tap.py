@@ -152,7 +152,7 @@ class Listener(Service):
             self._listen()
         except (CannotListenError, PassedError) as error:
             self._refuse(str(error))
-        _tune_collector()
+        tune_collector()
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
         self._supervision.start()
         self._daemon.start(self._stop)
@@ -388,7 +388,7 @@ def _umask() -> int:
     return mask
 
 
-def _tune_collector() -> None:
+def tune_collector() -> None:
     """Keep the garbage collector from walking over every job.
 
     Jobs hold no cycles: they are freed when the last reference goes.  What was made until now lives as long as the

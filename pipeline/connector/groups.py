@@ -27,11 +27,14 @@ from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_
 from disqued.pipeline.connector.rows import Row, row_of, text
 from disqued.pipeline.connector.stream import (
     GET_COUNT,
+    NOTHING,
     US_IN_S,
+    Handed,
     Jobs,
     Named,
     Offset,
     QueuesStreamReader,
+    fetch_ahead,
     show,
 )
 
@@ -170,30 +173,42 @@ class GroupStreamReader(QueuesStreamReader):
         return taken
 
     def _take_from(self, link: Link, node: NodeAt, queue: str, wanted: int, taken: Taken) -> None:
-        words: list[Word] = ["QGET", queue, self._options["group"], "EX", self._options["leaseTime"], "COUNT"]
-        while (count := wanted - len(taken.rows)) > 0 and taken.size < self._options["maxBytesPerTrigger"]:
-            given = link.ask([*words, min(GET_COUNT, count)])
-            if not given:
-                return
-            late = [each for each, _ in given if each in self._overdue]
-            if late:
-                self._settle(link, queue, late)
-            passed_over = taken.named.union(late)  # two nodes that do not hear each other may both hand one out
-            self._note(link, node, queue, [event for event in given if event[0] not in passed_over], taken)
+        most = self._options["maxBytesPerTrigger"]
+        fetch_ahead(
+            lambda count, size: self._fetch_events(link, queue, count, size),
+            lambda coming: (wanted - len(taken.rows) - len(coming.given), most - taken.size - coming.size),
+            lambda handed: self._note(node, queue, handed, taken),
+        )  # fmt: skip
 
-    def _note(self, link: Link, node: NodeAt, queue: str, given: Sequence[Any], taken: Taken) -> None:
-        """Note events that were handed out just now, with what QGET does not say of them."""
-        now_us = int(time.time() * US_IN_S)
-        shown = dict(show(link, [each for each, _ in given]))
-        for each, body in given:
-            known = shown.get(each)
+    def _fetch_events(self, link: Link, queue: str, count: int, size: int) -> Handed:
+        """Ask for events, at most so many, and for what QGET does not say of them."""
+        if count <= 0 or size <= 0:
+            return NOTHING
+        words: list[Word] = ["QGET", queue, self._options["group"], "EX", self._options["leaseTime"], "COUNT"]
+        while given := link.ask([*words, min(GET_COUNT, count)]):
+            now_us = int(time.time() * US_IN_S)
+            late = {each: None for each, _ in given if each in self._overdue}
+            if late:
+                self._settle(link, queue, list(late))
+                given = [event for event in given if event[0] not in late]
+            if given:
+                shown = dict(show(link, [each for each, _ in given]))
+                size = sum(len(body) for _, body in given)
+                return Handed(given, [shown.get(each) for each, _ in given], size, now_us)
+        return NOTHING
+
+    def _note(self, node: NodeAt, queue: str, handed: Handed, taken: Taken) -> None:
+        """Note events that a node handed out."""
+        for (each, body), known in zip(handed.given, handed.shown, strict=True):
+            if each in taken.named:  # two nodes that do not hear each other may both hand one out
+                continue
             if known is None:  # the node has no copy of its own
-                taken.rows.append((each.decode(), queue, body, None, 0, 0, now_us, node.short_id))
+                taken.rows.append((each.decode(), queue, body, None, 0, 0, handed.at_us, node.short_id))
             else:
-                taken.rows.append(self._row(known, node.short_id, now_us))
+                taken.rows.append(self._row(known, node.short_id, handed.at_us))
             taken.size += len(body)
-        taken.ids.setdefault(queue, []).extend(each for each, _ in given)
-        taken.named.update(each for each, _ in given)
+            taken.ids.setdefault(queue, []).append(each)
+            taken.named.add(each)
 
     def _row(self, shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None) -> Row:
         """Make the row of an event: it was delivered again as often as the group has had it before."""

@@ -9,6 +9,9 @@
 So a checkpoint names exactly the jobs of the batch that is under way.  A thread of the driver says WORKING for what is
 leased, at least three times in the shortest retry period among the jobs, until the batch is done.
 
+While rows are made of what a node has handed out, it is asked for more (`fetch_ahead`): the driver and the node work at
+the same time.
+
 What one node has is asked for on that node: a lease, its renewal and its end.  A node that does not answer is passed
 over, and the others, which may have copies, are asked to renew and to end.  After a restart nobody knows where a job
 was leased, and all are asked.
@@ -22,8 +25,9 @@ acknowledged once more, and in no other batch.
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final
 
@@ -67,6 +71,38 @@ class Named(InputPartition):
         self.ids = list(ids)
 
 
+@attrs.frozen
+class Handed:
+    """What a node has handed out at a time, and what it says of each."""
+
+    given: Sequence[Any] = ()  #: as GETJOB and QGET answer it
+    shown: Sequence[Any] = ()  #: as SHOW answers it, in the same order
+    size: int = 0  #: bytes of the bodies
+    at_us: int = 0
+
+
+NOTHING: Final = Handed()
+
+
+def fetch_ahead(
+    fetch: Callable[[int, int], Handed], left: Callable[[Handed], tuple[int, int]], take: Callable[[Handed], None]
+) -> None:
+    """Fetch in a thread what comes next while `take` makes rows of what came before, until nothing comes.
+
+    `left` says how many, and of how many bytes, may come beside what is fetched and not taken yet.  Raises what these
+    raise.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        handed = fetch(*left(NOTHING))
+        while handed.given:
+            coming = thread.submit(fetch, *left(handed))
+            take(handed)
+            # Where `take` left some out there is room for others in their place.
+            handed = coming.result()
+            if not handed.given:
+                handed = fetch(*left(NOTHING))
+
+
 @attrs.define(eq=False)
 class Lease:
     """The jobs of one batch, and on which node they were leased."""
@@ -76,19 +112,21 @@ class Lease:
     ids: dict[NodeAt, list[bytes]] = attrs.field(factory=dict)
     #: The shortest retry period among them, in seconds; 0 = none has one.
     retry: int = 0
+    size: int = 0  #: bytes of the bodies
     #: Spark has it in its log, so that it will be run until it is done.
     is_written: bool = False
 
-    def add(self, node: NodeAt, id_: bytes, retry: int) -> None:
-        """Note a job; several nodes may have it with us, and each is to be told of it."""
-        self.named.add(id_)
-        self.ids.setdefault(node, []).append(id_)
-        if retry:
-            self.retry = min(self.retry or retry, retry)
+    def add(self, node: NodeAt, ids: Sequence[bytes], retries: AbstractSet[int]) -> None:
+        """Note jobs; several nodes may have one with us, and each is to be told of it."""
+        if ids:
+            self.named.update(ids)
+            self.ids.setdefault(node, []).extend(ids)
+            self.retry = min(filter(None, (self.retry, *retries)), default=0)
 
     def forget(self, done: AbstractSet[bytes]) -> dict[NodeAt, list[bytes]]:
         """Leave jobs out, and tell where they were leased."""
         self.rows = [row for row in self.rows if row[0].encode() not in done]
+        self.size = sum(len(row[2]) for row in self.rows)
         self.named -= done
         left_out = {node: [each for each in ids if each in done] for node, ids in self.ids.items()}
         self.ids = {node: [each for each in ids if each not in done] for node, ids in self.ids.items()}
@@ -223,13 +261,14 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = Lease()
         most = self._options["maxBytesPerTrigger"]
 
+        def left(coming: Handed) -> tuple[int, int]:
+            return wanted - len(lease.rows) - len(coming.given), most - lease.size - coming.size
+
         def ask(node: NodeAt, link: Link) -> None:
-            while (count := min(GET_COUNT, wanted - len(lease.rows))) > 0 and _bytes(lease) < most:
-                words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", count, "FROM"]
-                given = link.ask([*words, *self._options["queues"]])
-                if not given:
-                    break
-                self._take(link, node, given, lease)
+            fetch_ahead(
+                lambda count, size: self._fetch(link, count, size),
+                left, lambda handed: self._take(node, handed, lease),
+            )  # fmt: skip
 
         nodes = find_nodes(self._options)
         ask_each(nodes, self._options, ask)
@@ -258,28 +297,48 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for node, ids in lease.forget(done).items():
             self._say(node, b"ACKJOB", ids)
 
-    def _take(self, link: Link, node: NodeAt, given: Sequence[Any], lease: Lease) -> None:
-        """Note jobs that were handed out just now, with what GETJOB does not say of them."""
+    def _fetch(self, link: Link, count: int, size: int) -> Handed:
+        """Ask for jobs, at most so many; nothing where they may have no bytes."""
+        if count <= 0 or size <= 0:
+            return NOTHING
+        words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", min(GET_COUNT, count), "FROM"]
+        while given := link.ask([*words, *self._options["queues"]]):
+            handed = self._look_at(link, given)
+            if handed.given:
+                return handed
+        return NOTHING
+
+    def _look_at(self, link: Link, given: Sequence[Any]) -> Handed:
+        """Ask for what GETJOB does not say of the jobs that it gave; those of batches that are done it gave in vain."""
         now_us = int(time.time() * US_IN_S)
         again = [job[1] for job in given if job[1] in self._done]
         if again:
             link.ask([b"ACKJOB", *again])
         fresh = [job for job in given if job[1] not in self._done]
         shown = link.ask_all([(b"SHOW", job[1]) for job in fresh])
-        for (queue, id_, body, _, nacks, _, deliveries), reply in zip(fresh, shown, strict=True):
+        return Handed(fresh, shown, sum(len(job[2]) for job in fresh), now_us)
+
+    def _take(self, node: NodeAt, handed: Handed, lease: Lease) -> None:
+        """Note jobs that a node handed out."""
+        at_us, short_id = handed.at_us, node.short_id
+        ids: list[bytes] = []
+        retries: set[int] = set()
+        for (queue, id_, body, _, nacks, _, deliveries), reply in zip(handed.given, handed.shown, strict=True):
             row: Row
-            retry = 0
             known = told(reply) if isinstance(reply, list) else None
             if known is not None and known[b"state"] != ACKED:
-                row, retry = self._row(known, node.short_id, now_us), known[b"retry"]
+                row = self._row(known, short_id, at_us)
+                retries.add(known[b"retry"])
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                row = (id_.decode(), texts.text(queue), body, None, nacks, deliveries, now_us, node.short_id)
+                row = (id_.decode(), texts.text(queue), body, None, nacks, deliveries, at_us, short_id)
             else:  # somebody has done it meanwhile
                 continue
             if id_ not in lease.named:
                 lease.rows.append(row)
-            lease.add(node, id_, retry)
+                lease.size += len(body)
+            ids.append(id_)
+        lease.add(node, ids, retries)
 
     def _lease_again(self, ids: Sequence[bytes]) -> Lease:
         """Take the jobs of a batch that is run again out of their queues, wherever they are."""
@@ -287,9 +346,8 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def ask(node: NodeAt, link: Link) -> None:
             replies = link.ask_all([(b"WORKING", each) for each in ids])
-            for each, retry in zip(ids, replies, strict=True):
-                if isinstance(retry, int):
-                    lease.add(node, each, retry)
+            known = {each: retry for each, retry in zip(ids, replies, strict=True) if isinstance(retry, int)}
+            lease.add(node, list(known), set(known.values()))
 
         ask_each(find_nodes(self._options), self._options, ask)
         return lease
@@ -415,10 +473,6 @@ class JobsGone(DisquedError):
 
 def _ids(offset: Offset) -> list[bytes]:
     return [each.encode() for each in offset["ids"].split()]
-
-
-def _bytes(lease: Lease) -> int:
-    return sum(len(row[2]) for row in lease.rows)
 
 
 def _is_done(reply: Any) -> bool:

@@ -46,9 +46,9 @@ def connected(address: tuple[str, int]) -> socket.socket:
 # What systemd hears.
 
 
-@pytest.mark.parametrize("address", ["", f"@disqued-test-{os.getpid()}"])
-def test_ready_is_told_when_the_journal_is_loaded_and_not_before(tmp_path: Path, address: str) -> None:
-    with managing(tmp_path, address) as manager:
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+def test_ready_is_told_when_the_journal_is_loaded_and_not_before(tmp_path: Path, kind: str) -> None:
+    with managing(tmp_path, "" if kind == "path" else f"@disqued-test-{os.getpid()}") as manager:
         daemon = manager.start(*AOF, port=free_port())
         assert "READY" in manager.hear_until("READY")[-1]
         with daemon.redis() as client:

@@ -13,7 +13,7 @@ from disqued.pipeline.connector import stream as connector_stream
 from disqued.pipeline.connector.nodes import NodeAt
 from disqued.pipeline.connector.options import Use, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
-from disqued.pipeline.connector.stream import JobsGone, Lease, QueuesStreamReader
+from disqued.pipeline.connector.stream import Handed, JobsGone, Lease, QueuesStreamReader, fetch_ahead
 from tests.integration.daemon import HOST, Daemon, wait_until
 from tests.pipeline.readers import next_of, rows_of
 from tests.pipeline.trio import Trio, addresses
@@ -281,8 +281,8 @@ def nodes_that_tell(monkeypatch: pytest.MonkeyPatch, *links: Told) -> list[NodeA
 def test_a_job_that_two_nodes_hand_out_is_one_row_and_leased_on_both() -> None:
     reader, lease = QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, Use.STREAM)), Lease()
     first, second = NodeAt("1" * 40, (HOST, 1)), NodeAt("2" * 40, (HOST, 2))
-    reader._take(cast(Any, Told(a="active", b="active")), first, given("a", "b"), lease)
-    reader._take(cast(Any, Told(b="active", c="active")), second, given("b", "c"), lease)
+    reader._take(first, reader._look_at(cast(Any, Told(a="active", b="active")), given("a", "b")), lease)
+    reader._take(second, reader._look_at(cast(Any, Told(b="active", c="active")), given("b", "c")), lease)
     assert [row[0] for row in lease.rows] == ["a", "b", "c"]
     assert lease.ids == {first: [b"a", b"b"], second: [b"b", b"c"]}
 
@@ -293,7 +293,7 @@ def test_a_job_that_was_done_is_in_no_second_batch(monkeypatch: pytest.MonkeyPat
     here, there = Told(a="active", b="active", c="acked", e="active"), Told(b="acked", e="active")
     nodes = nodes_that_tell(monkeypatch, here, there)
     reader._note_done([b"a"])
-    reader._take(cast(Any, here), nodes[0], given("a", "b", "c", "d", "e"), lease)
+    reader._take(nodes[0], reader._look_at(cast(Any, here), given("a", "b", "c", "d", "e")), lease)
     reader._leave_out(lease, nodes)
     assert [row[0] for row in lease.rows] == ["e"]
     assert lease.ids == {nodes[0]: [b"e"]}
@@ -331,3 +331,44 @@ def test_a_stream_has_no_patterns(queues: str) -> None:
     source = DisquedDataSource({"address": HOST, "queues": queues})
     with pytest.raises(ValueError, match="is a pattern"):
         source.streamReader(schema=source.schema())
+
+
+def test_what_comes_next_is_fetched_while_rows_are_made_and_no_more_than_wanted() -> None:
+    waiting, taken, asked = list(range(10)), [], []
+    begun = threading.Event()
+
+    def fetch(count: int, size: int) -> Handed:
+        asked.append(count)
+        begun.set()
+        given = [waiting.pop(0) for _ in range(min(3, count, len(waiting)))]
+        return Handed(given, given, len(given), 0)
+
+    def take(handed: Handed) -> None:
+        # What comes next is asked for in the meantime.
+        assert begun.wait(60)
+        begun.clear()
+        taken.extend(each for each in handed.given if each != 4)
+
+    def left(coming: Handed) -> tuple[int, int]:
+        begun.clear()
+        return 8 - len(taken) - len(coming.given), 100
+
+    fetch_ahead(fetch, left, take)
+    # One was left out, and another one is fetched in its place.
+    assert taken == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert waiting == [9]
+    assert max(asked) == 8
+
+
+def test_what_fails_while_it_is_fetched_ahead_fails_where_it_is_awaited() -> None:
+    taken: list[Any] = []
+    answers = iter([Handed(["a"], ["a"], 1, 0)])
+
+    def fetch(count: int, size: int) -> Handed:
+        for handed in answers:
+            return handed
+        raise Unreachable("away")
+
+    with pytest.raises(Unreachable):
+        fetch_ahead(fetch, lambda coming: (1, 1), lambda handed: taken.extend(handed.given))
+    assert taken == ["a"]
