@@ -332,7 +332,7 @@ DIFFERENCES = (
         _with_fields(
             {
                 b"disque_version": (b"disqued_version:" + VARIES,),
-                b"config_file": (b"python_version:" + VARIES,),
+                b"config_file": (b"python_version:" + VARIES, b"core_build:" + VARIES),
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"registered_queues": (b"background_pushes:0", b"background_pushes_failed:0"),
