@@ -12,6 +12,9 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 # What `make run` starts: the compiled core, or with BUILD=source the core as it stands here.
 BUILD ?= compiled
+ifeq ($(filter compiled source,$(BUILD)),)
+$(error BUILD is $(BUILD); allowed are compiled and source)
+endif
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
