@@ -164,6 +164,8 @@ async def test_a_worker_keeps_and_ends_its_jobs_when_the_node_that_gave_them_is_
         released.addCallback(lambda result: waiting.callback(None))
         return waiting
 
+    # On a machine that stood still for a second nodes take each other for gone, for a moment.
+    await deferToThread(cluster.wait_joined)
     client = side.client(address(cluster.nodes[0]))
     job_id = await client.add(queue, "x", replicate=3, retry=2, timeout=10)
     worker = side.worker(client, [queue], work, poll=0.2)
