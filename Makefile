@@ -32,6 +32,7 @@ help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
 	@echo 'make test    run every test and every check, with all that they need'
 	@echo 'make test-source  run every test on the core as it stands here, not compiled'
+	@echo 'make compiled  compile the core into build/compiled, which DISQUED_BUILD=compiled lets tests and benchmarks use'
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
 	@echo 'make bench-growth measure what becomes of a node with more jobs, queues, connections, bytes and nodes; with plots'

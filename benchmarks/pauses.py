@@ -49,6 +49,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pauses")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000_000, 5_000_000], help="1000000 5000000")
     options = parser.parse_args()
+    if min(options.jobs) < 1:
+        parser.error(f"--jobs {min(options.jobs)}; allowed are numbers from 1 on")
     build = "the source" if disqued.core.node.__file__.endswith(".py") else "compiled"
     with tempfile.TemporaryDirectory(prefix="disqued-pauses-") as folder:
         bed = Bed.make(Path(folder))

@@ -6,8 +6,8 @@
 A processor that returns from a system call has forgotten the code that runs next: its caches and what it knew of
 branches are the kernel's.  Received, run and answered one by one, requests meet it so each time; in a round they share
 it, and fifty clients that wait for each reply before they ask again are served half as often again.  A round has
-bounds in connections, and so in bytes, and in time: none of its replies waits for long.  What is alone in its round is
-answered at once.
+bounds in connections, and so in bytes, and in time: none of its replies waits for longer than that and the commands of
+one connection.  What is alone in its round is answered at once.
 
 Twisted enters a logging context for each event, so that text logs can name the connection.  That costs 5 to 6
 microseconds, as much as an ADDJOB's way through the core; our logs name the connection where that helps.

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,6 +261,19 @@ def test_a_connection_that_is_broken_is_lost_and_the_others_are_run(bed: Make) -
     assert {data for what, data in here.told if what == "run"} == {b"0", b"1"}
 
 
+def test_a_connection_that_cannot_be_read_is_lost_and_the_others_are_run(bed: Make) -> None:
+    here = bed()
+    here.connect(3)
+
+    def refuse() -> bytes:
+        raise TimeoutError
+
+    here.made[1].transport.receive = refuse
+    here.say(b"0", b"1", b"2")
+    assert [what for what, _ in here.told].count("lost") == 1
+    assert [what for what, _ in here.told].count("run") == 2
+
+
 def test_a_protocol_that_fails_in_a_round_loses_its_connection_alone(bed: Make) -> None:
     def fail(records: Records, data: bytes) -> None:
         if data == b"1":
@@ -277,3 +291,22 @@ def test_a_protocol_that_fails_in_a_round_loses_its_connection_alone(bed: Make) 
     assert [what for what, _ in here.told].count("lost") == 1
     assert [what for what, _ in here.told].count("run") == 3
     assert here.told[-1] == ("end", b"")
+
+
+STARTED = """
+import sys
+from disqued.tap import Options, makeService
+
+options = Options()
+options.parseOptions(["--dir", sys.argv[1], "--port", "0", "--unixsocket", sys.argv[1] + "/s", "--http-port", "0"])
+makeService(options)
+from twisted.internet import reactor
+
+print(type(reactor).__name__, type(reactor.gatherer).__name__)
+"""
+
+
+def test_the_replies_of_a_daemon_are_kept_back_by_its_driver(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", STARTED, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["EpollReactor", "Driver"], done

@@ -335,22 +335,30 @@ def test_a_stream_has_no_patterns(queues: str) -> None:
 
 def test_what_comes_next_is_fetched_while_rows_are_made_and_no_more_than_wanted() -> None:
     waiting, taken, asked = list(range(10)), [], []
-    begun = threading.Event()
+    fetching, taking = threading.Event(), threading.Event()
 
     def fetch(count: int, size: int) -> Handed:
+        # All but the first, and those after nothing came, meet rows that are being made.
+        assert not taking_now or taking.wait(60)
         asked.append(count)
-        begun.set()
+        fetching.set()
         given = [waiting.pop(0) for _ in range(min(3, count, len(waiting)))]
         return Handed(given, given, len(given), 0)
 
+    taking_now = False
+
     def take(handed: Handed) -> None:
-        # What comes next is asked for in the meantime.
-        assert begun.wait(60)
-        begun.clear()
+        nonlocal taking_now
+        taking.set()
+        assert fetching.wait(60)
         taken.extend(each for each in handed.given if each != 4)
+        taking_now = False
 
     def left(coming: Handed) -> tuple[int, int]:
-        begun.clear()
+        nonlocal taking_now
+        taking_now = bool(coming.given)
+        fetching.clear()
+        taking.clear()
         return 8 - len(taken) - len(coming.given), 100
 
     fetch_ahead(fetch, left, take)

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +13,12 @@ from typing import Any
 import hiredis
 import pytest
 
-from benchmarks import growth, plots, profile
+from benchmarks import growth, pauses, plots, profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, Spread, amount, as_json, conclude, describe, percentile, ratios, spread, told
 from benchmarks.load import LoadFailed, parse_report, whole
-from benchmarks.machine import Processors, stamp
+from benchmarks.machine import ROOT, Processors, stamp
 from benchmarks.measure import Bench, Measure, OutOfTime
 from benchmarks.raw import words
 from benchmarks.servers import HIGHEST_PORT, free_port
@@ -454,3 +456,21 @@ def test_one_curve_that_cannot_be_measured_leaves_the_others_alone(
     assert growth.main(["--json", str(report)]) == 1
     assert [each["name"] for each in json.loads(report.read_text())] == ["nodes"]
     assert "not measured: no time" in capsys.readouterr().out
+
+
+def test_pauses_of_the_collector_are_noted_by_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([1.0, 1.25, 2.0, 2.125, 5.0, 5.5])
+    monkeypatch.setattr(pauses, "perf_counter", lambda: next(now))
+    watch = pauses.Stopwatch()
+    for generation in (0, 0, 2):
+        watch("start", {"generation": generation})
+        watch("stop", {"generation": generation})
+    assert watch.longest_ms == [250.0, 0.0, 500.0]
+    assert watch.count == [2, 0, 1]
+
+
+def test_pauses_are_measured_on_a_node_that_holds_as_many_jobs() -> None:
+    argv = [sys.executable, "-m", "benchmarks.pauses", "--jobs", "1000"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("100000 jobs, core "), done
+    assert done.stdout.endswith(" ms\n")
