@@ -104,7 +104,7 @@ class Bed:
         )  # fmt: skip
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
-        client.makeConnection(Transport())  # type: ignore[no-untyped-call]
+        client.makeConnection(Transport())
         return cls(node, client, reactor)
 
     def add(self, count: int) -> None:

@@ -21,10 +21,8 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IPushProducer
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
@@ -74,13 +72,11 @@ def _told_ids(reply: bytes) -> list[bytes]:
     return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
 
 
-@implementer(IPushProducer)
-class ClientConnection(Protocol):
-    """One client; a `Session` to the commands."""
-
-    transport: Any
+class ClientConnection:
+    """One client; a `Session` to the commands, a protocol and a push producer to its transport."""
 
     def __init__(self, daemon: "Daemon", session_id: int) -> None:
+        self.transport: Any = None
         self.id = session_id
         self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
         self.name = b""
@@ -183,8 +179,9 @@ class ClientConnection(Protocol):
 
     # The connection.
 
-    def connectionMade(self) -> None:
+    def makeConnection(self, transport: Any) -> None:
         """Take the client in, or turn it away when there are too many."""
+        self.transport = transport
         self.address = self._daemon.name_peer(self.transport)
         self._daemon.connected(self)
         self.transport.registerProducer(self, streaming=True)

@@ -359,7 +359,7 @@ class Daemon(Factory):
 
     # Clients.
 
-    def buildProtocol(self, addr: Any) -> ClientConnection:
+    def buildProtocol(self, addr: Any) -> ClientConnection:  # type: ignore[override]  # all that a transport calls
         """Make the connection object of a client that has just connected."""
         self._last_id += 1
         return ClientConnection(self, self._last_id)

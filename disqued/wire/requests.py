@@ -43,7 +43,6 @@ import re
 from itertools import chain
 from typing import Any, Final
 
-import attrs
 import hiredis
 
 MAX_BULK: Final = 512 * 1024 * 1024
@@ -305,7 +304,6 @@ def _header_number(line: bytes) -> int | None:
     return _canonical_number(line[1:-2]) if line.endswith(_CRLF) else None
 
 
-@attrs.define(eq=False)
 class RequestParser:
     """Reads what one client sends.
 
@@ -313,31 +311,41 @@ class RequestParser:
     it is set the connection is to be closed, after an error line if it is not empty.
     """
 
-    max_bulk: int = MAX_BULK  #: longest word
-    max_args: int = MAX_ARGS  #: most words in a command
-    max_line: int = MAX_LINE  #: longest inline or header line, without its LF
-    max_buffer: int = MAX_BUFFER  #: most bytes in one command; more than max_bulk
+    __slots__ = (
+        "_idle", "_length", "_lifted", "_missing", "_pending", "_searched", "_size", "_words",
+        "error", "http_attempt", "max_args", "max_buffer", "max_bulk", "max_line",
+    )  # fmt: skip
 
-    #: Why the client is to be disconnected; from then on its input is ignored.
-    error: bytes | None = attrs.field(default=None, init=False)
-    #: The client spoke HTTP; worth a line in the log, as it may be an attack.
-    http_attempt: bool = attrs.field(default=False, init=False)
+    def __init__(
+        self, max_bulk: int = MAX_BULK, max_args: int = MAX_ARGS, max_line: int = MAX_LINE, max_buffer: int = MAX_BUFFER
+    ) -> None:
+        """Take the longest word, the most words, the longest line without its LF, and the most bytes of one command.
 
-    #: Nothing is unfinished and nothing went wrong: a shortcut may try the next chunk.
-    _idle: bool = attrs.field(default=True, init=False)
-    #: The beginning of a line or of a word, whose end has not come yet.
-    _pending: bytearray = attrs.field(factory=bytearray, init=False)
-    #: How much of the line in `_pending` is known to hold no LF.
-    _searched: int = attrs.field(default=0, init=False)
-    #: The words so far of an unfinished command, their bytes with headers, and how many
-    #: words it still misses; zero between commands.
-    _words: list[bytes] = attrs.field(factory=list, init=False)
-    _size: int = attrs.field(default=0, init=False)
-    _missing: int = attrs.field(default=0, init=False)
-    #: Length of the word whose header has been read; -1 when a line is next.
-    _length: int = attrs.field(default=-1, init=False)
-    #: (max_args, max_bulk) as they will be once the client is authenticated.
-    _lifted: tuple[int, int] | None = attrs.field(default=None, init=False)
+        `max_buffer` is more than `max_bulk`.
+        """
+        self.max_bulk = max_bulk
+        self.max_args = max_args
+        self.max_line = max_line
+        self.max_buffer = max_buffer
+        #: Why the client is to be disconnected; from then on its input is ignored.
+        self.error: bytes | None = None
+        #: The client spoke HTTP; worth a line in the log, as it may be an attack.
+        self.http_attempt = False
+        #: Nothing is unfinished and nothing went wrong: a shortcut may try the next chunk.
+        self._idle = True
+        #: The beginning of a line or of a word, whose end has not come yet.
+        self._pending = bytearray()
+        #: How much of the line in `_pending` is known to hold no LF.
+        self._searched = 0
+        #: The words so far of an unfinished command, their bytes with headers, and how many
+        #: words it still misses; zero between commands.
+        self._words: list[bytes] = []
+        self._size = 0
+        self._missing = 0
+        #: Length of the word whose header has been read; -1 when a line is next.
+        self._length = -1
+        #: (max_args, max_bulk) as they will be once the client is authenticated.
+        self._lifted: tuple[int, int] | None = None
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take a chunk of any size and return the commands that it completed, in order."""
@@ -399,9 +407,9 @@ class RequestParser:
             if not self._idle:
                 data = self._resume(data, commands)
             self._parse_chunk(data, commands)
-        except RestrictionError as error:
-            self.error = error.text
-            self._pending = bytearray(data[error.at :] if error.rest is None else error.rest)
+        except RestrictionError as excess:
+            self.error = excess.text
+            self._pending = bytearray(data[excess.at :] if excess.rest is None else excess.rest)
             self._searched = 0
         except ProtocolError as error:
             self.error = error.text

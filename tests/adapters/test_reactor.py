@@ -16,7 +16,8 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.python import log
 from twisted.python.failure import Failure
 
-from disqued.net.reactor import ROUND_CONNECTIONS, EpollReactor
+from disqued.net.reactor import EpollReactor
+from disqued.net.rounds import ROUND_CONNECTIONS
 from disqued.net.transport import EagerPort
 
 PROGRAM = """
@@ -124,7 +125,7 @@ class Bed:
         self.told: list[tuple[str, bytes]] = []
         self.made: list[Records] = []
         self.reactor = EpollReactor()
-        self.reactor.gatherer = self
+        self.reactor.rounds.gatherer = self
         self._factory = Factory()
         self._factory.protocol = lambda: self._make(act)
         self._port = EagerPort(0, self._factory, 200, "127.0.0.1", self.reactor)
@@ -186,6 +187,18 @@ def bed() -> Iterator[Callable[[Callable[[Records, bytes], None]], Bed]]:
 
 
 Make = Callable[..., Bed]
+Recv = Callable[[int], bytes]
+
+
+class Reads:
+    """A socket that is read in another way."""
+
+    def __init__(self, real: socket.socket, change: Callable[[Recv], Recv]) -> None:
+        self._real = real
+        self.recv = change(real.recv)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 def test_all_that_is_there_is_received_before_any_of_it_is_run_and_answered_when_all_has_run(bed: Make) -> None:
@@ -193,11 +206,11 @@ def test_all_that_is_there_is_received_before_any_of_it_is_run_and_answered_when
     here.connect(5)
     received: list[int] = []
 
-    def noting(receive: Callable[[], bytes | None]) -> Callable[[], bytes | None]:
-        return lambda: (received.append(len(here.told)), receive())[1]
+    def noting(recv: Recv) -> Recv:
+        return lambda size: (received.append(len(here.told)), recv(size))[1]
 
     for records in here.made:
-        records.transport.receive = noting(records.transport.receive)
+        records.transport.socket = Reads(records.transport.socket, noting)
     here.say(b"0", b"1", b"2", b"3", b"4")
     assert received == [0] * 5
     assert here.told[0] == ("begin", b"")
@@ -221,7 +234,7 @@ def test_a_round_has_bounds_in_connections_and_in_time(bed: Make, monkeypatch: p
     assert here.told[ROUND_CONNECTIONS + 2] == ("begin", b"")
     here.told.clear()
     now = itertools.count()
-    monkeypatch.setattr(here.reactor, "seconds", lambda: next(now) * 0.0005)
+    monkeypatch.setattr(here.reactor.rounds, "_seconds", lambda: next(now) * 0.0005)
     here.say(*[b"y"] * 22)
     rounds = "".join(what[0] for what, _ in here.told).strip("e").split("eb")
     assert [part.strip("b") for part in rounds] == ["rrrrr"] * 4 + ["rr"]
@@ -265,10 +278,10 @@ def test_a_connection_that_cannot_be_read_is_lost_and_the_others_are_run(bed: Ma
     here = bed()
     here.connect(3)
 
-    def refuse() -> bytes:
+    def refuse(size: int) -> bytes:
         raise TimeoutError
 
-    here.made[1].transport.receive = refuse
+    here.made[1].transport.socket = Reads(here.made[1].transport.socket, lambda recv: refuse)
     here.say(b"0", b"1", b"2")
     assert [what for what, _ in here.told].count("lost") == 1
     assert [what for what, _ in here.told].count("run") == 2
@@ -302,7 +315,7 @@ options.parseOptions(["--dir", sys.argv[1], "--port", "0", "--unixsocket", sys.a
 makeService(options)
 from twisted.internet import reactor
 
-print(type(reactor).__name__, type(reactor.gatherer).__name__)
+print(type(reactor).__name__, type(reactor.rounds.gatherer).__name__)
 """
 
 
