@@ -27,7 +27,7 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 COMPILED = (
     "core/*.py",
     *(f"wire/{name}.py" for name in ("eventlines", "frames", "jobdump", "messages", "requests")),
-    *(f"net/{name}.py" for name in ("clients", "clock", "driver", "rounds")),
+    *(f"net/{name}.py" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds")),
 )
 #: mypy's words for what it takes for wrong where it has no plugin for zope.interface.  The build does without: types
 #: are checked, with it, before anything is built.

@@ -330,7 +330,11 @@ class Replication:
     def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
         """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
         others = [node_id for node_id in self._state.peers.reachable if node_id not in holders]
-        return self._state.rng.sample(others, min(count, len(others)))
+        if len(others) <= count:
+            return others
+        # As `sample` does, which takes 3 microseconds for two: it is made for other counts.
+        random = self._state.rng.random
+        return [others.pop(int(random() * len(others))) for _ in range(count)]
 
     def _send_copies(self, job: Job, node_ids: list[bytes], *, quiet: bool) -> None:
         message = (REPLJOB, job, quiet)

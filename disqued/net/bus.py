@@ -26,11 +26,12 @@ from twisted.logger import Logger
 
 from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
+from disqued.net.linkinbox import LinkInbox
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
 from disqued.net.passed import Adopt, adopt_nothing
 from disqued.wire.fields import BadMessage
-from disqued.wire.frames import BadFrame, Dialect, OwnDialect
+from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
@@ -340,13 +341,9 @@ class Bus(Factory):
         if self._incoming.get(connection.node_id) is connection:
             del self._incoming[connection.node_id]
 
-    def hear(self, sender: bytes, message: Message) -> None:
-        """Give the node a message, within a step; a bug of ours is reported, and the node goes on."""
-        self.counters.messages_received += 1
-        try:
-            self.node.message(sender, message)
-        except Exception:
-            self._on_crash(sender, message)
+    def inbox(self, sender: bytes, reader: Reader) -> LinkInbox:
+        """What hears a link that is open now."""
+        return LinkInbox(self.dialect.codec, reader, sender, self.node.message, self._on_crash)
 
     def bad_link(self, connection: IncomingConnection, error: BadFrame | BadMessage) -> None:
         """End a link that brought what no sound node writes."""

@@ -2,7 +2,7 @@
 
     OutgoingLink --- one per target, for as long as it is one; dials again, 100 ms to 1 s after each failure
         +-- OutgoingConnection     handshake, then LinkQueue --> frames, as fast as the transport takes them
-    IncomingConnection             handshake, then frames --> messages, in slices of 10 ms at most
+    IncomingConnection             handshake, then frames --> LinkInbox --> the node, in slices of 10 ms at most
 
 A connection belongs to the bus only once its handshake is done; until then it is a stranger who has `HANDSHAKE_S`.
 Of a link that is open the dialing end only writes and the other one only reads.
@@ -23,11 +23,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from disqued.core.messages import Greeting, Message, Target
+from disqued.core.messages import Greeting, Target
+from disqued.net.linkinbox import LinkInbox
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.transport import EagerConnector
 from disqued.wire.fields import BadMessage
-from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialed, Dialing, Reader, Refused, RefusedByOther
+from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialed, Dialing, Refused, RefusedByOther
 
 if TYPE_CHECKING:
     from disqued.net.bus import Bus
@@ -294,7 +295,7 @@ class IncomingConnection(_Connection):
         self.bus_port = 0  #: of the other end, once the link is open
         self.heard_at = bus.reactor.seconds()  #: when something came from there last
         self._opening: Dialed = bus.dialect.answer(bus.secret, bus.greeting(False), token_bytes(NONCE_BYTES))
-        self._reader: Reader | None = None
+        self._inbox: LinkInbox | None = None  #: once the link is open
         self._working = False  #: messages are taken up, now or in a later turn: nothing is read meanwhile
 
     def connectionMade(self) -> None:
@@ -308,11 +309,11 @@ class IncomingConnection(_Connection):
             return
         self.bus.counters.bytes_in += len(data)
         self.heard_at = self.bus.reactor.seconds()
-        if self._reader is None:
+        if self._inbox is None:
             self._shake_hands(data)
         else:
-            self._reader.feed(data)
-        if self._reader is not None and not self._working:
+            self._inbox.feed(data)
+        if self._inbox is not None and not self._working:
             self._work()
 
     def _shake_hands(self, data: bytes) -> None:
@@ -339,7 +340,7 @@ class IncomingConnection(_Connection):
         if greeting is not None:
             self._in_time()
             self.bus_port = greeting.bus_port
-            self._reader = self._opening.reader(bus.largest_message)
+            self._inbox = bus.inbox(greeting.id, self._opening.reader(bus.largest_message))
             bus.greeted(self, greeting)
 
     def refuse(self, reason: str) -> None:
@@ -404,22 +405,15 @@ class IncomingConnection(_Connection):
 
     def _hear(self) -> bool:
         """Carry out messages as one step; say whether all that came are done with."""
-        bus = self.bus
-        ends = perf_counter() + SLICE_S / bus.busy
+        bus, inbox = self.bus, self._inbox
+        assert inbox is not None
+        before = inbox.heard
         bus.node.begin()
         try:
-            while (message := self._next()) is not None:
-                bus.hear(self.node_id, message)
-                if perf_counter() > ends:
-                    return False
+            return inbox.hear(perf_counter() + SLICE_S / bus.busy)
         except (BadFrame, BadMessage) as error:
             bus.bad_link(self, error)
+            return True
         finally:
+            bus.counters.messages_received += inbox.heard - before
             bus.finish_step()
-        return True
-
-    def _next(self) -> Message | None:
-        """Take the next message.  Raises BadFrame, BadMessage."""
-        assert self._reader is not None
-        text = self._reader.next()
-        return None if text is None else self.bus.dialect.codec.decode(text)

@@ -85,8 +85,16 @@ def heard_by(running: Running) -> list[Message]:
         else:
             heard.append(message)
 
-    running.daemon.node.message = listen  # type: ignore[method-assign]
+    listen_by(running, listen)
     return heard
+
+
+def listen_by(running: Running, listener: Callable[[bytes, Message], None]) -> None:
+    """Let messages to a node go elsewhere, through the links that are open and those that will be."""
+    running.daemon.node.message = listener  # type: ignore[method-assign]
+    for connection in running.daemon.bus._incoming.values():
+        assert connection._inbox is not None
+        connection._inbox._listener = listener
 
 
 def counters(running: Running) -> bus_module.Counters:
@@ -307,7 +315,7 @@ async def test_a_bug_that_a_message_meets_is_reported_and_the_node_goes_on(begin
             raise ZeroDivisionError
         handle(sender, message)
 
-    other.daemon.node.message = stumble  # type: ignore[method-assign]
+    listen_by(other, stumble)
     one.send((identity(other), (DELJOB, JOB_ID)), (identity(other), (DELJOB, JOB_ID)))
     await wait_until(lambda: other.daemon.statistics.crashes == 2)
     assert is_linked(one, other)
@@ -524,7 +532,7 @@ async def test_clients_have_their_turn_while_a_peer_floods_the_node(begin: Begin
         done += 1
         time.sleep(0.002)
 
-    one.daemon.node.message = take_long  # type: ignore[method-assign]
+    listen_by(one, take_long)
     peer, client = await connect(one), await one.connect()
     writer = await peer.shake_hands()
     peer.transport.write(writer.batch([encode((DELJOB, JOB_ID), 0)] * 1_000))
@@ -533,7 +541,7 @@ async def test_clients_have_their_turn_while_a_peer_floods_the_node(begin: Begin
     assert done < 200
     assert one.daemon.bus.busy == 1
     peer.transport.abortConnection()
-    one.daemon.node.message = lambda sender, message: None  # type: ignore[method-assign]
+    listen_by(one, lambda sender, message: None)
     await wait_until(lambda: one.daemon.bus.busy == 0)
 
 
