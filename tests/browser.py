@@ -110,11 +110,14 @@ class Browser:
             if not node["ignored"] and node.get("role")
         ]
 
-    def violations(self) -> list[str]:
-        """What axe finds: rule, and the first places."""
+    def violations(self, *rules: str) -> list[str]:
+        """What axe finds, by these of its rules or by all of them: rule, and the first places."""
         self.run(AXE.read_text())
         found = self.driver.execute_async_script(
-            "const done = arguments[0]; axe.run().then(found => done(found.violations), error => done([String(error)]))"
+            "const [rules, done] = arguments;"
+            "axe.run(rules.length ? {runOnly: rules} : {})"
+            ".then(found => done(found.violations), error => done([String(error)]))",
+            list(rules),
         )
         return [
             one if isinstance(one, str) else f"{one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
