@@ -28,7 +28,7 @@ FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-spark torture audit kills spark-cluster fuzz docs news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make check   the fast part: ruff, mypy, import contracts, unit and property tests'
 	@echo 'make bench   measure this machine against redis-server'
 	@echo 'make bench-growth measure what becomes of a node with more jobs, queues, connections, bytes and nodes; with plots'
+	@echo 'make bench-load measure what other clients feel of those who burden a node: idle, deaf, slow, large, and a soak'
 	@echo 'make bench-spark measure the data pipeline against the plain client, Spark SQL written by hand, and DuckDB'
 	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
 	@echo '             CUT=1: and the network between them is cut (as root); HOURS=2000: simulated clusters on all cores'
@@ -94,6 +95,9 @@ bench: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 bench-growth: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.growth --json build/growth.json
 	$(BIN)/python -m benchmarks.plots build/growth.json build
+
+bench-load: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
+	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.burdens $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-spark: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.spark

@@ -152,7 +152,7 @@ def latency(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
-def _open_limit(wanted: int) -> int:
+def open_limit(wanted: int) -> int:
     """How many connections this process may open, at most `wanted`; raises its own limit as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = hard if hard != resource.RLIM_INFINITY else max(soft, wanted + 200)
@@ -177,7 +177,7 @@ def _hold(bench: Bench, server: Server, count: int) -> float:
 
 def connections(bench: Bench, name: str, title: str) -> Row:
     """Memory that an idle connection takes."""
-    count = _open_limit(bench.size(9_000, 1_000))
+    count = open_limit(bench.size(9_000, 1_000))
     with Disqued(bench.processors) as daemon:
         ours = _hold(bench, daemon, count) / 1_024
     with Redis(bench.processors) as redis:

@@ -13,7 +13,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from benchmarks import growth, pauses, plots, profile
+from benchmarks import burdens, growth, pauses, plots, profile
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, Spread, amount, as_json, conclude, describe, percentile, ratios, spread, told
@@ -474,3 +474,44 @@ def test_pauses_are_measured_on_a_node_that_holds_as_many_jobs() -> None:
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("100000 jobs, core "), done
     assert done.stdout.endswith(" ms\n")
+
+
+# ---- burdens
+
+
+def test_the_memory_of_a_third_of_the_time_is_its_middle() -> None:
+    watched = burdens.Watched(None, memory=[1, 9, 2, 5, 5, 5, 8, 7, 90])  # type: ignore[arg-type]
+    assert [watched.third(number) for number in range(3)] == [2, 5, 8]
+
+
+def test_a_client_acknowledges_what_it_was_given() -> None:
+    add, take, ack = burdens._cycle(b"q")
+    assert hiredis_words(add(None))[:2] == [b"ADDJOB", b"q"]
+    assert hiredis_words(take(b"D-id")) == [b"GETJOB", b"FROM", b"q"]
+    assert hiredis_words(ack([[b"q", b"D-other", b"body"]])) == [b"ACKJOB", b"D-other"]
+
+
+def hiredis_words(data: bytes) -> list[bytes]:
+    """The words of one command."""
+    reader = hiredis.Reader()
+    reader.feed(data)
+    found: list[bytes] = reader.gets()
+    return found
+
+
+@pytest.mark.parametrize("words", [["--minutes", "0"], ["--seconds", "-1"], ["--minutes", "nan"], ["--only", "rain"]])
+def test_what_is_no_time_and_no_burden_is_refused(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["burdens", *words])
+    with pytest.raises(SystemExit) as ended:
+        burdens.main()
+    assert ended.value.code == 2
+
+
+def test_the_figures_of_a_burden_are_told_and_a_burden_that_fails_is_no_figure() -> None:
+    calm = burdens.Burden("calm", lambda ports, end, pipe: (pipe.send("ready"), end.wait(), pipe.send("done"))[0])
+    found = burdens.bear(calm, Processors(None, None), 0.3)
+    assert found["outcome"] == "done"
+    assert found["most_mib"] >= found["first_third_mib"] > 1
+    assert "calm: done, in 0 s" in burdens.tell(found)
+    with pytest.raises((EOFError, LoadFailed)):
+        burdens.bear(burdens.Burden("broken", lambda ports, end, pipe: sys.exit(1)), Processors(None, None), 0.1)
