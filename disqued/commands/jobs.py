@@ -171,9 +171,10 @@ class AddJob:
     cost="O(1) per job",
     arity=-2,
     errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
+    recurs=True,
     shows_bodies=True,
 )
-@attrs.define
+@attrs.frozen
 class GetJob:
     """Take jobs from one or more queues, waiting for the first when there is none.
 

@@ -36,6 +36,9 @@ from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, Un
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
+REMEMBERED = 1_000  #: calls that a parser remembers
+REMEMBERED_BYTES = 512  #: words together, of each
+
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
 #: Returned by a command that has no reply at all.
@@ -242,14 +245,16 @@ def command(
     most: int | None = None,
     errors: tuple[type[CommandError] | str, ...] = (),
     own_path: bool = False,
+    recurs: bool = False,
     **nature: Any,
 ) -> Callable[[C], C]:
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
     are classes whose docstring is their text, or texts of plain ERR lines.  A command with `own_path` acts on its own
-    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  `nature` is what else `Command`
-    knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
+    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  One that `recurs` is mostly said in
+    words that were said before: what was made of them, which must be frozen, serves again.  `nature` is what else
+    `Command` knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
     """
 
     def enter(cls: C) -> C:
@@ -260,6 +265,7 @@ def command(
         summary, _, manual = inspect.cleandoc(cls.__doc__ or "").partition("\n")
         words = name.split()
         least = _arity(fields, len(words)) if arity is None else arity
+        parse = _generate(name, cls, fields, (least, most), len(words))
         entry = Command(
             name=name,
             group=group,
@@ -272,7 +278,7 @@ def command(
             manual=manual.strip(),
             fields=fields,
             errors=tuple(map(_error_line, errors)),
-            parse=_generate(name, cls, fields, (least, most), len(words)),
+            parse=_remembering(parse) if recurs else parse,
             make=cls,
             **nature,
         )
@@ -384,6 +390,24 @@ def _generate(
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
     result: Callable[[list[bytes]], Call] = space["parse"]
     return result
+
+
+def _remembering(parse: Callable[[list[bytes]], Call]) -> Callable[[list[bytes]], Call]:
+    """Make a parser that gives the same words the same call, as far as it remembers them."""
+    known: dict[tuple[bytes, ...], Call] = {}
+
+    def parse_or_remember(args: list[bytes]) -> Call:
+        words = tuple(args)
+        call = known.get(words)
+        if call is None:
+            call = parse(args)
+            if sum(map(len, words)) <= REMEMBERED_BYTES:
+                if len(known) >= REMEMBERED:
+                    known.clear()
+                known[words] = call
+        return call
+
+    return parse_or_remember
 
 
 def _source(
