@@ -6,8 +6,8 @@
     ship(spark)      packs it, if it is not in a zip already; Spark gives that to every executor
                      registers the format `disqued`, by a class whose code travels by itself
 
-The zip has what the connector is made of: disqued, attrs and redis, all of it Python.  Executors need pyspark, pyarrow
-and pandas besides.  Stores (`aof`, `sqlite`) need Twisted where they are read, which does not travel.
+The zip has what the connector is made of, all of it Python: disqued, attrs, redis and mypy_extensions.  Executors need
+pyspark, pyarrow and pandas besides.  Stores (`aof`, `sqlite`) need Twisted where they are read, which does not travel.
 
 Spark gives Python files to executors, and to most of the processes that it starts beside the driver; to that in which
 the reader of a stream lives it does not.  So the class that is registered finds the zip by itself.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter
 
 #: What travels, by the names of modules.
-MODULES: Final = ("disqued", "pyspark_disqued", "attr", "attrs", "redis", "typing_extensions")
+MODULES: Final = ("disqued", "pyspark_disqued", "attr", "attrs", "mypy_extensions", "redis", "typing_extensions")
 #: Parts of disqued that are the daemon's alone.
 LEFT_BEHIND: Final = frozenset({"web", "testing", "__pycache__"})
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  #: of every file: the same files make the same zip

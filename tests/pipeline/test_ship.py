@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pyspark import cloudpickle
 
 from disqued.pipeline import ship
 from tests.integration.daemon import HOST
+from tests.torture.sparksubmit import OF_SPARK, link_packages
 
 #: What a process of Spark does that knows pyspark, and not disqued: it gets the class, then gives its object on.
 ELSEWHERE = """
@@ -54,9 +54,11 @@ def test_the_class_travels_as_code_and_finds_the_zip_where_disqued_is_not_instal
     archive: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "class").write_bytes(cloudpickle.dumps(ship.carrier_of(str(archive))))
-    # Without `site` no .pth file leads to this checkout.
-    packages = sysconfig.get_path("purelib")
-    argv = [sys.executable, "-I", "-S", "-c", ELSEWHERE, str(tmp_path / "class"), packages]
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    link_packages(packages, OF_SPARK)
+    # Without `site` nothing else is found, and no .pth file leads to this checkout.
+    argv = [sys.executable, "-I", "-S", "-c", ELSEWHERE, str(tmp_path / "class"), str(packages)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{archive}/disqued/pipeline/connector/stream.py"

@@ -26,7 +26,7 @@ from tests.torture.sparkcluster import SPARK_HOME, SparkCluster, environment
 
 #: What a cluster has beside Python, and what disqued needs more.
 OF_SPARK = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "dateutil", "pytz", "six.py", "tzdata")
-OF_DISQUED = ("attr", "attrs", "redis", "typing_extensions.py")
+OF_DISQUED = ("attr", "attrs", "mypy_extensions.py", "redis", "typing_extensions.py")
 SOURCES = ("disqued", "persistence", "web", "pipeline", "pyspark_disqued.py", "twisted", "setup.cfg", "pyproject.toml")
 JOBS = 2_000
 LOCAL = "local[2]"
@@ -45,12 +45,16 @@ SETTINGS = {
 def interpreter(place: Path, *modules: str) -> Path:
     """Make an interpreter that has these modules of ours and no others."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    packages = next(place.glob("lib/python*/site-packages"))
+    link_packages(next(place.glob("lib/python*/site-packages")), modules)
+    return place / "bin" / "python"
+
+
+def link_packages(place: Path, modules: Sequence[str]) -> None:
+    """Let a folder have these modules of ours, those of them that there are."""
     for name in modules:
         there = Path(sysconfig.get_path("purelib")) / name
         if there.exists():
-            (packages / name).symlink_to(there)
-    return place / "bin" / "python"
+            (place / name).symlink_to(there)
 
 
 def build_wheel(place: Path) -> Path:
