@@ -27,6 +27,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 import attrs
 
 from disqued import config_rewrite, config_texts, credentials
+from disqued.acl.passwords import digest_of
 from disqued.config_reader import Given, Stated, read_file, read_text
 from disqued.config_setting import BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
@@ -137,6 +138,10 @@ class Config:
     proto_max_bulk_len = Directive[int]()
     requirepass = Directive[str]()
     requirepass_file = FileDirective()
+    aclfile = FileDirective()
+    acllog_max_len = Directive[int]()
+    auth_timeout = Directive[int]()
+    max_unauthenticated_clients = Directive[int]()
     rename_command = Directive[tuple[tuple[str, str], ...]]()
     dir = Directive[Path]()
     pidfile = FileDirective()
@@ -204,7 +209,7 @@ class Config:
         self._places: dict[str, _Place] = {}
         self._included: dict[str, Any] = {}  # what files that the main file includes gave last
         self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
-        self._password: str | None = None  # what requirepass-file holds, once it was read
+        self._file_digest = b""  # of the password that requirepass-file holds, once it was read
 
     @classmethod
     def from_text(cls, text: str, origin: str = "disqued.conf") -> Self:
@@ -281,8 +286,10 @@ class Config:
             raise self._fault("port", "without a TCP port a unixsocket is needed, or nobody could connect")
         if self.requirepass and self.requirepass_file is not None:
             raise self._fault("requirepass-file", "there is a requirepass, too; give one of the two")
-        if self.port and _beyond_loopback(self.bind) and not self.has_password:
-            problem = "beyond the loopback addresses a password is needed; set requirepass, or bind 127.0.0.1"
+        if self.port and _beyond_loopback(self.bind) and not self.has_password and self.aclfile is None:
+            problem = (
+                "beyond the loopback addresses a password is needed; set requirepass or aclfile, or bind 127.0.0.1"
+            )
             raise self._fault("bind", problem)
         if self.unixsocket is not None and len(os.fsencode(self.unixsocket)) > MAX_SOCKET_PATH_BYTES:
             problem = f"with its folder the path is longer than the {MAX_SOCKET_PATH_BYTES} bytes that systems allow"
@@ -304,18 +311,26 @@ class Config:
             raise self._fault("cluster-bind", problem)
 
     @property
-    def password(self) -> str:
-        """What clients have to give: of the setting, or of the file; empty = nothing."""
-        return self.requirepass if self._password is None else self._password
+    def password_digest(self) -> bytes:
+        """SHA-256 of what clients have to give: of the setting, or of the file; b"" = nothing.
+
+        What the file holds is kept in no other way; what the setting gives has to be shown and written back.
+        """
+        if self._file_digest or not self.requirepass:
+            return self._file_digest
+        return digest_of(as_bytes(self.requirepass))
 
     @property
     def has_password(self) -> bool:
         """True when clients have to give a password, whether it was read already or not."""
-        return bool(self.password) or self.requirepass_file is not None
+        return bool(self.requirepass) or self.requirepass_file is not None
 
     def use_password(self, password: str) -> None:
-        """Let what requirepass-file holds count from now on; who subscribed to requirepass is told."""
-        self._password = password
+        """Let what requirepass-file holds count from now on; who subscribed to requirepass is told of another one."""
+        digest = digest_of(as_bytes(password))
+        if digest == self._file_digest:
+            return
+        self._file_digest = digest
         for callback in self._subscribers.get("requirepass", ()):
             callback(password)
 

@@ -117,12 +117,14 @@ def _without_repeated_blanks(lines: Iterable[str]) -> Iterator[str]:
         blank = empty
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place of another, whole or not at all, with the same permissions. Raises: OSError."""
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Put a file in place of another, whole or not at all, with this mode or that of the other. Raises: OSError."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
             _take_over_permissions(descriptor, path)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
             os.fsync(descriptor)

@@ -203,6 +203,40 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "password. Empty for none; with it, requirepass cannot be given.",
             ),
             Setting(
+                "aclfile",
+                FilePath(),
+                "",
+                "File of users, a line for each, as ACL LIST shows them. It must not be readable by other users of the "
+                "machine. ACL LOAD reads it anew, ACL SAVE writes it. Where it has a line for the user default, that "
+                "counts and not requirepass. Empty for none: users made by ACL SETUSER then end with the process.",
+            ),
+            Setting(
+                "acllog-max-len",
+                WholeNumber(0, 100_000),
+                128,
+                "Entries that ACL LOG keeps: what was refused to whom.",
+                unit="entries",
+                mutable=True,
+            ),
+            Setting(
+                "auth-timeout",
+                WholeNumber(0, 86_400),
+                60,
+                "Time that a client has to authenticate, where it has to. Then its connection is ended, so that nobody "
+                "holds connections who has no password. 0 for no limit.",
+                unit="seconds",
+                mutable=True,
+            ),
+            Setting(
+                "max-unauthenticated-clients",
+                WholeNumber(1, 1_000_000),
+                1_000,
+                "Connections that have not authenticated yet, where they have to. With more the oldest of them is "
+                "ended: who knows a password has said it by then. Each may send 10 words of 16 KiB.",
+                unit="connections",
+                mutable=True,
+            ),
+            Setting(
                 "rename-command",
                 Renames(),
                 (),

@@ -162,6 +162,24 @@ class WrongPassword(CommandError):
     code = "WRONGPASS"
 
 
+class TooManyPasswords(WrongPassword):
+    """too many wrong passwords from this address; try again in <n> s"""
+
+    def __init__(self, wait_s: int) -> None:
+        super().__init__(f"too many wrong passwords from this address; try again in {wait_s} s")
+
+
+class NoPermission(CommandError):
+    """User <name> has no permissions to do that"""
+
+    code = "NOPERM"
+
+    def __init__(self, reason: bytes = b"", what: bytes = b"", text: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason  #: command, key or channel
+        self.what = what  #: which one
+
+
 class NoWorker(CommandError):
     """no such worker is alive here: start again"""
 

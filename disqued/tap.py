@@ -28,6 +28,7 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from disqued import __version__
+from disqued.acl.aclfile import AclFileError
 from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
 from disqued.config import SETTINGS, Config, ConfigError, Setting, Status, UnknownDirective
 from disqued.core.clock import Clock
@@ -294,11 +295,14 @@ def makeService(options: Options) -> MultiService:
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
-    daemon = Daemon(
-        config, node, identity, store, reactor, store_name=name, secret=secret,
-        event_log=EventLog(node, reactor, config),
-        open_store=lambda name: _open_store(name, config, reactor, clock),
-    )  # fmt: skip
+    try:
+        daemon = Daemon(
+            config, node, identity, store, reactor, store_name=name, secret=secret,
+            event_log=EventLog(node, reactor, config),
+            open_store=lambda name: _open_store(name, config, reactor, clock),
+        )  # fmt: skip
+    except AclFileError as error:
+        raise SystemExit(f"disqued: {error}") from None
     _work_in_rounds(reactor, daemon)
     admin = _admin_of(config, daemon)
     supervision = Supervision.of(daemon, reactor, os.environ)

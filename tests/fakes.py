@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from disqued.acl.user import User
 from disqued.commands import catalogue, table
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
@@ -74,8 +75,10 @@ class Daemon:
     def password_is_set(self) -> bool:
         return bool(self.password)
 
-    def check_password(self, user: bytes, password: bytes) -> bool:
-        return user == b"default" and password == self.password
+    def log_in(self, client: "Client", user: bytes, password: bytes) -> bool:
+        client.authenticated = user == b"default" and password == self.password
+        client.limits_lifted = client.authenticated
+        return client.authenticated
 
     def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
         return [pair for pair in self.settings.items() if glob.matches(pattern, pair[0], ignore_case=True)]
@@ -139,6 +142,7 @@ class Client:
     lib: dict[bytes, bytes] = attrs.field(factory=dict)
     protocol: int = 2
     authenticated: bool = True
+    user: User | None = None
     monitors: bool = False
     subscriptions: int = 0
     reply_mode: str = "on"
@@ -172,9 +176,6 @@ class Client:
 
     def set_protocol(self, version: int) -> None:
         self.protocol = version
-
-    def lift_limits(self) -> None:
-        self.limits_lifted = True
 
     def says(self, *words: bytes | str) -> Any:
         """Run a command as one step; returns its value, or raises its CommandError."""

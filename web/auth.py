@@ -2,18 +2,20 @@
 
     http-token-file              Authorization: Bearer <token>, or a session that the login form has opened with one
     no file, requirepass         the same, with the password as the token of an admin who sees bodies
-    neither                      only loopback is served then: whoever asks is an admin who sees bodies
+    neither                      only loopback is served then: whoever asks is an admin who sees bodies, as long as the
+                                 user `default` of the port for clients needs no password either; else nobody gets in
 
 `bodies` is a right of its own: an admin whose token is without it does not see the body of a job.  The password is the
 one in force when it is asked for, since CONFIG SET may change it; sessions that an old one has opened end with it.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.logger import Logger
 
+from disqued.attempts import Attempts
 from disqued.config import Config
-from disqued.web.attempts import Attempts
 from disqued.web.origins import Hosts, check_read, check_write, header
 from disqued.web.problems import Problem
 from disqued.web.routes import Role, Route, Visitor
@@ -28,9 +30,10 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="disqued"'}
 class Access:
     """Decides about visitors."""
 
-    def __init__(self, config: Config, clock: Any) -> None:
-        """`clock` has `seconds()`.  Raises TokenError, ValueError."""
+    def __init__(self, config: Config, clock: Any, password_is_set: Callable[[], bool]) -> None:
+        """`clock` has `seconds()`; `password_is_set` tells whether clients need one.  Raises TokenError, ValueError."""
         self._config = config
+        self._clients_need_one = password_is_set
         self._clock = clock
         path = config.http_token_file
         self._file = None if path is None else TokenFile(path, clock.seconds())
@@ -43,7 +46,7 @@ class Access:
     @property
     def is_open(self) -> bool:
         """True when nobody has to say who they are."""
-        return self._file is None and not self._config.password
+        return self._file is None and not self._config.password_digest and not self._clients_need_one()
 
     def visitor(self, request: Any) -> Visitor:
         """Find out who asks; who gives no token is nobody.  Raises Problem 400, 401, 429."""
@@ -86,8 +89,8 @@ class Access:
     def _tokens(self) -> tuple[Token, ...]:
         if self._file is not None:
             return self._file.tokens(self._clock.seconds())
-        password = self._config.password
-        return (Token("password", Role.ADMIN, True, digest_of(password)),) if password else ()
+        digest = self._config.password_digest
+        return (Token("password", Role.ADMIN, True, digest),) if digest else ()
 
     def _check(self, text: str, request: Any) -> Token:
         """Find the token that was given.  Raises Problem 401, 429."""

@@ -304,6 +304,21 @@ def _of_process(node: Node, pulse: Pulse, facts: Mapping[str, Mapping[str, Any]]
     yield _gauge("disqued_clients", "Connected clients.", clients.get("connected_clients", 0))
     yield _count("disqued_connections", "Connections that were accepted.", stats.get("total_connections_received", 0))
     yield _count("disqued_connections_rejected", "Of these: turned away.", stats.get("rejected_connections", 0))
+    yield _gauge(
+        "disqued_clients_unauthenticated", "Clients that have to authenticate and have not yet.",
+        clients.get("unauthenticated_clients", 0),
+    )  # fmt: skip
+    yield _count(
+        "disqued_clients_unauthenticated_ended", "Clients that were ended since they did not authenticate.",
+        stats.get("unauthenticated_clients_ended", 0),
+    )  # fmt: skip
+    yield _counts(
+        "disqued_acl_access_denied", "What was refused to clients.", "reason",
+        {
+            **{why: stats.get(f"acl_access_denied_{why}", 0) for why in ("auth", "cmd", "key", "channel")},
+            "delayed": stats.get("acl_access_delayed_auth", 0),
+        },
+    )  # fmt: skip
     yield _counts(
         "disqued_client_bytes", "Bytes from and to clients.", "direction",
         {"in": stats.get("total_net_input_bytes", 0), "out": stats.get("total_net_output_bytes", 0)},

@@ -62,5 +62,8 @@ class Gateway(Protocol):
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know: {section: {field: value}}."""
 
+    def password_is_set(self) -> bool:
+        """True when clients must authenticate."""
+
     def sessions(self) -> Iterable[Session]:
         """Every client connection, oldest first."""

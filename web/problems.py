@@ -20,6 +20,7 @@ HTTP_WORD: Final = "HTTP"
 #: Status of each error word; DEBUG ERROR may make up others, which are 400.
 STATUS: Final[Mapping[str, int]] = {
     "ERR": 400, "BADID": 400, "WRONGTYPE": 400, "NOPROTO": 400, "NOAUTH": 401, "WRONGPASS": 401,
+    "NOPERM": 403,
     "NOJOB": 404, "NOQUEUE": 404, "EMPTYKEY": 404, "NOWORKER": 404, "NOREPORTS": 404,
     "TOOLATE": 409, "PAUSED": 409, "MAXLEN": 409, "STALE": 409, "NOTWORKING": 409, "DUPLICATE": 409,
     "NOREPL": 503, "BUSY": 503, "LEAVING": 503, "LOADING": 503, "MISCONF": 503, "TRYAGAIN": 503, "BADREPORTS": 503,

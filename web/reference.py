@@ -45,6 +45,7 @@ WHEN: Final = {
     "TRYAGAIN": "CLIENT PAUSE is in force, or the node stops.",
     "NOAUTH": "The command wants a password.",
     "WRONGPASS": "The password is wrong. Commands that take one are for connections of clients.",
+    "NOPERM": "A user may not do that. Users are for connections of clients; here a token says who may do what.",
     "NOPROTO": "There is no such version of the protocol. Commands that take one are for connections of clients.",
     "NOWORKER": "No such worker is alive on this node.",
     "STALE": "Somebody else is this worker by now.",

@@ -47,7 +47,7 @@ class AdminServer:
         self._config = config
         self._reactor = gateway.reactor
         try:
-            access = Access(config, gateway.reactor)
+            access = Access(config, gateway.reactor, gateway.password_is_set)
         except TokenError as error:
             raise AdminError(f"http-token-file {error}") from None
         except ValueError as error:
@@ -73,7 +73,7 @@ class AdminServer:
             for address in self._config.http_bind:
                 self._open_port(self._config, address, adopt)
             self.opened.callback(None)
-        if self._ports and self._config.http_token_file is None and not self._config.password:
+        if self._ports and self.site.access.is_open:
             log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
 
     async def _prepare(self) -> None:

@@ -9,7 +9,6 @@ SHA-256 alone once it has been read, and what a visitor gives is held against ev
 that takes says nothing.
 """
 
-import hashlib
 import hmac
 import re
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
+from disqued.acl import passwords
 from disqued.privatefile import PrivateFileError, read_private
 from disqued.web.routes import Role
 
@@ -49,7 +49,7 @@ class Token:
 
 def digest_of(text: str) -> bytes:
     """What is kept of a token."""
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return passwords.digest_of(text.encode("utf-8", "surrogateescape"))
 
 
 def find(tokens: Iterable[Token], text: str) -> Token | None:

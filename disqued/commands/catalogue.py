@@ -1,6 +1,7 @@
 """Every module that enters commands into the table; once this one is imported, the table is complete."""
 
 from disqued.commands import (
+    acl,
     cluster,
     connection,
     groups,
@@ -28,6 +29,7 @@ MODULES = (
     subscriptions,
     connection,
     server,
+    acl,
     cluster,
     introspection,
 )

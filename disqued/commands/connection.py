@@ -12,6 +12,7 @@ from typing import Any, cast
 import attrs
 
 from disqued import __version__
+from disqued.acl.user import DEFAULT
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, null_or, or_silence, tuple_of
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional, rest
@@ -20,7 +21,14 @@ from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.core.queues import Client
 from disqued.core.unfinished import Parts
-from disqued.errors import CommandError, NotAnInteger, NotAuthenticated, ProtocolVersion, WrongPassword
+from disqued.errors import (
+    CommandError,
+    NotAnInteger,
+    NotAuthenticated,
+    ProtocolVersion,
+    TooManyPasswords,
+    WrongPassword,
+)
 from disqued.wire.replies import Status
 
 DONE = Status(b"OK")
@@ -41,14 +49,14 @@ def _is_word(text: bytes) -> bool:
 
 
 def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) -> None:
-    """Check a password and let the client in.  Raises `wrong`, or CommandError when there is no password to check."""
-    if not client.host.password_is_set():
+    """Check a password and let the client in.
+
+    Raises `wrong`, TooManyPasswords (WRONGPASS), or CommandError when the default user has no password to check.
+    """
+    if user == DEFAULT and not client.host.password_is_set():
         raise CommandError(_NO_PASSWORD)
-    if not client.host.check_password(user, password):
-        client.authenticated = False
+    if not client.host.log_in(client, user, password):
         raise wrong
-    client.authenticated = True
-    client.lift_limits()
 
 
 @command(
@@ -57,7 +65,7 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
     flags=_SETUP,
     reply=OK,
     cost="O(1)",
-    errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword),
+    errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword, TooManyPasswords),
     own_path=True,
     is_of_connection=True,
 )
@@ -65,7 +73,9 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
 class Auth:
     """Authenticate: AUTH password, or AUTH user password.
 
-    The one user is `default`; any other is refused with WRONGPASS, and so is a wrong password that comes with a user.
+    The password alone is that of the user `default`.  A wrong one that comes with a user is refused with WRONGPASS, and
+    so is a user that there is not or that is off.  From an address where ten have come in a row, the next one is looked
+    at six seconds later: until then WRONGPASS says how long to wait.
     """
 
     password_or_user: bytes = positional("The password, or the user when a password follows.", BYTES)
@@ -74,10 +84,8 @@ class Auth:
     def run(self, node: Node, client: Session) -> Status:
         """Check the password."""
         if self.password is None:
-            _log_in(client, b"default", self.password_or_user, CommandError(_BAD_PASSWORD))
+            _log_in(client, DEFAULT, self.password_or_user, CommandError(_BAD_PASSWORD))
         else:
-            if self.password_or_user != b"default":
-                raise WrongPassword
             _log_in(client, self.password_or_user, self.password, WrongPassword())
         return DONE
 
@@ -150,7 +158,7 @@ _TOPOLOGY = attrs.evolve(
     flags=_SETUP,
     reply=either(_TOPOLOGY, mapping("server, version, proto, id, mode, role, modules")),
     cost="O(N) in the nodes",
-    errors=(NotAuthenticated, _VERSION_FIRST, _NO_PASSWORD, WrongPassword),
+    errors=(NotAuthenticated, _VERSION_FIRST, _NO_PASSWORD, WrongPassword, TooManyPasswords),
     own_path=True,
 )
 @attrs.define
@@ -310,10 +318,10 @@ def describe_client(client: Session, now: int) -> bytes:
         f"age={(now - client.connected_at) // 1_000} idle={(now - client.active_at) // 1_000} "
         f"flags={_flags_of(client)} qbuf={client.input_buffered} qbuf-free=0 "
         f"obl=0 oll=0 omem={client.output_buffered} events={_events_of(client)} cmd={client.last_command} "
-        f"resp={client.protocol} "
     )
+    user = b"user=%b " % (DEFAULT if client.user is None else client.user.name)
     library = (b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
-    return head.encode("utf-8", "surrogateescape") + b" ".join(library)
+    return b"%b%bresp=%d %b" % (head.encode("utf-8", "surrogateescape"), user, client.protocol, b" ".join(library))
 
 
 @command("CLIENT LIST", group="connection", flags=_ADMIN, reply=bulk("one line per client"), cost="O(N) in the clients")

@@ -11,6 +11,7 @@ import attrs
 
 from disqued.commands import okq
 from disqued.commands.logs import DONE, GROUP, queue_of_log, settled
+from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, container, positional, rest
 from disqued.commands.values import JOB_ID, QUEUE, Kind
@@ -52,23 +53,34 @@ def _is_log(node: Node, name: bytes) -> bool:
     return bool(_groups(node, name)) or (queue is not None and queue.log is not None and queue.log.has_content)
 
 
-def _active(node: Node, names: list[bytes]) -> list[bytes]:
-    """The queues that are asked for, each once, or all active ones by name.  Raises CommandError (too many)."""
+def _active(node: Node, names: list[bytes], sees: Sees | None) -> list[bytes]:
+    """The queues that are asked for, each once, or all active ones by name that may be seen.
+
+    Raises CommandError when these are too many.
+    """
     if names:
         return list(dict.fromkeys(names))
     logs = {queue.name for queue in node.state.queues.by_name.values() if _is_log(node, queue.name)}
-    found = sorted({*okq.active_names(node, []), *logs, *node.logs.members.queues()})
+    found = sorted({*okq.active_names(node), *logs, *node.logs.members.queues()})
+    if sees is not None:
+        found = list(filter(sees, found))
     if len(found) > okq.SHOWN_AT_ONCE:
         raise CommandError(okq.TOO_MANY)
     return found
 
 
-def _shown(node: Node, words: list[bytes]) -> dict[bytes, list[tuple[bytes, list[Any]]]]:
-    """What QSTATUS and QINFO are to show: {queue: [(group, names and figures in turn), ...]}."""
+def _queues_among(words: list[bytes]) -> list[bytes]:
+    """The queues among the words of QSTATUS and QINFO: those before GROUPS."""
     at = next((at for at, word in enumerate(words) if word.upper() == b"GROUPS"), len(words))
-    wanted = words[at + 1 :]
+    return words[:at]
+
+
+def _shown(node: Node, words: list[bytes], sees: Sees | None) -> dict[bytes, list[tuple[bytes, list[Any]]]]:
+    """What QSTATUS and QINFO are to show: {queue: [(group, names and figures in turn), ...]}."""
+    queues = _queues_among(words)
+    wanted = words[len(queues) + 1 :]
     shown: dict[bytes, list[tuple[bytes, list[Any]]]] = {}
-    for name in _active(node, words[:at]):
+    for name in _active(node, queues, sees):
         if not wanted and not _is_log(node, name):
             shown[name] = [(okq.GROUPLESS, okq.statistics(node, name))]
             continue
@@ -111,9 +123,13 @@ class QStatus:
 
     words: list[bytes] = rest(_STATUS_WORDS, QUEUE, minimum=0)
 
+    def queues_named(self) -> list[bytes]:
+        """Those before GROUPS."""
+        return _queues_among(self.words)
+
     def run(self, node: Node, client: Client) -> list[Any]:
         """Count."""
-        shown = _shown(node, list(self.words))
+        shown = _shown(node, list(self.words), seen_by(client))
         return [[name, [part for pair in groups for part in pair]] for name, groups in shown.items()]
 
 
@@ -131,11 +147,15 @@ class QInfo:
 
     words: list[bytes] = rest(_STATUS_WORDS, QUEUE, minimum=0)
 
+    def queues_named(self) -> list[bytes]:
+        """Those before GROUPS."""
+        return _queues_among(self.words)
+
     def run(self, node: Node, client: Client) -> list[bytes]:
         """Write the lines."""
         rows = [
             [name, group, *(b"%b:%d" % pair for pair in zip(figures[::2], figures[1::2], strict=True))]
-            for name, groups in _shown(node, list(self.words)).items()
+            for name, groups in _shown(node, list(self.words), seen_by(client)).items()
             for group, figures in groups
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -7,6 +7,10 @@ here, in terms that need no Twisted: `disqued.net` provides them, tests provide 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from disqued.acl.denials import Denials
+from disqued.acl.rules import Book
+from disqued.acl.user import User
+from disqued.acl.users import Users
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
 from disqued.core.node import Node
@@ -20,6 +24,7 @@ class Session(Protocol):
     lib: dict[bytes, bytes]  #: CLIENT SETINFO: lib-name, lib-ver
     protocol: int  #: RESP version, 2 or 3
     authenticated: bool
+    user: User | None  #: whose it is; None for a stranger, and for what comes from within the process
     monitors: bool  #: sees every command
     reply_mode: str  #: on, off or skip (off for the next command alone): CLIENT REPLY
     connected_at: int  #: monotonic milliseconds
@@ -74,8 +79,36 @@ class Session(Protocol):
     def set_protocol(self, version: int) -> None:
         """Speak RESP 2 or 3 from the reply to the current command on."""
 
-    def lift_limits(self) -> None:
-        """The client has authenticated: the small limits for strangers end."""
+
+class AccessControl(Protocol):
+    """The users, and what was refused to them."""
+
+    @property
+    def users(self) -> Users:
+        """The users by name."""
+
+    @property
+    def denials(self) -> Denials:
+        """What was refused."""
+
+    @property
+    def book(self) -> Book:
+        """The commands, as rules call them."""
+
+    def set_user(self, name: bytes, rules: Iterable[bytes]) -> None:
+        """Make a user, or change one, by rules.  Raises CommandError, and nothing is changed."""
+
+    def delete_users(self, names: Iterable[bytes]) -> int:
+        """Forget users, and end their connections; returns how many there were.  Raises CommandError."""
+
+    def load(self) -> None:
+        """Take the users of the file in place of those that there are.  Raises CommandError."""
+
+    def save(self) -> None:
+        """Write the users to the file.  Raises CommandError."""
+
+    def random_digits(self, count: int) -> bytes:
+        """Random hex digits."""
 
 
 class Host(Protocol):
@@ -87,6 +120,10 @@ class Host(Protocol):
     @property
     def node(self) -> Node:
         """The node that it serves."""
+
+    @property
+    def access(self) -> AccessControl:
+        """Its users."""
 
     def sessions(self) -> Iterable[Session]:
         """Every client connection, oldest first."""
@@ -103,8 +140,8 @@ class Host(Protocol):
     def password_is_set(self) -> bool:
         """True when clients must authenticate."""
 
-    def check_password(self, user: bytes, password: bytes) -> bool:
-        """Compare in constant time; the only user is ``default``."""
+    def log_in(self, client: Session, user: bytes, password: bytes) -> bool:
+        """Let a client be a user, if the password is right; else it is nobody.  Raises TooManyPasswords (WRONGPASS)."""
 
     def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
         """Settings whose name matches a glob pattern, with their values as text."""

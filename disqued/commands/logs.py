@@ -349,6 +349,10 @@ class QNotify:
 
     words: list[bytes] = rest("A group, a time-out in seconds, and queues; or a time-out in whole seconds.", QUEUE)
 
+    def queues_named(self) -> list[bytes]:
+        """Those after the group and the time-out; what the connection is registered for was looked at then."""
+        return self.words[2:]
+
     def run(self, node: Node, client: Client) -> Any:
         """Answer a name, None, or BLOCKED."""
         words = self.words
@@ -394,6 +398,10 @@ class QRegister:
     """
 
     words: list[bytes] = rest("GROUP and a group, then queues; no queues = a consumer no more.", QUEUE, minimum=0)
+
+    def queues_named(self) -> list[bytes]:
+        """Those after the group, if there is one."""
+        return self.words[2:] if self.words and self.words[0].upper() == b"GROUP" else self.words
 
     def run(self, node: Node, client: Client) -> Status:
         """Note it.  Raises OutOfMemory (OOM) when too many names are registered."""

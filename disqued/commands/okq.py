@@ -369,13 +369,9 @@ def _is_active(node: Node, queue: Queue) -> bool:
     return bool(len(queue.units) or queue.leased or queue.is_awaited or node.consumers.count(queue.name))
 
 
-def active_names(node: Node, names: list[bytes]) -> list[bytes]:
-    """The queues that are asked for, or all active ones by name.  Raises CommandError when these are too many."""
-    if names:
-        return names
+def active_names(node: Node) -> set[bytes]:
+    """The queues of work that hold or await something."""
     queues = node.state.queues
     found = {queue.name for queue in queues.from_serial(0, len(queues)) if _is_active(node, queue)}
     found.update(node.consumers.names())
-    if len(found) > SHOWN_AT_ONCE:
-        raise CommandError(TOO_MANY)
-    return sorted(found)
+    return found

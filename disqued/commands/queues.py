@@ -11,6 +11,7 @@ from zlib import crc32
 import attrs
 
 from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe
+from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
@@ -304,13 +305,14 @@ class _QueueScan:
     def run(self, node: Node, client: Client) -> list[Any]:
         """Return the next cursor and queue names."""
         limits = Limits.of(self.count, busyloop=self.busyloop, most=ELEMENTS_MAX)
-        return _page(*scan_queues(node, self.cursor, limits, self._filter(node.state.now)))
+        return _page(*scan_queues(node, self.cursor, limits, self._filter(node.state.now, seen_by(client))))
 
-    def _filter(self, now: int) -> Callable[[Queue], bool]:
+    def _filter(self, now: int, sees: Sees | None) -> Callable[[Queue], bool]:
         def wanted(queue: Queue) -> bool:
             length = queue.length
             return (
-                (self.minlen is None or length >= self.minlen)
+                (sees is None or sees(queue.name))
+                and (self.minlen is None or length >= self.minlen)
                 and (self.maxlen is None or length <= self.maxlen)
                 and (self.import_rate is None or queue.import_rate.per_second(now) >= self.import_rate)
                 and (self.maxidle is None or now - queue.accessed_at <= self.maxidle * 1_000)
@@ -337,16 +339,18 @@ class _JobScan:
         """Return the next cursor and job ids, or descriptions."""
         limits = Limits.of(self.count, busyloop=self.busyloop, most=DESCRIBED_MAX if self.full else ELEMENTS_MAX)
         size_of = _described_size if self.full else _id_size
-        cursor, jobs = scan_jobs(node, self.cursor, limits, self._filter(node.state.now), size_of)
+        wanted = self._filter(node.state.now, seen_by(client))
+        cursor, jobs = scan_jobs(node, self.cursor, limits, wanted, size_of)
         if self.full:
             return _page(cursor, (describe(node, job) for job in jobs))
         return _page(cursor, (Status(job.id) for job in jobs))
 
-    def _filter(self, now: int) -> Callable[[Job], bool]:
+    def _filter(self, now: int, sees: Sees | None) -> Callable[[Job], bool]:
         def wanted(job: Job) -> bool:
             return (
                 # Of a dummy ack there is nothing to show.
                 (job.holders is None or bool(job.holders))
+                and (sees is None or sees(job.queue))
                 and (self.queue is None or job.queue == self.queue)
                 and (not self.states or job.state in self.states)
                 and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)

@@ -34,6 +34,9 @@ def redacted(args: list[bytes]) -> list[bytes]:
             if word[:32].upper() == b"AUTH":
                 # User and password; also what a client put there by mistake.
                 shown[place + 1 : place + 3] = [REDACTED] * len(args[place + 1 : place + 3])
+    elif name == b"ACL":
+        # Passwords, and hashes of them; of a DRYRUN whatever the command would have hidden.
+        shown[2:] = [REDACTED] * len(args[2:])
     elif name == b"CONFIG" and len(args) > 3 and args[2][:32].lower() in _SECRETS:
         shown[3:] = [REDACTED] * len(args[3:])
     return shown

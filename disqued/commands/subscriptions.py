@@ -11,7 +11,7 @@ import attrs
 from disqued.commands.host import Session
 from disqued.commands.shapes import pushes, status
 from disqued.commands.table import Flag, command, rest
-from disqued.commands.values import BYTES
+from disqued.commands.values import CHANNEL, CHANNEL_PATTERN
 from disqued.core.node import Node
 from disqued.wire.replies import Status
 
@@ -35,7 +35,7 @@ class Subscribe:
     Under RESP2 it takes nothing but (P)SUBSCRIBE, (P)UNSUBSCRIBE, PING, RESET and QUIT as long as it listens.
     """
 
-    channels: list[bytes] = rest("Channels, such as wq:mail:work.", BYTES)
+    channels: list[bytes] = rest("Channels, such as wq:mail:work.", CHANNEL)
 
     def run(self, node: Node, client: Session) -> Any:
         """Begin to listen."""
@@ -55,7 +55,7 @@ class Subscribe:
 class PSubscribe:
     """Listen to all channels that match glob patterns."""
 
-    patterns: list[bytes] = rest("Patterns, such as wq:mail:*.", BYTES)
+    patterns: list[bytes] = rest("Patterns, such as wq:mail:*.", CHANNEL_PATTERN)
 
     def run(self, node: Node, client: Session) -> Any:
         """Begin to listen."""
@@ -75,7 +75,7 @@ class PSubscribe:
 class Unsubscribe:
     """Listen to channels no more: to those named, or to none at all."""
 
-    channels: list[bytes] = rest("Channels; none means all of them.", BYTES, minimum=0)
+    channels: list[bytes] = rest("Channels; none means all of them.", CHANNEL, minimum=0)
 
     def run(self, node: Node, client: Session) -> Any:
         """Stop listening."""
@@ -95,7 +95,7 @@ class Unsubscribe:
 class PUnsubscribe:
     """Listen to patterns no more: to those named, or to none at all."""
 
-    patterns: list[bytes] = rest("Patterns; none means all of them.", BYTES, minimum=0)
+    patterns: list[bytes] = rest("Patterns; none means all of them.", CHANNEL_PATTERN, minimum=0)
 
     def run(self, node: Node, client: Session) -> Any:
         """Stop listening."""

@@ -13,6 +13,7 @@ import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
 from disqued.commands.names import note_emptied, work_queue
+from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
@@ -73,6 +74,7 @@ PROCESS = Kind(
     _read_process,
     "<job id>:<attempt> as WQ.DEQUEUE answered it, or a job id, which means the current attempt",
     errors=(f"{BadJobId.code} {BadJobId.__doc__}", f"ERR {_BAD_ATTEMPT}"),
+    names="job",
 )
 _START = integer_kind(0, INT64_MAX, "start must be 0 or more", "0 or more")
 _COUNT = Kind(
@@ -519,14 +521,14 @@ class WqQueues:
 
     def run(self, node: Node, client: Client) -> Any:
         """List names; BLOCKED when there are very many queues."""
-        return in_parts(node, client, self._parts(node))
+        return in_parts(node, client, self._parts(node, seen_by(client)))
 
     @staticmethod
-    def _parts(node: Node) -> Parts:
+    def _parts(node: Node, sees: Sees | None) -> Parts:
         names: list[bytes] = []
         serial = 0
         while queues := node.state.queues.from_serial(serial, LISTED_PER_PART):
-            names += [queue.name for queue in queues if len(queue.units)]
+            names += [queue.name for queue in queues if len(queue.units) and (sees is None or sees(queue.name))]
             serial = queues[-1].serial + 1
             if len(queues) == LISTED_PER_PART:
                 yield
@@ -561,9 +563,9 @@ class WqProcs:
         """List them; BLOCKED when there are very many.  Raises WrongType (WRONGTYPE)."""
         if self.queue is not None:
             work_queue(node, self.queue)
-        return in_parts(node, client, self._parts(node))
+        return in_parts(node, client, self._parts(node, seen_by(client)))
 
-    def _parts(self, node: Node) -> Parts:
+    def _parts(self, node: Node, sees: Sees | None) -> Parts:
         rows: list[tuple[Any, ...]] = []
         size = 0
         units = list(self._units(node))
@@ -572,7 +574,7 @@ class WqProcs:
                 yield
             for unit in units[at : at + LISTED_PER_PART]:
                 row = self._row(node, unit)
-                if row is not None:
+                if row is not None and (sees is None or sees(unit.queue)):
                     rows.append(row)
                     size += len(unit.queue) + len(unit.body)
                 if len(rows) == PROCESSES_MAX or size >= FETCHED_BYTES:

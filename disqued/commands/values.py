@@ -29,6 +29,9 @@ class Kind:
     schema: dict[str, Any] = attrs.field(factory=lambda: {"type": "string"})  #: JSON schema of the value
     errors: tuple[str, ...] = ()  #: lines of the errors that a value may meet
     words: tuple[str, ...] = ()  #: all that is allowed, where that is one of several words
+    #: What the value is the name of, as far as users may be held to some names: a queue, a job, a channel, a pattern
+    #: of channels; empty for everything else.
+    names: str = ""
 
 
 def read_integer(text: bytes) -> int:
@@ -112,7 +115,7 @@ _NOT_AN_INTEGER = f"ERR {NotAnInteger.__doc__}"
 _SYNTAX = f"ERR {SyntaxFault.__doc__}"
 
 BYTES = Kind("string")
-QUEUE = Kind("string", None, "any bytes, or none")
+QUEUE = Kind("string", None, "any bytes, or none", names="queue")
 #: What something is called, which is no body.
 NAME = Kind("string", None, "any bytes, or none")
 INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
@@ -128,7 +131,10 @@ JOB_ID = Kind(
     read_job_id,
     "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0",
     errors=(f"{BadJobId.code} {BadJobId.__doc__}",),
+    names="job",
 )
+CHANNEL = Kind("string", names="channel")
+CHANNEL_PATTERN = Kind("string", names="pattern")
 NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits", errors=("ERR Invalid node identifier",))
 YES_NO = Kind("oneof", read_yes_no, "yes | no", {"type": "boolean"}, (_SYNTAX,), ("yes", "no"))
 

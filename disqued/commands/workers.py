@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from disqued.commands.permission import seen_by
 from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import QUEUE, Kind, bounded
@@ -269,7 +270,7 @@ class WorkerInfo:
 
     def run(self, node: Node, client: Client) -> list[Any]:
         """Describe it: 12 names and their values in turn."""
-        worker = alive_here(node, self.id)
+        worker, sees = alive_here(node, self.id), seen_by(client)
         return [
             b"id", worker.id,
             b"epoch", worker.epoch,
@@ -277,7 +278,7 @@ class WorkerInfo:
             b"ttl", worker.ttl_ms,
             b"idle-ms", node.state.now - worker.alive_at,
             b"bound", int(worker.bound_to is not None),
-            b"queues", list(worker.queues),
+            b"queues", [name for name in worker.queues if sees is None or sees(name)],
             b"processes", len(worker.leases),
             b"started", worker.started,
             b"done", worker.done,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
+from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.errors import CommandError, InternalError, NotNow
@@ -31,6 +32,8 @@ class Caller:
     name = b""
     protocol = 3
     authenticated = True
+    user: User | None = None
+    limited = False  #: who may run what is decided elsewhere for it
     monitors = False
     subscriptions = 0
     reply_mode = "on"
@@ -166,6 +169,3 @@ class Caller:
 
     def set_protocol(self, version: int) -> None:
         """It gets values, not bytes."""
-
-    def lift_limits(self) -> None:
-        """It has none."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.errors import CommandError
@@ -83,6 +84,8 @@ class ClientConnection:
         self.lib: dict[bytes, bytes] = {}
         self.protocol = 2
         self.authenticated = True
+        self.user: User | None = None  #: None for a stranger
+        self.limited = False  #: it is a stranger, or its user may not do everything
         self.monitors = False
         self.channels: dict[bytes, None] = {}  #: that it listens to
         self.patterns: dict[bytes, None] = {}
@@ -124,6 +127,11 @@ class ClientConnection:
     def last_command(self) -> str:
         """The last command, as CLIENT LIST shows it."""
         return "NULL" if self._last is None else self._last.name.lower().replace(" ", "|")
+
+    @property
+    def host_address(self) -> str:
+        """The address of the other end without its port; empty on a Unix socket."""
+        return "" if self.is_unix else str(self.transport.getPeer().host)
 
     @property
     def is_unix(self) -> bool:
@@ -173,10 +181,6 @@ class ClientConnection:
         """Speak RESP 2 or 3 from the reply to the current command on."""
         self.protocol = version
 
-    def lift_limits(self) -> None:
-        """The client has authenticated: the small limits for strangers end."""
-        self._unlock_limits = True
-
     # The connection.
 
     def makeConnection(self, transport: Any) -> None:
@@ -198,13 +202,18 @@ class ClientConnection:
         self._daemon.disconnected(self, handed)
 
     def restrict(self) -> None:
-        """Hold a stranger to small requests until it has authenticated."""
-        self.authenticated = False
+        """Hold a stranger to small requests, and to little time, until it has authenticated."""
+        self.authenticated, self.user, self.limited = False, None, True
         self._parser.restrict()
+        self._daemon.strangers.add(self)
 
-    def welcome(self) -> None:
-        """Let a stranger send whatever it likes."""
-        self.authenticated = True
+    def become(self, user: User) -> None:
+        """Be a user's connection from now on, with what that one may do."""
+        was_stranger = not self.authenticated
+        self.authenticated, self.user, self.limited = True, user, not user.may_do_everything
+        if not was_stranger:
+            return
+        self._daemon.strangers.remove(self)
         if self._daemon.running is self:
             self._unlock_limits = True
         else:
@@ -281,7 +290,7 @@ class ClientConnection:
         node.begin(self)
         self.active_at = node.state.now
         daemon.running = self
-        if daemon.guarded or not self.authenticated or self.reply_mode != "on" or self.channels or self.patterns:
+        if daemon.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
             done = self._run_guarded(commands)
         else:
             done = self._run_plain(commands)

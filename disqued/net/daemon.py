@@ -9,7 +9,6 @@
 Source: Disque, src/server.c, src/config.c.
 """
 
-import hmac
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,13 +24,15 @@ from twisted.python.failure import Failure
 
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
+from disqued.commands.permission import FOR_STRANGERS
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import Command, Flag, every_command, parse
 from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
-from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, OutOfMemory, WrongArity
+from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
+from disqued.net.access import Access
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
@@ -46,6 +47,7 @@ from disqued.net.passed import Adopt, adopt_nothing
 from disqued.net.pubsub import PubSub
 from disqued.net.statistics import Statistics
 from disqued.net.storekeeper import StoreKeeper
+from disqued.net.strangers import Strangers
 from disqued.net.switching import OpenStore
 from disqued.persistence.interface import IEventLog, IStore, StoreError
 from disqued.wire.requests import RequestParser
@@ -54,8 +56,6 @@ IDLE_CHECK_S = 1.0  #: how often connections are looked at while `timeout` is se
 
 #: Settings of the event log's files.
 _OF_EVENTS = ("events-file-size", "events-file-seconds", "events-keep-days", "events-keep-size")
-#: Commands that a client may run before it has authenticated.
-_FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
 
 
 class Daemon(Factory):
@@ -68,7 +68,10 @@ class Daemon(Factory):
         self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any, *,
         store_name: str, open_store: OpenStore, event_log: IEventLog, secret: bytes = b"",
     ) -> None:  # fmt: skip
-        """Take an open store and its name, what opens another one, the event log, and the secret of the cluster."""
+        """Take an open store and its name, what opens another one, the event log, and the secret of the cluster.
+
+        Raises AclFileError.
+        """
         self.config = config
         self.identity = identity
         self.reactor = reactor
@@ -91,10 +94,12 @@ class Daemon(Factory):
         self.stores = StoreKeeper(config, self.driver, store_name, open_store)
         self.loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
+        self._access = Access(config, node, reactor.seconds, self.sessions)
+        self.strangers = Strangers(config, reactor)
         self.monitors: dict[ClientConnection, None] = {}
         #: The client whose command runs now.
         self.running: ClientConnection | None = None
-        #: True while commands must be looked at one by one: a password, a load, a monitor, a failed journal.
+        #: True while commands of all clients must be looked at one by one: a load, a monitor, a failed journal.
         self.guarded = True
         self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
         self._pause_end: IDelayedCall | None = None
@@ -105,7 +110,6 @@ class Daemon(Factory):
         self._node = node
         self.exit_status = 0
         self._last_id = 0
-        self._has_password = bool(config.password)
         self._stop: Callable[[], None] = lambda: None
         #: Called when the node has loaded its jobs and serves, or when it cannot, with the reason.
         self.on_ready: Callable[[], None] = lambda: None
@@ -118,6 +122,11 @@ class Daemon(Factory):
     def node(self) -> Node:
         """The node that it serves."""
         return self._node
+
+    @property
+    def access(self) -> Access:
+        """Its users, and who is let in."""
+        return self._access
 
     @property
     def store_failure(self) -> str | None:
@@ -146,6 +155,7 @@ class Daemon(Factory):
         if self._idle_check.running:
             self._idle_check.stop()
         self.statistics.stop()
+        self.strangers.stop()
         self.stores.switch.abandon()
         try:
             await self.driver.stop()
@@ -224,7 +234,8 @@ class Daemon(Factory):
             "maxmemory-policy": self._set_policy,
             "qadd-timeout": self._set_add_timeout,
             "bg-qadd-pool-size": self._set_pool_size,
-            "requirepass": self._set_password,
+            "requirepass": self.access.set_default_password,
+            "acllog-max-len": self.access.denials.set_length,
             "timeout": self._set_timeout,
             "slowlog-log-slower-than": self._set_slow,
             "slowlog-max-len": self.slowlog.set_length,
@@ -251,17 +262,6 @@ class Daemon(Factory):
         self.bus.set_largest_body(self.config.proto_max_bulk_len)
         self._find_guards()
         self._find_slow()
-
-    def _set_password(self, password: str) -> None:
-        """Lock out those who never gave a password, the one who sets it included; or let everybody in."""
-        if password and not self._has_password:
-            for client in self.sessions():
-                client.restrict()
-        elif not password:
-            for client in self.sessions():
-                client.welcome()
-        self._has_password = bool(password)
-        self._find_guards()
 
     def _set_policy(self, policy: str) -> None:
         self._node.state.memory.evicts = policy != "noeviction"
@@ -303,7 +303,7 @@ class Daemon(Factory):
 
     def _find_guards(self) -> None:
         self.guarded = (
-            bool(self.config.password or self.loading or self.monitors or self.paused)
+            bool(self.loading or self.monitors or self.paused)
             or self.driver.failure is not None
             or self.statistics.resting
         )
@@ -390,12 +390,13 @@ class Daemon(Factory):
         if len(self.clients) > self.config.maxclients:
             self.statistics.rejected += 1
             client.refuse(b"ERR max number of clients reached")
-        elif self.config.password:
-            client.restrict()
+        else:
+            self.access.greet(client)
 
     def disconnected(self, client: ClientConnection, handed: list[bytes]) -> None:
         """Forget a client: it takes no job any more, and those that it was to get and did not see go back."""
         self.clients.pop(client.id, None)
+        self.strangers.remove(client)
         if client.monitors:
             self.monitors.pop(client, None)
             self._find_guards()
@@ -467,6 +468,8 @@ class Daemon(Factory):
             self.admit(client, entry)
             raise
         self.admit(client, entry)
+        if client.limited:
+            call = self.access.check_names(client, entry, call)
         if self.monitors:
             self.show_monitors(client, args, entry)
         return self._node.command(client, call)
@@ -474,13 +477,13 @@ class Daemon(Factory):
     def admit(self, client: Recipient, entry: Command) -> None:
         """Refuse a command that may not run now.  Raises CommandError."""
         self.statistics.wake()
-        if not client.authenticated and self.config.password and entry.name not in _FOR_STRANGERS:
-            raise NotAuthenticated
+        if client.limited:
+            self.access.admit(client, entry)
         if entry.flags & Flag.DENY_OOM:
             self.check_memory()
         if self.driver.failure is not None and (entry.flags & Flag.DENY_OOM or entry.name == "PING"):
             raise JournalFailed(f"{JournalFailed.__doc__}: {self.driver.failure}")
-        if self.loading and not entry.flags & Flag.LOADING and entry.name not in _FOR_STRANGERS:
+        if self.loading and not entry.flags & Flag.LOADING and entry.name not in FOR_STRANGERS:
             raise Loading
 
     def check_memory(self) -> None:
@@ -490,12 +493,11 @@ class Daemon(Factory):
 
     def password_is_set(self) -> bool:
         """True when clients must authenticate."""
-        return bool(self.config.password)
+        return not self.access.is_open
 
-    def check_password(self, user: bytes, password: bytes) -> bool:
-        """Compare in constant time; the only user is ``default``."""
-        expected = self.config.password.encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(password, expected) and user == b"default"
+    def log_in(self, client: Session, user: bytes, password: bytes) -> bool:
+        """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
+        return self.access.log_in(self._listener(client), user, password)
 
     # While and after a command runs.
 
@@ -567,8 +569,7 @@ class Daemon(Factory):
         if connection.monitors:
             connection.monitors = False
             self.monitors.pop(connection, None)
-        if self._has_password:
-            connection.restrict()
+        self.access.reset(connection)
         self._find_guards()
 
     def show_monitors(self, client: Recipient, args: list[bytes], entry: Command) -> None:

@@ -35,13 +35,13 @@ def read_password(config: Config) -> None:
 
 def renew_password(config: Config) -> None:
     """Read it anew, and say what came of it; what cannot be read changes nothing."""
-    before = config.password
+    before = config.password_digest
     try:
         read_password(config)
     except SecretError as error:
         log.error("SIGHUP: the password stays as it is: {reason}", reason=str(error))
         return
-    if config.password != before:
+    if config.password_digest != before:
         log.info("SIGHUP: the password of clients has changed; who is authenticated stays so")
 
 

@@ -129,6 +129,7 @@ class Statistics:
             "client_longest_output_list": max((client.output_buffered for client in clients), default=0),
             "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
             "blocked_clients": sum(client.is_blocked for client in clients),
+            "unauthenticated_clients": len(daemon.strangers),
         }
 
     def _stats(self, daemon: "Daemon") -> dict[str, Any]:
@@ -144,6 +145,8 @@ class Statistics:
             "rejected_connections": self.rejected,
             "latest_fork_usec": 0,
             "internal_errors": self.crashes,
+            "unauthenticated_clients_ended": daemon.strangers.ended,
+            **daemon.access.facts(),
         }
 
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.task import Clock
 
-from disqued.web.attempts import BURST, REMEMBERED, Attempts
+from disqued.attempts import BURST, REMEMBERED, Attempts
 from disqued.web.auth import Access
 from disqued.web.routes import Role
 from disqued.web.server import AdminError, AdminServer
@@ -394,7 +394,7 @@ async def test_with_a_session_something_says_which_page_writes(guarded: AdminCli
 
 def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
     running = launch()
-    assert Access(running.daemon.config, running.daemon.reactor).is_open
+    assert Access(running.daemon.config, running.daemon.reactor, running.daemon.password_is_set).is_open
 
 
 @async_test

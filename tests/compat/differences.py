@@ -224,8 +224,14 @@ DIFFERENCES = (
         _with_rows((b"qadd", -4, b"write denyoom fast"), (b"qget", -3, b"write fast"), (b"qgroup", -2, b"write")),
     ),
     Difference(
+        "acl-command",
+        "Users and what they may do, as Redis has them.",
+        _COMMANDS,
+        _with_rows((b"acl", -2, b"readonly admin loading")),
+    ),
+    Difference(
         "auth-user",
-        "Redis clients send AUTH with a user and a password; the one user is `default`.",
+        "Redis clients send AUTH with a user and a password.",
         _TABLE,
         _other_row(b"auth", -2, b"readonly loading fast"),
     ),
@@ -277,7 +283,10 @@ DIFFERENCES = (
         _SETTINGS,
         _with_settings(
             {
+                b"aclfile": b"",
+                b"acllog-max-len": b"128",
                 b"appendfilename": b"disque.aof",
+                b"auth-timeout": b"60",
                 b"bg-qadd-pool-size": b"128",
                 b"client-query-buffer-limit": b"1073741824",
                 b"cluster-announce-bus-port": b"0",
@@ -304,6 +313,7 @@ DIFFERENCES = (
                 b"http-port": b"0",  # the tests want no admin side
                 b"http-token-file": b"",
                 b"log-format": b"auto",
+                b"max-unauthenticated-clients": b"1000",
                 b"persistence": b"none",
                 b"proto-max-bulk-len": b"536870912",
                 b"reports-file": b"",
@@ -326,8 +336,8 @@ DIFFERENCES = (
     ),
     Difference(
         "info-more-fields",
-        "Which program this is, where its jobs are kept, what memory is measured against, how many bugs it met, and "
-        "what goes on in the background.",
+        "Which program this is, where its jobs are kept, what memory is measured against, how many bugs it met, "
+        "who was refused, and what goes on in the background.",
         (("INFO",),),
         _with_fields(
             {
@@ -336,8 +346,15 @@ DIFFERENCES = (
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"registered_queues": (b"background_pushes:0", b"background_pushes_failed:0"),
+                b"blocked_clients": (b"unauthenticated_clients:0",),
                 b"latest_fork_usec": (
                     b"internal_errors:0",
+                    b"unauthenticated_clients_ended:0",
+                    b"acl_access_denied_auth:0",
+                    b"acl_access_denied_cmd:0",
+                    b"acl_access_denied_key:0",
+                    b"acl_access_denied_channel:0",
+                    b"acl_access_delayed_auth:0",
                     b"background_additions:0",
                     b"background_additions_failed:0",
                 ),

@@ -221,7 +221,7 @@ def test_client_list_has_a_line_per_client_with_disques_fields_first(daemon, cli
     first, second, end = client.says("CLIENT", "LIST").split(b"\n")
     assert first == (
         b"id=1 addr=127.0.0.1:50000 fd=9 name=me age=2 idle=2 flags=N qbuf=0 qbuf-free=0 obl=0 oll=0 omem=0 events=r"
-        b" cmd=NULL resp=3 lib-name=redis-py lib-ver="
+        b" cmd=NULL user=default resp=3 lib-name=redis-py lib-ver="
     )
     assert second.startswith(b"id=2 addr=/run/disqued.sock:0 fd=9 name= age=2 idle=2 flags=bU qbuf=7 ")
     assert b" omem=9 events=rw " in second

@@ -139,7 +139,14 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
     typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
     assert typed == live
     files = {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file", "cluster-config-file", "events-dir"}
-    files |= {"cluster-secret-file", "requirepass-file", "http-token-file", "http-audit-file", "reports-file"}
+    files |= {
+        "cluster-secret-file",
+        "requirepass-file",
+        "http-token-file",
+        "http-audit-file",
+        "reports-file",
+        "aclfile",
+    }
     for name in live - files:
         assert getattr(config, name.replace("-", "_")) == config[name]
 

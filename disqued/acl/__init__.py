@@ -1,0 +1,1 @@
+"""Users and what they may do, as Redis's ACL has them: pure but for the file that keeps them (`aclfile`)."""

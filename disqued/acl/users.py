@@ -1,0 +1,78 @@
+"""The users of a node, by name; `default` is always among them.
+
+A connection that has said nothing is `default`, if that one needs no password.  Its password is the `requirepass` of
+the settings, unless a file of users says otherwise.
+
+Source: the Redis manual, "ACL".
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from disqued.acl.passwords import digest_of, is_one_of
+from disqued.acl.user import DEFAULT, User
+
+
+def first_default(digest: bytes) -> User:
+    """The default user of a node without a file: it may do everything, with this password or, for b"", with any."""
+    return User(
+        DEFAULT, enabled=True, nopass=not digest, digests=(digest,) if digest else (),
+        all_commands=True, all_queues=True, all_channels=True,
+    )  # fmt: skip
+
+
+def with_password(user: User, digest: bytes) -> User:
+    """Let a user have this password and no other; b"" = any will do."""
+    return attrs.evolve(user, nopass=not digest, digests=(digest,) if digest else ())
+
+
+class Users:
+    """All users."""
+
+    def __init__(self, default: User) -> None:
+        self._by_name: dict[bytes, User] = {DEFAULT: default}
+
+    @property
+    def default(self) -> User:
+        """Who a connection is that has said nothing."""
+        return self._by_name[DEFAULT]
+
+    def get(self, name: bytes) -> User | None:
+        """The user of a name, if there is one."""
+        return self._by_name.get(name)
+
+    def names(self) -> list[bytes]:
+        """All names, in order."""
+        return sorted(self._by_name)
+
+    def all(self) -> list[User]:
+        """All users, by name."""
+        return [self._by_name[name] for name in self.names()]
+
+    def put(self, user: User) -> None:
+        """Let a user be as given."""
+        self._by_name[user.name] = user
+
+    def remove(self, name: bytes) -> User | None:
+        """Forget a user; returns who it was.  `default` stays."""
+        return None if name == DEFAULT else self._by_name.pop(name, None)
+
+    def replace(self, users: Iterable[User]) -> None:
+        """Let there be these users and no others; `default` stays as it is if it is not among them."""
+        self._by_name = {DEFAULT: self.default} | {user.name: user for user in users}
+
+    def check(self, name: bytes, password: bytes) -> User | None:
+        """The user that a name and a password make; None when they make none.
+
+        Whether there is such a user, or it has no password, takes the same time to find out.
+        """
+        digest = digest_of(password)
+        user = self._by_name.get(name)
+        is_right = is_one_of(_NOTHING if user is None else user.digests, digest)
+        if user is None or not user.enabled:
+            return None
+        return user if is_right or user.nopass else None
+
+
+_NOTHING = (digest_of(b""),)

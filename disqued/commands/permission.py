@@ -1,0 +1,102 @@
+"""May this user run this call?  One question per command, for those alone who may not do everything.
+
+    the command itself            its name is among those granted
+    the queues that it names      each has to match a pattern, for reading, writing or both; see `rights_needed`
+    the jobs that it names        where it names no queue: the queue of each, which this node has to know
+    the channels that it names    SUBSCRIBE and PSUBSCRIBE
+
+A job that this node does not know is to such a user one that does not exist: in a list of ids it is passed over, and
+alone it is answered NOJOB.  Otherwise whoever has an id could acknowledge it here for a queue that nobody looked at.
+
+Commands that walk over queues or jobs show those alone that the user may read: `seen_by`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from disqued.acl.denials import CHANNEL, COMMAND, QUEUE
+from disqued.acl.user import User
+from disqued.commands.categories import bar_name, writes
+from disqued.commands.table import Command
+from disqued.commands.touched import channels_of, job_ids_of, queues_of, without_jobs
+from disqued.core.node import Call, Node
+from disqued.errors import NoPermission, UnknownJob
+
+#: They are always possible: who may not even do these could not say who they are.
+FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
+#: Listening no more is for everybody.
+_ENDS_LISTENING = frozenset({"UNSUBSCRIBE", "PUNSUBSCRIBE"})
+
+
+def check_command(user: User, entry: Command) -> None:
+    """Refuse a command that is not granted.  Raises NoPermission (NOPERM)."""
+    if entry.name not in FOR_STRANGERS and not user.may_run(entry.name):
+        name = bar_name(entry.name)
+        raise NoPermission(
+            COMMAND, name.encode(), f"User {_text(user.name)} has no permissions to run the '{name}' command"
+        )
+
+
+def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
+    """Refuse queues, jobs and channels that are not granted; returns the call without jobs that are unknown here.
+
+    Raises NoPermission (NOPERM), UnknownJob (NOJOB).
+    """
+    if not user.all_channels and entry.name not in _ENDS_LISTENING:
+        for is_pattern in (False, True):
+            for channel in channels_of(entry, call, patterns=is_pattern):
+                if not user.may_listen(channel, is_pattern=is_pattern):
+                    raise _denied(CHANNEL, user, channel, "channel")
+    if user.all_queues:
+        return call
+    named = queues_of(entry, call)
+    for queue in named:
+        _check_queue(user, entry, queue)
+    return call if named else _check_jobs(user, entry, call, node)
+
+
+def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:
+    jobs, unknown = node.state.jobs, set()
+    for job_id in job_ids_of(entry, call):
+        job = jobs.get(job_id)
+        if job is None or not job.queue:
+            unknown.add(job_id)
+        else:
+            _check_queue(user, entry, job.queue)
+    if not unknown:
+        return call
+    known = without_jobs(entry, call, frozenset(unknown))
+    if known is None:
+        raise UnknownJob
+    return known
+
+
+def rights_needed(entry: Command) -> tuple[bool, bool]:
+    """Whether a command reads what queues hold, and whether it changes it; one that hands jobs out does both."""
+    changes = writes(entry)
+    return not changes or entry.hands_out or entry.shows_bodies, changes
+
+
+def _check_queue(user: User, entry: Command, queue: bytes) -> None:
+    reads, changes = rights_needed(entry)
+    if (reads and not user.may_read(queue)) or (changes and not user.may_write(queue)):
+        raise _denied(QUEUE, user, queue, "queue")
+
+
+def _denied(reason: bytes, user: User, name: bytes, what: str) -> NoPermission:
+    shown = _text(name[:128])
+    return NoPermission(reason, name, f"User {_text(user.name)} has no permissions to access the '{shown}' {what}")
+
+
+#: Tells whether a queue of this name may be seen.
+Sees = Callable[[bytes], bool]
+
+
+def seen_by(client: Any) -> Sees | None:
+    """What tells whether a client may see a queue of this name; None = it may see all of them."""
+    user: User | None = getattr(client, "user", None)
+    return None if user is None or user.all_queues else user.may_read
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

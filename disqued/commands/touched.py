@@ -1,0 +1,65 @@
+"""What a command names: queues, jobs, channels, read off its grammar.
+
+A field says by its kind what its values name (`Kind.names`).  Where a field holds several things at once (a group, a
+time-out and queues, say) the class of the command says which of them are queues: `queues_named`.
+"""
+
+from typing import Any
+
+from disqued.commands.table import Command
+from disqued.core.node import Call
+
+
+def queues_of(entry: Command, call: Call) -> list[bytes]:
+    """The queues that a call names; none for one that is about jobs, or about no queue of its own."""
+    named = getattr(call, "queues_named", None)
+    return list(named()) if named is not None else _values(entry, call, "queue")
+
+
+def job_ids_of(entry: Command, call: Call) -> list[bytes]:
+    """The ids of the jobs that a call names, of a process that of its job."""
+    words: list[bytes] | None = getattr(call, "words", None)
+    if words is not None and _fields(entry, "job"):
+        return list(words[1:])  # a call so long that nothing was read of it yet
+    return [getattr(value, "job_id", value) for value in _values(entry, call, "job")]
+
+
+def channels_of(entry: Command, call: Call, *, patterns: bool) -> list[bytes]:
+    """The channels, or patterns of channels, that a call names."""
+    return _values(entry, call, "pattern" if patterns else "channel")
+
+
+def names_queues(entry: Command) -> bool:
+    """Tell whether a command has a place for queues."""
+    return bool(_fields(entry, "queue"))
+
+
+def without_jobs(entry: Command, call: Any, unknown: frozenset[bytes]) -> Call | None:
+    """The same call without these jobs; None when one of them has a place that cannot be empty."""
+    words: list[bytes] | None = getattr(call, "words", None)
+    if words is not None:
+        words[1:] = [word for word in words[1:] if word not in unknown]
+        return call  # type: ignore[no-any-return]
+    for name, is_list in _fields(entry, "job"):
+        value = getattr(call, name)
+        if is_list:
+            setattr(call, name, [one for one in value if getattr(one, "job_id", one) not in unknown])
+        elif getattr(value, "job_id", value) in unknown:
+            return None
+    return call  # type: ignore[no-any-return]
+
+
+def _fields(entry: Command, what: str) -> list[tuple[str, bool]]:
+    """The fields that name such a thing, and whether each holds a list."""
+    return [(field.name, field.arg.style == "rest") for field in entry.fields if field.arg.kind.names == what]
+
+
+def _values(entry: Command, call: Call, what: str) -> list[Any]:
+    found: list[Any] = []
+    for name, is_list in _fields(entry, what):
+        value = getattr(call, name)
+        if is_list:
+            found += value
+        elif value is not None:
+            found.append(value)
+    return found

@@ -1,0 +1,354 @@
+"""Categories, and what each command of the table names: a new command has to say so, or a test here fails."""
+
+import pytest
+
+from disqued.acl.rules import apply
+from disqued.acl.user import User
+from disqued.commands import catalogue, table
+from disqued.commands.categories import CATEGORIES, CommandBook, categories_of, writes
+from disqued.commands.permission import FOR_STRANGERS, check_command, check_names, rights_needed
+from disqued.commands.table import LONG, Flag, every_command
+from disqued.commands.touched import channels_of, job_ids_of, queues_of
+from disqued.errors import CommandError, NoPermission, UnknownJob
+from tests.fakes import Client, Daemon
+
+assert catalogue.MODULES
+BOOK = CommandBook()
+COMMANDS = {entry.name: entry for entry in every_command()}
+ID = "DI0f0c644f" + "0" * 32 + "05a0SQ"
+
+#: What values are of which neither the type nor the kind says that they name a queue, a job or a channel.  Whoever adds
+#: a command with such a value says here what it is, or gives it a kind that names (QUEUE, JOB_ID, CHANNEL).
+NO_NAMES = {
+    "body": "ADDJOB.body ADDJOB.key QADD.contents QLPUSH.contents QRPUSH.contents RQ.PUSH.elements RQ.PUSHX.elements "
+    "WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
+    "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
+    "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids",
+    "worker": "GETJOB.worker QGET.worker QRPOP.worker RQ.POP.worker RQ.RECOVER.worker WORKER_FAIL.id WORKER_INFO.id "
+    "WORKER_KEEPALIVE.id WORKER_START.id WORKER_START.name WORKER_STOP.id WQ.PROCS.worker",
+    "node or address": "CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip CLUSTER_MEET.port "
+    "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_MAINT_NOTIFICATIONS.endpoint",
+    "user, password or rule": "AUTH.password_or_user AUTH.password HELLO.auth ACL_SETUSER.name ACL_SETUSER.rules "
+    "ACL_DELUSER.names ACL_GETUSER.name ACL_CAT.category ACL_DRYRUN.name ACL_DRYRUN.command ACL_DRYRUN.arguments",
+    "setting, section, command or event": "CONFIG_GET.pattern CONFIG_SET.name CONFIG_SET.value INFO.section "
+    "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
+    "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "
+    "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name",
+}  # fmt: skip
+EXPLAINED = {name for names in NO_NAMES.values() for name in names.split()}
+
+
+def user(*rules: str, name: bytes = b"ann") -> User:
+    return apply(User(name), [rule.encode() for rule in rules], BOOK)
+
+
+# Names.
+
+
+def test_every_text_of_every_command_is_a_name_or_is_explained():
+    found = {
+        f"{entry.name}.{field.name}".replace(" ", "_")
+        for entry in COMMANDS.values()
+        for field in entry.fields
+        if field.arg.kind.name == "string" and not field.arg.kind.names and field.arg.style != "flag"
+    }
+    assert found == EXPLAINED
+
+
+@pytest.mark.parametrize("name", ["QINFO", "QSTATUS", "QNOTIFY", "QREGISTER"])
+def test_commands_whose_words_are_of_several_kinds_tell_queues_apart(name):
+    words = {
+        "QINFO": [b"one", b"two", b"GROUPS", b"group"],
+        "QSTATUS": [b"one", b"two", b"groups", b"group"],
+        "QNOTIFY": [b"group", b"5", b"one", b"two"],
+        "QREGISTER": [b"GROUP", b"group", b"one", b"two"],
+    }[name]
+    call = COMMANDS[name].parse([name.encode(), *words])
+    assert queues_of(COMMANDS[name], call) == [b"one", b"two"]
+
+
+def test_a_command_whose_words_are_of_several_kinds_says_so():
+    """A rest of queues called words holds other things as well: its class has to tell them apart."""
+    for entry in COMMANDS.values():
+        if any(field.name == "words" and field.arg.kind.names for field in entry.fields):
+            assert hasattr(entry.make, "queues_named"), entry.name
+
+
+@pytest.mark.parametrize(
+    ("line", "queues"),
+    [
+        ("ADDJOB q body 0 KEY other", ["q"]),
+        ("GETJOB NOHANG FROM a b", ["a", "b"]),
+        ("RQ.POP COUNT 2 KEYS a b", ["a", "b"]),
+        ("WQ.DEQUEUE a COUNT 1 b", ["a", "b"]),
+        ("JSCAN 0", []),
+        ("JSCAN 0 QUEUE q", ["q"]),
+        ("WQ.PROCS QUEUE q", ["q"]),
+        ("WORKER LIST QUEUE q", ["q"]),
+        ("QREGISTER a b", ["a", "b"]),
+        ("QNOTIFY 5", []),
+        ("QINFO", []),
+    ],
+)
+def test_queues_are_found_where_they_stand(line, queues):
+    words = [word.encode() for word in line.split()]
+    entry = table.find(words)
+    assert queues_of(entry, table.parse(entry, words)) == [name.encode() for name in queues]
+
+
+def test_jobs_are_found_where_they_stand():
+    other = ID.replace("DI0", "DI1")
+    for line in (f"ACKJOB {ID} {other}", f"WQ.RETURN {ID}:3 BACK {other}"):
+        words = [word.encode() for word in line.split()]
+        entry = table.find(words)
+        assert job_ids_of(entry, table.parse(entry, words)) == [ID.encode(), other.encode()]
+    words = [b"ACKJOB", *[ID.encode()] * (LONG + 1)]
+    assert job_ids_of(COMMANDS["ACKJOB"], COMMANDS["ACKJOB"].parse(words)) == words[1:]
+
+
+def test_channels_are_found_where_they_stand():
+    for name, is_pattern in (("SUBSCRIBE", False), ("PSUBSCRIBE", True)):
+        call = COMMANDS[name].parse([name.encode(), b"a", b"b"])
+        assert channels_of(COMMANDS[name], call, patterns=is_pattern) == [b"a", b"b"]
+        assert channels_of(COMMANDS[name], call, patterns=not is_pattern) == []
+
+
+# Rights.
+
+
+@pytest.mark.parametrize(
+    ("name", "rights"),
+    [
+        ("QLEN", (True, False)),
+        ("QPEEK", (True, False)),
+        ("ADDJOB", (False, True)),
+        ("ACKJOB", (False, True)),
+        ("PAUSE", (False, True)),
+        ("GETJOB", (True, True)),
+        ("QRPOP", (True, True)),
+        ("RQ.RECOVER", (True, True)),
+        ("WQ.DEQUEUE", (True, True)),
+        ("QFLUSH", (False, True)),
+    ],
+)
+def test_a_command_reads_or_writes_or_does_both(name, rights):
+    assert rights_needed(COMMANDS[name]) == rights
+
+
+def test_a_producer_may_write_and_not_read():
+    daemon, producer = Daemon(), user("+@all", "%W~mail")
+    daemon.node.begin()
+    for line, is_allowed in (("ADDJOB mail x 0", True), ("QLEN mail", False), ("GETJOB NOHANG FROM mail", False)):
+        words = [word.encode() for word in line.split()]
+        entry = table.find(words)
+        if is_allowed:
+            check_names(producer, entry, table.parse(entry, words), daemon.node)
+        else:
+            with pytest.raises(NoPermission):
+                check_names(producer, entry, table.parse(entry, words), daemon.node)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_may_be_withheld_but_for_those_that_let_a_client_in(name):
+    nobody = user("on")
+    if name in FOR_STRANGERS:
+        check_command(nobody, COMMANDS[name])
+        return
+    with pytest.raises(NoPermission, match="has no permissions to run the"):
+        check_command(nobody, COMMANDS[name])
+    check_command(user(f"+{name.lower().replace(' ', '|')}"), COMMANDS[name])
+
+
+def _line_of(name: str, queue: str) -> list[bytes] | None:
+    """A line of a command with the queue in every place that queues have, and something in the others; None = none."""
+    entry, words = COMMANDS[name], name.split()
+    if not any(field.arg.kind.names == "queue" for field in entry.fields):
+        return None
+    some = {"integer": "1", "double": "1", "string": "x"}
+    special = {
+        "QNOTIFY": ["group", "1", queue],
+        "PAUSE": [queue, "state"],
+        "RQ.INSPECT": [queue, "0", "1"],
+        "RQ.RECOVER": [queue, "1", "1"],
+        "QGROUP START": [queue, "group", "NOW"],
+        "QGROUP RETURN": [queue, "group", ID],
+    }
+    if name in special:
+        return [word.encode() for word in (*words, *special[name])]
+    for field in entry.fields:
+        arg = field.arg
+        value = queue if arg.kind.names == "queue" else some.get(arg.kind.name, "x")
+        if arg.style == "positional":
+            words.append(value)
+        elif arg.style == "rest" and (arg.minimum or arg.kind.names == "queue"):
+            words += [arg.keyword.decode(), value] if arg.keyword else [value]
+        elif arg.style == "option" and arg.kind.names == "queue":
+            words += [arg.keyword.decode(), value]
+    return [word.encode() for word in words]
+
+
+NAMING = [name for name in sorted(COMMANDS) if _line_of(name, "q") is not None]
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_every_command_that_names_a_queue_is_held_to_the_users_queues(name):
+    node = Daemon().node
+    node.begin()
+    for queue, is_allowed in (("mine", True), ("theirs", False)):
+        words = _line_of(name, queue)
+        assert words is not None
+        entry = table.find(words)
+        call = table.parse(entry, words)
+        if is_allowed:
+            check_names(user("+@all", "~mine"), entry, call, node)
+        else:
+            with pytest.raises(NoPermission, match="'theirs' queue"):
+                check_names(user("+@all", "~mine"), entry, call, node)
+
+
+def test_a_job_is_its_queues():
+    daemon = Daemon()
+    client = Client(daemon)
+    theirs = client.says("ADDJOB", "theirs", "body", "0")
+    mine = client.says("ADDJOB", "mine", "body", "0")
+    ann = user("+@all", "~mine")
+    for name in (
+        "ACKJOB",
+        "FASTACK",
+        "DELJOB",
+        "NACK",
+        "ENQUEUE",
+        "DEQUEUE",
+        "SHOW",
+        "WORKING",
+        "WQ.FINISH",
+        "WQ.RETURN",
+    ):
+        entry = COMMANDS[name]
+        check_names(ann, entry, entry.parse([name.encode(), mine]), daemon.node)
+        with pytest.raises(NoPermission, match="'theirs' queue"):
+            check_names(ann, entry, entry.parse([name.encode(), theirs]), daemon.node)
+
+
+def test_every_command_on_jobs_that_names_no_queue_is_among_those_tested():
+    on_jobs = {
+        entry.name
+        for entry in COMMANDS.values()
+        if any(field.arg.kind.names == "job" for field in entry.fields)
+        and not any(field.arg.kind.names == "queue" for field in entry.fields)
+    }
+    assert on_jobs == {
+        "ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE", "SHOW", "WORKING", "WQ.FINISH", "WQ.RETURN",
+    }  # fmt: skip
+
+
+def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_queues():
+    daemon = Daemon()
+    mine, ann = Client(daemon).says("ADDJOB", "mine", "body", "0"), user("+@all", "~mine")
+    entry = COMMANDS["ACKJOB"]
+    call = check_names(ann, entry, entry.parse([b"ACKJOB", ID.encode(), mine]), daemon.node)
+    assert call.ids == [mine]
+    many = entry.parse([b"ACKJOB", *[ID.encode()] * (LONG + 1), mine])
+    assert check_names(ann, entry, many, daemon.node).words == [b"ACKJOB", mine]
+    assert entry.parse([b"ACKJOB", ID.encode()]).ids == [ID.encode()]
+    with pytest.raises(UnknownJob):
+        check_names(ann, COMMANDS["WQ.FINISH"], COMMANDS["WQ.FINISH"].parse([b"WQ.FINISH", ID.encode()]), daemon.node)
+    everyone = user("+@all", "~*")
+    assert check_names(everyone, entry, entry.parse([b"ACKJOB", ID.encode()]), daemon.node).ids == [ID.encode()]
+
+
+def test_an_acknowledgement_of_an_unknown_job_leaves_no_trace_for_who_may_not_touch_all_queues():
+    """A dummy ack would end the job on the nodes that do know it."""
+    daemon, ann = Daemon(), user("+@all", "~mine")
+    entry = COMMANDS["ACKJOB"]
+    daemon.node.begin()
+    call = check_names(ann, entry, entry.parse([b"ACKJOB", ID.encode()]), daemon.node)
+    assert daemon.node.command(Client(daemon), call) == 0
+    assert daemon.node.state.jobs.get(ID.encode()) is None
+
+
+# What walks over everything.
+
+
+def test_walks_show_no_queue_that_the_user_may_not_read():
+    daemon = Daemon()
+    all_seeing, ann = Client(daemon), Client(daemon, user=user("+@all", "~mine:*", "%W~added"))
+    for queue in ("secret", "mine:1", "added"):
+        job_id = all_seeing.says("ADDJOB", queue, f"body of {queue}", "0")
+        all_seeing.says("GETJOB", "FROM", queue)
+        all_seeing.says("NACK", job_id)
+        all_seeing.says("ADDJOB", queue, f"another of {queue}", "0")
+        all_seeing.says("GETJOB", "FROM", queue)
+    all_seeing.says("WORKER", "START", "ID", "w")
+    all_seeing.says("WQ.WORK", "secret", "mine:1")
+    for line in (
+        "QSCAN", "QSCAN 0 BUSYLOOP", "SCAN QUEUE 0", "JSCAN 0 REPLY all", "SCAN JOB 0 REPLY all", "WQ.QUEUES",
+        "WQ.PROCS", "QINFO", "QSTATUS", "WORKER INFO w", "WQ.PROCS WORKER w",
+    ):  # fmt: skip
+        everything, shown = repr(all_seeing.says(*line.split())), repr(ann.says(*line.split()))
+        assert "secret" not in shown, line
+        assert "added" not in shown, line
+        if "WORKER w" not in line:
+            assert "secret" in everything, line
+            assert "mine:1" in shown, line
+
+
+# Categories.
+
+
+def test_the_categories_that_are_shown_are_those_that_commands_have():
+    assert {category for entry in COMMANDS.values() for category in categories_of(entry)} == set(CATEGORIES)
+    assert all(BOOK.of_category(category) for category in CATEGORIES)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_fast_or_slow_and_what_is_for_admins_is_dangerous(name):
+    categories = categories_of(COMMANDS[name])
+    assert ("fast" in categories) != ("slow" in categories)
+    assert not ("read" in categories and "write" in categories)
+    assert "dangerous" in categories or "admin" not in categories
+
+
+def test_whatever_changes_jobs_or_queues_is_in_write():
+    for entry in COMMANDS.values():
+        assert writes(entry) or Flag.WRITE not in entry.flags
+        if entry.group in ("jobs", "queues", "lists", "logs") and writes(entry):
+            assert "write" in categories_of(entry), entry.name
+
+
+@pytest.mark.parametrize(
+    ("name", "categories"),
+    [
+        ("ADDJOB", "job write fast"),
+        ("GETJOB", "job write fast blocking"),
+        ("QLEN", "queue read fast"),
+        ("PAUSE", "queue write fast"),
+        ("QFLUSH", "log write slow dangerous"),
+        ("SUBSCRIBE", "pubsub fast"),
+        ("CLIENT SETNAME", "connection slow"),
+        ("CLIENT KILL", "connection slow admin dangerous"),
+        ("CONFIG SET", "slow admin dangerous"),
+        ("SLOWLOG GET", "slow admin dangerous"),
+        ("INFO", "slow dangerous"),
+        ("ACL SETUSER", "slow admin dangerous"),
+        ("ACL WHOAMI", "slow"),
+        ("CLUSTER MEET", "cluster slow admin dangerous"),
+        ("PING", "connection fast"),
+    ],
+)
+def test_categories_are_those_that_redis_gives_where_it_has_the_command(name, categories):
+    assert categories_of(COMMANDS[name]) == set(categories.split())
+
+
+def test_a_name_stands_for_all_its_subcommands():
+    assert BOOK.called("config") == {"CONFIG GET", "CONFIG SET", "CONFIG REWRITE", "CONFIG RESETSTAT"}
+    assert BOOK.called("config|get") == {"CONFIG GET"}
+    assert BOOK.called("command") >= {"COMMAND", "COMMAND DOCS"}
+    assert BOOK.called("config get") is None
+    assert BOOK.every() == set(COMMANDS)
+
+
+def test_the_error_is_noperm():
+    with pytest.raises(CommandError) as caught:
+        check_command(user("on"), COMMANDS["CONFIG GET"])
+    assert caught.value.line == b"NOPERM User ann has no permissions to run the 'config|get' command"
