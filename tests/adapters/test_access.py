@@ -1,0 +1,373 @@
+"""Users on live connections: what a change does to those who are there, and who is let in at the door."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import pytest
+import pytest_twisted
+from twisted.internet.task import Clock
+
+from disqued.attempts import BURST
+from disqued.net.access import DENIED, is_loopback
+from tests.adapters.inprocess import RawClient, Running, pack, wait_until
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+PASSWORD = "requirepass secret"
+EVERYTHING = ("on", ">pw", "allkeys", "allchannels", "allcommands")
+
+
+async def user(running: Running, name: str, *rules: str) -> RawClient:
+    """Make a user, and a connection of it."""
+    admin = await running.connect()
+    if running.daemon.password_is_set():
+        assert await admin.call("AUTH", "secret") == b"OK"
+    assert await admin.call("ACL", "SETUSER", name, *rules) == b"OK"
+    client = await running.connect()
+    assert await client.call("AUTH", name, "pw") == b"OK"
+    return client
+
+
+async def administrator(running: Running) -> RawClient:
+    client = await running.connect()
+    if running.daemon.password_is_set():
+        await client.call("AUTH", "secret")
+    return client
+
+
+def said(reply: Any) -> str:
+    """The line of an error."""
+    assert isinstance(reply, hiredis.ReplyError), reply
+    return str(reply)
+
+
+# What it costs.
+
+
+@async_test
+async def test_who_may_do_everything_is_never_asked(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = launch(settings=PASSWORD)
+    admin, limited = await user(running, "root", *EVERYTHING), await user(running, "ann", *EVERYTHING, "-debug")
+    guarded: list[int] = []
+    asked: list[str] = []
+    for client in running.daemon.sessions():
+        run = client._run_guarded
+        monkeypatch.setattr(
+            client, "_run_guarded", lambda words, run=run, who=client.id: guarded.append(who) or run(words)
+        )
+    admit = running.daemon.access.admit
+    monkeypatch.setattr(
+        running.daemon.access, "admit", lambda who, entry: asked.append(entry.name) or admit(who, entry)
+    )
+    assert (await admin.call("ADDJOB", "q", "x", 0)).startswith(b"DI")
+    assert guarded == asked == []
+    assert await limited.call("QLEN", "q") == 1
+    assert asked == ["QLEN"]
+    assert len(guarded) == 1
+
+
+# Changes.
+
+
+@async_test
+async def test_rights_count_from_the_next_command_on(launch: Launch) -> None:
+    running = launch()
+    ann = await user(running, "ann", "on", ">pw", "~mine", "+@all")
+    admin = await administrator(running)
+    assert said(await ann.call("QLEN", "theirs")) == "NOPERM User ann has no permissions to access the 'theirs' queue"
+    await admin.call("ACL", "SETUSER", "ann", "~theirs", "-qlen")
+    assert said(await ann.call("QLEN", "theirs")) == "NOPERM User ann has no permissions to run the 'qlen' command"
+    assert (await ann.call("ADDJOB", "theirs", "x", 0)).startswith(b"DI")
+
+
+@async_test
+async def test_a_change_in_the_middle_of_a_pipeline_counts_at_once(launch: Launch) -> None:
+    running = launch()
+    ann = await user(running, "ann", *EVERYTHING)
+    ann.transport.write(pack("PING") + pack("ACL", "SETUSER", "ann", "resetkeys") + pack("QLEN", "q") + pack("PING"))
+    first, done, refused, last = await ann.replies(4)
+    assert (first, done, last) == (b"PONG", b"OK", b"PONG")
+    assert said(refused).startswith("NOPERM")
+
+
+@async_test
+async def test_a_user_who_is_deleted_or_turned_off_is_gone(launch: Launch) -> None:
+    running = launch()
+    admin = await administrator(running)
+    for words in (("ACL", "DELUSER", "ann"), ("ACL", "SETUSER", "ann", "off")):
+        ann, other = await user(running, "ann", *EVERYTHING), await user(running, "bob", *EVERYTHING)
+        waiting = await running.connect()
+        await waiting.call("AUTH", "ann", "pw")
+        waiting.send("GETJOB", "FROM", "q")
+        await wait_until(lambda: bool(running.daemon.node.state.blocked))
+        await admin.call(*words)
+        await ann.closed()
+        await waiting.closed()
+        assert not running.daemon.node.state.blocked
+        assert await other.call("PING") == b"PONG"
+        assert said(await other.call("AUTH", "ann", "pw")).startswith("WRONGPASS")
+
+
+@async_test
+async def test_who_deletes_itself_hears_the_reply(launch: Launch) -> None:
+    running = launch()
+    ann = await user(running, "ann", *EVERYTHING)
+    ann.transport.write(pack("ACL", "DELUSER", "ann") + pack("ADDJOB", "q", "x", 0))
+    assert await ann.replies(1) == [1]
+    await ann.closed()
+    assert len(running.daemon.node.state.jobs) == 0
+
+
+@async_test
+async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(launch: Launch) -> None:
+    running = launch()
+    admin = await administrator(running)
+    consumer = await user(running, "ann", "on", ">pw", "~q", "&wq:q:*", "+@all")
+    consumer.send("GETJOB", "FROM", "q")
+    listener, idle = await running.connect(), await running.connect()
+    for client in (listener, idle):
+        await client.call("AUTH", "ann", "pw")
+    await listener.call("SUBSCRIBE", "wq:q:work")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await admin.call("ACL", "SETUSER", "ann", ">another", "&more")
+    assert not consumer.lost
+    await admin.call("ACL", "SETUSER", "ann", "resetkeys", "~other")
+    await consumer.closed()
+    assert await idle.call("QLEN", "other") == 0
+    await admin.call("ACL", "SETUSER", "ann", "resetchannels")
+    await listener.closed()
+    watcher = await user(running, "root", *EVERYTHING)
+    await watcher.call("MONITOR")
+    await admin.call("ACL", "SETUSER", "root", "-monitor")
+    await watcher.closed()
+
+
+@async_test
+async def test_a_default_user_that_gets_a_password_shuts_out_who_gave_none(launch: Launch) -> None:
+    running = launch()
+    admin, other, watcher = [await running.connect() for _ in range(3)]
+    ann = await user(running, "ann", *EVERYTHING)
+    await watcher.call("MONITOR")
+    admin.transport.write(pack("ACL", "SETUSER", "default", ">secret") + pack("PING"))
+    assert (await admin.replies(1)) == [b"OK"]
+    assert said((await admin.replies(1))[0]).startswith("NOAUTH")
+    await watcher.closed()
+    assert said(await other.call("PING")).startswith("NOAUTH")
+    assert await other.call("AUTH", "secret") == b"OK"
+    assert await ann.call("PING") == b"PONG"
+    await ann.call("ACL", "SETUSER", "default", ">more")
+    assert await other.call("PING") == b"PONG"
+    stranger = await running.connect()
+    assert said(await stranger.call("PING")).startswith("NOAUTH")
+    await ann.call("ACL", "SETUSER", "default", "nopass")
+    assert await stranger.call("PING") == b"PONG"
+
+
+@async_test
+async def test_requirepass_is_the_password_of_the_default_user(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    admin = await administrator(running)
+    assert b"nopass" not in (await admin.call("ACL", "LIST"))[0]
+    assert await admin.call("CONFIG", "SET", "requirepass", "other") == b"OK"
+    stranger = await running.connect()
+    assert said(await stranger.call("AUTH", "default", "secret")).startswith("WRONGPASS")
+    assert await stranger.call("AUTH", "default", "other") == b"OK"
+    assert await admin.call("CONFIG", "SET", "requirepass", "") == b"OK"
+    assert await (await running.connect()).call("PING") == b"PONG"
+    assert (await admin.call("ACL", "LIST"))[0] == b"user default on nopass ~* &* +@all"
+
+
+@async_test
+async def test_a_limited_default_user_is_what_a_connection_is_that_says_nothing(launch: Launch) -> None:
+    running = launch()
+    root = await user(running, "root", *EVERYTHING)
+    await root.call("ACL", "SETUSER", "default", "resetkeys", "~public", "-@dangerous")
+    client = await running.connect()
+    assert await client.call("QLEN", "public") == 0
+    assert said(await client.call("QLEN", "private")).startswith("NOPERM")
+    assert said(await client.call("ACL", "SETUSER", "default", "allkeys")).startswith("NOPERM")
+    assert await client.call("AUTH", "root", "pw") == b"OK"
+    assert await client.call("QLEN", "private") == 0
+    assert await client.call("RESET") == b"RESET"
+    assert said(await client.call("QLEN", "private")).startswith("NOPERM")
+
+
+@async_test
+async def test_a_file_says_who_the_default_user_is_and_else_requirepass_does(launch: Launch, tmp_path: Path) -> None:
+    for text, works in (("user ann on nopass +@all\n", "secret"), ("user default on >file ~* &* +@all\n", "file")):
+        path = tmp_path / f"{works}.acl"
+        path.write_text(text)
+        path.chmod(0o600)
+        running = launch(settings=f"{PASSWORD}\naclfile {path}")
+        client = await running.connect()
+        for password in ("secret", "file"):
+            reply = await client.call("AUTH", "default", password)
+            assert (reply == b"OK") == (password == works)
+        await running.stop()
+
+
+# Wrong passwords.
+
+
+@async_test
+async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = launch(settings=PASSWORD)
+    clock = Clock()
+    monkeypatch.setattr(running.daemon.access, "_seconds", clock.seconds)
+    client, before = await running.connect(), await running.connect()
+    assert await before.call("AUTH", "secret") == b"OK"
+    await before.call("ACL", "SETUSER", "ann", *EVERYTHING)
+    for number in range(BURST):
+        assert said(await client.call("AUTH", f"guess-{number}")) == "ERR invalid password"
+    too_soon = "WRONGPASS too many wrong passwords from this address; try again in 6 s"
+    # Even the right one is not looked at, on any connection: nothing is learned by trying it.
+    for words in (("AUTH", "guess"), ("AUTH", "ann", "pw"), ("HELLO", 3, "AUTH", "ann", "pw")):
+        assert said(await (await running.connect()).call(*words)) == too_soon
+    # But one that was right from here is: of many clients at one address, one cannot lock out the others.
+    assert await (await running.connect()).call("AUTH", "secret") == b"OK"
+    assert before.unread_replies == 0
+    clock.advance(6)
+    assert await client.call("AUTH", "ann", "pw") == b"OK"
+    stats = (await before.call("INFO", "stats")).decode()
+    assert f"acl_access_denied_auth:{BURST}\r\n" in stats
+    assert "acl_access_delayed_auth:3\r\n" in stats
+
+
+@async_test
+async def test_the_password_of_the_file_is_kept_as_its_hash_alone(launch: Launch, tmp_path: Path) -> None:
+    from disqued.net.secret import read_password
+
+    path = tmp_path / "password"
+    path.write_text("from a file\n")
+    path.chmod(0o600)
+    running = launch(settings=f"requirepass-file {path}")
+    config = running.daemon.config
+    read_password(config)
+    assert "from a file" not in repr(vars(config))
+    client = await running.connect()
+    assert await client.call("AUTH", "from a file") == b"OK"
+
+
+# The door.
+
+
+@pytest.mark.parametrize(
+    ("address", "is_local"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False), ("fe80::1%eth0", False)],
+)
+def test_loopback_is_this_machine(address: str, is_local: bool) -> None:
+    assert is_loopback(address) is is_local
+
+
+@async_test
+async def test_who_opens_the_default_user_opens_it_to_this_machine_alone(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = launch(settings=PASSWORD)
+    admin = await administrator(running)
+    await admin.call("ACL", "SETUSER", "default", "nopass")
+    assert await (await running.connect()).call("PING") == b"PONG"
+    monkeypatch.setattr("disqued.net.access.is_loopback", lambda address: False)
+    client = await running.connect()
+    assert said((await client.replies(1))[0]) == DENIED.decode()
+    await client.closed()
+    await admin.call("ACL", "SETUSER", "default", ">secret")
+    assert await (await running.connect()).call("AUTH", "secret") == b"OK"
+
+
+# Strangers.
+
+
+@async_test
+async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
+    running = launch(settings=f"{PASSWORD}\nauth-timeout 0")
+    silent, half, guesser, member = [await running.connect() for _ in range(4)]
+    half.transport.write(b"*2\r\n$4\r\nAUTH\r\n$6\r\nsec")
+    await guesser.call("AUTH", "guess")
+    await member.call("AUTH", "secret")
+    assert len(running.daemon.strangers) == 3
+    await member.call("CONFIG", "SET", "auth-timeout", 1)
+    for client in (silent, half, guesser):
+        await client.closed()
+    assert await member.call("PING") == b"PONG"
+    assert len(running.daemon.strangers) == 0
+    assert "unauthenticated_clients_ended:3" in (await member.call("INFO", "stats")).decode()
+
+
+@async_test
+async def test_of_too_many_strangers_the_oldest_is_ended(launch: Launch) -> None:
+    running = launch(settings=f"{PASSWORD}\nmax-unauthenticated-clients 3")
+    member = await administrator(running)
+    strangers = []
+    for _ in range(5):
+        strangers.append(await running.connect())
+        count = min(3, len(strangers))
+        await wait_until(lambda count=count: len(running.daemon.strangers) == count)
+    await strangers[0].closed()
+    await wait_until(lambda: len(running.daemon.clients) == 4)
+    for client in strangers[2:]:
+        assert await client.call("AUTH", "secret") == b"OK"
+    assert strangers[1].lost
+    assert await member.call("PING") == b"PONG"
+
+
+@async_test
+async def test_who_is_let_in_is_no_stranger_any_more(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    client = await running.connect()
+    await client.call("AUTH", "secret")
+    assert len(running.daemon.strangers) == 0
+    await client.call("RESET")
+    assert len(running.daemon.strangers) == 1
+    client.transport.loseConnection()
+    await client.closed()
+    await wait_until(lambda: len(running.daemon.strangers) == 0)
+
+
+WORD = 16 * 1024  #: bytes of a word that a stranger may send
+KEPT = 10 * (WORD + 64) + 2 * 65_536  #: what a stranger makes a node keep: a command of ten words, and a read or two
+FLOOD = b"x" * 65_536
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"*1000000\r\n",
+        b"*10\r\n$1000000\r\n",
+        b"*10\r\n" + (b"$16384\r\n" + b"x" * WORD + b"\r\n") * 9 + b"$16384\r\n",
+        b"x",
+        pack("PING") * 1_000,
+        pack("SUBSCRIBE", *(f"channel-{number}" for number in range(9))) * 100,
+        pack("MONITOR") * 100,
+        pack("AUTH", "x" * 10_000) * 100,
+        pack("HELLO", 3, "SETNAME", "x" * 10_000) * 100,
+        pack("NOTHING" + "x" * 10_000) * 100,
+    ],
+    ids=["words", "word", "ten words", "line", "refused", "subscribe", "monitor", "passwords", "name", "unknown"],
+)
+@async_test
+async def test_a_stranger_makes_the_node_keep_no_more_than_stated(launch: Launch, beginning: bytes) -> None:
+    running = launch(settings=PASSWORD)
+    client = await running.connect()
+    [session] = running.daemon.sessions()
+    client.transport.pauseProducing()  # what it is answered it does not read
+    most = 0
+    for chunk in (beginning, *[FLOOD] * 64):
+        if client.lost or session._lost:
+            break
+        received = running.daemon.bytes_in
+        client.transport.write(chunk)
+        await wait_until(
+            lambda received=received: running.daemon.bytes_in > received or session._stalled or session._lost
+        )
+        parser = session._parser
+        held = len(parser._pending) + sum(map(len, parser._words)) + session.input_buffered + session.output_buffered
+        most = max(most, held)
+        if session._stalled:
+            break
+    assert most <= KEPT
+    assert session.subscriptions == 0
+    assert not session.monitors
+    assert len(session.name) == 0
