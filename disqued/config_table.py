@@ -831,6 +831,14 @@ SETTINGS: Final[dict[str, Setting]] = {
 }
 
 
+#: Directives of Redis that people look for here, and what there is in their place.
+_INSTEAD: Final = {
+    "user": "users are lines of the file that aclfile names",
+    "protected-mode": "it is always on: beyond the loopback addresses a requirepass or an aclfile is needed",
+    "enable-protected-configs": "what would be protected is never changed while the node runs",
+}
+
+
 class UnknownDirective(ConfigError):
     """No directive has this name."""
 
@@ -838,6 +846,7 @@ class UnknownDirective(ConfigError):
         near = difflib.get_close_matches(name.lower()[:64], SETTINGS, n=1)
         self.suggestion: str | None = near[0] if near else None
         hint = f"did you mean {self.suggestion}?" if self.suggestion else f"allowed are those that {REFERENCES} name"
+        hint = _INSTEAD.get(name.lower(), hint)
         super().__init__(name, problem=f"unknown directive; {hint}")
 
 

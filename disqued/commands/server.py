@@ -276,6 +276,10 @@ def _config_misuse(word: str, known: bool) -> str:
 
 _CONFIG = Flag.ADMIN | Flag.READ
 
+_AT_START = (
+    "Unsupported CONFIG parameter: <name>; it can be changed only in the file or on the command line, before the start"
+)
+
 container(
     "CONFIG", group="server", flags=_CONFIG, summary="Look at the settings and change them.", misuse=_config_misuse
 )
@@ -301,7 +305,11 @@ class ConfigGet:
     flags=_CONFIG,
     reply=OK,
     cost="O(1)",
-    errors=("Unsupported CONFIG parameter: <name>", "Invalid argument '<value>' for CONFIG SET '<name>'"),
+    errors=(
+        "Unsupported CONFIG parameter: <name>",
+        _AT_START,
+        "Invalid argument '<value>' for CONFIG SET '<name>'",
+    ),
 )
 @attrs.define
 class ConfigSet:

@@ -27,7 +27,7 @@ from disqued.commands.latency import LatencyMonitor
 from disqued.commands.permission import FOR_STRANGERS
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import Command, Flag, every_command, parse
-from disqued.config import Config, ConfigError, NoConfigFile, UnknownDirective
+from disqued.config import Config, ConfigError, NoConfigFile, NotMutable, UnknownDirective
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
@@ -330,6 +330,8 @@ class Daemon(Factory):
             self.config.set(name_text, value_text)
         except UnknownDirective:
             raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
+        except NotMutable as error:
+            raise CommandError(f"Unsupported CONFIG parameter: {name_text}; it {error.problem}") from None
         except ConfigError as error:
             self.log.warn("CONFIG SET refused: {reason}", reason=str(error))
             if error.directive == "persistence" and error.problem:

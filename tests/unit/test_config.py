@@ -239,6 +239,8 @@ def test_a_file_of_disque_loads_and_says_what_has_no_effect() -> None:
             'line 1: port "7711 # clients": takes one value, not 3 (a comment needs a line of its own); allowed',
         ),
         ("prot 7711", "disqued.conf, line 1: prot: unknown directive; did you mean port?"),
+        ("user ann on", "user: unknown directive; users are lines of the file that aclfile names"),
+        ("protected-mode no", "protected-mode: unknown directive; it is always on: beyond the loopback addresses"),
         (
             "zzzzzz 7711",
             "zzzzzz: unknown directive; allowed are those that `disqued --help` and docs/reference/configuration.md",
