@@ -1,9 +1,9 @@
-"""Wrong tokens: how many each address may try.
+"""Wrong passwords and tokens: how many each address may try, on the port for clients and on the admin side together.
 
-Ten may come at once, then one every six seconds; what comes too soon hears 429 and is not looked at.  A token that has
-been right from an address before is let in all the same: behind a proxy all visitors have one address, and one of them
-is not to lock out the others.  What is remembered is bounded, so that nobody fills the memory from many addresses.
-Times are seconds.
+Ten may come at once, then one every six seconds; what comes too soon is not looked at, and hears so (WRONGPASS, 429).
+What has been right from an address before is let in all the same: behind a proxy all visitors have one address, and one
+of them is not to lock out the others.  What is remembered is bounded, so that nobody fills the memory from many
+addresses.  Times are seconds.
 """
 
 from collections import OrderedDict
@@ -12,9 +12,9 @@ from typing import Final
 
 import attrs
 
-BURST: Final = 10  #: wrong tokens at once
+BURST: Final = 10  #: wrong ones at once
 REFILL_S: Final = 6.0  #: until one more may be tried
-REMEMBERED: Final = 1_024  #: addresses, and right tokens with theirs
+REMEMBERED: Final = 1_024  #: addresses, and what was right with theirs
 
 
 @attrs.define
@@ -31,7 +31,7 @@ class Attempts:
         self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def wait(self, address: str, digest: bytes, now: float) -> int:
-        """Seconds until a token may be tried; 0 = now."""
+        """Seconds until something may be tried; 0 = now.  `digest` stands for what it is."""
         account = self._accounts.get(address)
         if account is None or (address, digest) in self._right:
             return 0
@@ -39,7 +39,7 @@ class Attempts:
         return 0 if account.left >= 1 else max(1, ceil((1 - account.left) * REFILL_S))
 
     def failed(self, address: str, now: float) -> None:
-        """Note a wrong token."""
+        """Note a wrong one."""
         account = self._accounts.setdefault(address, _Account(BURST, now))
         self._accounts.move_to_end(address)
         self._refill(account, now)
@@ -48,7 +48,7 @@ class Attempts:
             self._accounts.popitem(last=False)
 
     def succeeded(self, address: str, digest: bytes) -> None:
-        """Note a right token."""
+        """Note a right one."""
         self._right[address, digest] = None
         self._right.move_to_end((address, digest))
         if len(self._right) > REMEMBERED:

@@ -30,8 +30,13 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="disqued"'}
 class Access:
     """Decides about visitors."""
 
-    def __init__(self, config: Config, clock: Any, password_is_set: Callable[[], bool]) -> None:
-        """`clock` has `seconds()`; `password_is_set` tells whether clients need one.  Raises TokenError, ValueError."""
+    def __init__(
+        self, config: Config, clock: Any, password_is_set: Callable[[], bool], attempts: Attempts | None = None
+    ) -> None:
+        """`clock` has `seconds()`; `password_is_set` tells whether clients need one; `attempts` is what to share.
+
+        Raises TokenError, ValueError.
+        """
         self._config = config
         self._clients_need_one = password_is_set
         self._clock = clock
@@ -39,7 +44,7 @@ class Access:
         self._file = None if path is None else TokenFile(path, clock.seconds())
         self._hosts = Hosts(config.http_bind, config.http_hosts)
         self._sessions = Sessions()
-        self._attempts = Attempts()
+        self._attempts = Attempts() if attempts is None else attempts
 
     # Who asks.
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 
+from disqued.attempts import Attempts
 from disqued.commands.host import Session
 from disqued.config import Config
 from disqued.core.node import Node
@@ -61,6 +62,10 @@ class Gateway(Protocol):
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know: {section: {field: value}}."""
+
+    @property
+    def attempts(self) -> Attempts:
+        """What each address has tried, of passwords on the port for clients, too."""
 
     def password_is_set(self) -> bool:
         """True when clients must authenticate."""

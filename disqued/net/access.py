@@ -69,6 +69,8 @@ class Access:
         self.book = CommandBook()
         self.users = Users(first_default(config.password_digest))
         self.denials = Denials(config.acllog_max_len)
+        #: Called when the command that runs has a password among its words.
+        self.on_password: Callable[[], None] = lambda: None
         self.attempts = Attempts()
         self.slowed = 0  #: passwords that came too soon after wrong ones, and were not looked at
         if config.aclfile is not None:
@@ -106,6 +108,7 @@ class Access:
 
     def log_in(self, client: "ClientConnection", name: bytes, password: bytes) -> bool:
         """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
+        self.on_password()
         address, now = client.host_address or "unix", self._seconds()
         digest = digest_of(digest_of(name) + password)
         wait = self.attempts.wait(address, digest, now)
@@ -161,6 +164,7 @@ class Access:
 
     def set_user(self, name: bytes, rules: Iterable[bytes]) -> None:
         """Make a user, or change one, by rules.  Raises CommandError, and nothing is changed."""
+        self.on_password()
         if not is_name(name):
             raise CommandError(_BAD_NAME)
         old = self.users.get(name)
@@ -182,6 +186,7 @@ class Access:
 
     def set_default_password(self, password: str) -> None:
         """Let the default user have the password of the settings, and no other one; none when it is empty."""
+        self.on_password()
         self._put(with_password(self.users.default, self._config.password_digest if password else b""))
 
     def load(self) -> None:

@@ -22,6 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued.attempts import Attempts
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.permission import FOR_STRANGERS
@@ -95,6 +96,7 @@ class Daemon(Factory):
         self.loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
         self._access = Access(config, node, reactor.seconds, self.sessions)
+        self._access.on_password = self._hide_inputs
         self.strangers = Strangers(config, reactor)
         self.monitors: dict[ClientConnection, None] = {}
         #: The client whose command runs now.
@@ -493,6 +495,11 @@ class Daemon(Factory):
         if self._node.state.memory.level > 1 and not self._node.make_room():
             raise OutOfMemory
 
+    @property
+    def attempts(self) -> Attempts:
+        """What each address has tried: one count for passwords of clients and tokens of admins."""
+        return self._access.attempts
+
     def password_is_set(self) -> bool:
         """True when clients must authenticate."""
         return not self.access.is_open
@@ -536,6 +543,11 @@ class Daemon(Factory):
         if 0 <= self.slowlog.threshold_us <= usec:
             self.slowlog.note(int(time.time()), usec, args, client.address.encode(), client.name)
         self.latency.note("fast-command" if fast else "command", usec // 1_000, int(time.time()))
+
+    def _hide_inputs(self) -> None:
+        """Keep no password in what a crash report would show."""
+        if self.running is not None:
+            self.crashes.hide(self.running.id)
 
     def monitor(self, client: Session) -> None:
         """Show a client every command from now on."""

@@ -236,6 +236,23 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
 
 
 @async_test
+async def test_no_password_stays_among_the_inputs_that_a_crash_report_shows(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    client = await running.connect()
+    await client.call("AUTH", "hidden-guess")
+    await client.call("AUTH", "secret")
+    await client.call("ACL", "SETUSER", "ann", "on", ">hidden-too")
+    await client.call("HELLO", 3, "AUTH", "ann", "hidden-too")
+    await client.call("AUTH", "secret")
+    await client.call("CONFIG", "SET", "requirepass", "hidden-last")
+    await client.call("ADDJOB", "q", "shown", 0)
+    kept = repr(running.daemon.crashes.recent)
+    assert "hidden" not in kept
+    assert "secret" not in kept
+    assert "shown" in kept
+
+
+@async_test
 async def test_the_password_of_the_file_is_kept_as_its_hash_alone(launch: Launch, tmp_path: Path) -> None:
     from disqued.net.secret import read_password
 

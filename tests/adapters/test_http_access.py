@@ -398,6 +398,25 @@ def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
 
 
 @async_test
+async def test_without_tokens_it_is_closed_when_the_port_for_clients_is(launch: Launch) -> None:
+    running = launch()
+    client = admin(running)
+    assert (await client.get("/api/info")).status == 200
+    await (await running.connect()).call("ACL", "SETUSER", "default", ">secret")
+    assert (await client.get("/api/info")).status == 401
+    assert (await client.get("/api/info", headers=bearer("secret"))).status == 401
+
+
+@async_test
+async def test_wrong_tokens_and_wrong_passwords_are_counted_together(launch: Launch) -> None:
+    running = launch(settings="requirepass secret")
+    client, guesser = admin(running), await running.connect()
+    for number in range(BURST):
+        await guesser.call("AUTH", f"guess-{number}")
+    assert (await client.get("/api/info", headers=bearer("secret"))).status == 429
+
+
+@async_test
 async def test_answers_are_not_kept_and_tell_no_versions(launch: Launch) -> None:
     client = admin(launch())
     for path in ("/api/info", "/nothing"):

@@ -55,7 +55,9 @@ def contains_in_order(printed: list[str], shown: list[str]) -> bool:
     return all(any(line == wanted for line in rest) for wanted in shown if wanted != "...")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/explanation/keys.md", *FROM_OTHERS])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/explanation/keys.md", "docs/how-to/secure.md", *FROM_OTHERS]
+)
 def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
     daemon = start()
     steps = list(sessions(page))

@@ -580,6 +580,7 @@ def test_settings_that_do_not_go_together_are_refused_by_the_check(text: str, pr
     "text",
     [
         "bind 0.0.0.0\nrequirepass x",
+        "bind 0.0.0.0\naclfile users.acl",
         "bind 127.0.0.2 ::1",
         "port 0\nunixsocket /tmp/x",
         "port 0\nunixsocket x\nbind ::",

@@ -71,6 +71,9 @@ def test_a_huge_command_leaves_a_small_entry():
     ("line", "shown"),
     [
         (b"AUTH secret", b"AUTH (redacted)"),
+        (b"ACL SETUSER ann on >secret", b"ACL SETUSER (redacted) (redacted) (redacted)"),
+        (b"acl dryrun ann auth secret", b"acl dryrun (redacted) (redacted) (redacted)"),
+        (b"ACL LIST", b"ACL LIST"),
         (b"auth me secret", b"auth (redacted) (redacted)"),
         (b"HELLO 3 AUTH me secret SETNAME x", b"HELLO 3 AUTH (redacted) (redacted) SETNAME x"),
         (b"hello 3 auth secret", b"hello 3 auth (redacted)"),
