@@ -87,6 +87,11 @@ class Access:
         counts = {f"acl_access_denied_{names[why.decode()]}": count for why, count in self.denials.counts.items()}
         return {**counts, "acl_access_delayed_auth": self.slowed}
 
+    def reset_counts(self) -> None:
+        """Count anew."""
+        self.slowed = 0
+        self.denials.counts = dict.fromkeys(self.denials.counts, 0)
+
     # At the door.
 
     def greet(self, client: "ClientConnection") -> None:
@@ -240,7 +245,7 @@ class Access:
         has_other_rights = (old.granted, old.commands, old.all_commands, old.all_queues, old.queues) != (
             user.granted, user.commands, user.all_commands, user.all_queues, user.queues
         )  # fmt: skip
-        waits = client.is_blocked or client.monitors
+        waits = client.is_blocked or client.monitors or self._is_registered(client)
         if (is_shut_out and (waits or client.subscriptions)) or (
             not user.may_do_everything and ((waits and has_other_rights) or not _may_listen(client, user))
         ):
@@ -249,6 +254,11 @@ class Access:
             client.restrict()
         else:
             client.become(user)
+
+    def _is_registered(self, client: "ClientConnection") -> bool:
+        """Tell whether a QNOTIFY of this connection would look at queues that it named before."""
+        node = self._node
+        return client in node.logs.members.by_client or bool(node.consumers.queues_of(client))
 
     def _end(self, name: bytes) -> None:
         for client in self._of(name):

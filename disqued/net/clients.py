@@ -83,9 +83,9 @@ class ClientConnection:
         self.name = b""
         self.lib: dict[bytes, bytes] = {}
         self.protocol = 2
-        self.authenticated = True
+        self.authenticated = False
         self.user: User | None = None  #: None for a stranger
-        self.limited = False  #: it is a stranger, or its user may not do everything
+        self.limited = True  #: it is a stranger, or its user may not do everything
         self.monitors = False
         self.channels: dict[bytes, None] = {}  #: that it listens to
         self.patterns: dict[bytes, None] = {}

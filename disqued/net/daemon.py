@@ -357,6 +357,8 @@ class Daemon(Factory):
         """Zero the counters that CONFIG RESETSTAT zeroes."""
         self.bytes_in = self.bytes_out = self.commands_run = 0
         self.statistics.reset()
+        self.strangers.reset()
+        self._access.reset_counts()
         self._node.state.memory.peak = self._node.state.memory.used
         for entry in every_command():
             entry.calls, entry.usec = 0, 0.0
@@ -391,7 +393,7 @@ class Daemon(Factory):
                 transport.setTcpKeepAlive(True)
                 transport.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.config.tcp_keepalive)
         self.clients[client.id] = client
-        if len(self.clients) > self.config.maxclients:
+        if len(self.clients) > self.config.maxclients and not self.strangers.make_room():
             self.statistics.rejected += 1
             client.refuse(b"ERR max number of clients reached")
         else:

@@ -51,6 +51,17 @@ class Strangers:
         if self._since.pop(client, None) is not None and not self._since:
             self.stop()
 
+    def make_room(self) -> bool:
+        """End the oldest one, if there is one, for somebody who comes while the node is full; tells whether it did."""
+        if not self._since:
+            return False
+        self._end(next(iter(self._since)), "the node is full")
+        return True
+
+    def reset(self) -> None:
+        """Count anew."""
+        self.ended = 0
+
     def stop(self) -> None:
         """Look at nobody any more."""
         if self._timer is not None:

@@ -138,6 +138,12 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
     assert await idle.call("QLEN", "other") == 0
     await admin.call("ACL", "SETUSER", "ann", "resetchannels")
     await listener.closed()
+    for words in (("QREGISTER", "other"), ("QREGISTER", "GROUP", "g", "other")):
+        registered = await running.connect()
+        await registered.call("AUTH", "ann", "pw")
+        assert await registered.call(*words) == b"OK"
+        await admin.call("ACL", "SETUSER", "ann", f"~{len(words)}")
+        await registered.closed()
     watcher = await user(running, "root", *EVERYTHING)
     await watcher.call("MONITOR")
     await admin.call("ACL", "SETUSER", "root", "-monitor")
@@ -328,6 +334,39 @@ async def test_of_too_many_strangers_the_oldest_is_ended(launch: Launch) -> None
         assert await client.call("AUTH", "secret") == b"OK"
     assert strangers[1].lost
     assert await member.call("PING") == b"PONG"
+
+
+@async_test
+async def test_strangers_do_not_fill_a_node(launch: Launch) -> None:
+    running = launch(settings=f"{PASSWORD}\nmaxclients 3")
+    member = await administrator(running)
+    strangers = [await running.connect() for _ in range(2)]
+    await wait_until(lambda: len(running.daemon.strangers) == 2)
+    late = await running.connect()
+    assert await late.call("AUTH", "secret") == b"OK"
+    await strangers[0].closed()
+    another = await running.connect()
+    assert await another.call("AUTH", "secret") == b"OK"
+    await strangers[1].closed()
+    refused = await running.connect()
+    assert said((await refused.replies(1))[0]) == "ERR max number of clients reached"
+    assert await member.call("PING") == b"PONG"
+
+
+@async_test
+async def test_counts_begin_anew_with_resetstat(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    member, guesser = await administrator(running), await running.connect()
+    await guesser.call("AUTH", "guess")
+    running.daemon.strangers.make_room()
+    await guesser.closed()
+    stats = (await member.call("INFO", "stats")).decode()
+    assert "acl_access_denied_auth:1" in stats
+    assert "unauthenticated_clients_ended:1" in stats
+    await member.call("CONFIG", "RESETSTAT")
+    stats = (await member.call("INFO", "stats")).decode()
+    assert "acl_access_denied_auth:0" in stats
+    assert "unauthenticated_clients_ended:0" in stats
 
 
 @async_test
