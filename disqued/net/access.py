@@ -224,8 +224,6 @@ class Access:
     def _put(self, user: User) -> None:
         """Let a user be as given, for the connections that it has, too."""
         old = self.users.get(user.name)
-        if old == user:
-            return
         self.users.put(user)
         if old is None:
             return

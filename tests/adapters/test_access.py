@@ -10,7 +10,10 @@ import pytest_twisted
 from twisted.internet.task import Clock
 
 from disqued.attempts import BURST
+from disqued.config import Config
 from disqued.net.access import DENIED, is_loopback
+from disqued.net.secret import read_password, renew_password
+from disqued.net.strangers import Strangers
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -242,16 +245,29 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
 
 
 @async_test
+async def test_who_gives_a_wrong_password_is_a_stranger_again_where_there_are_any(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    client = await administrator(running)
+    assert said(await client.call("AUTH", "guess")) == "ERR invalid password"
+    assert said(await client.call("PING")).startswith("NOAUTH")
+    assert len(running.daemon.strangers) == 1
+    await running.stop()
+    open_to_all = await launch().connect()
+    assert said(await open_to_all.call("AUTH", "ann", "guess")).startswith("WRONGPASS")
+    assert await open_to_all.call("PING") == b"PONG"
+
+
+@async_test
 async def test_no_password_stays_among_the_inputs_that_a_crash_report_shows(launch: Launch) -> None:
     running = launch(settings=PASSWORD)
-    client = await running.connect()
-    await client.call("AUTH", "hidden-guess")
-    await client.call("AUTH", "secret")
-    await client.call("ACL", "SETUSER", "ann", "on", ">hidden-too")
-    await client.call("HELLO", 3, "AUTH", "ann", "hidden-too")
-    await client.call("AUTH", "secret")
-    await client.call("CONFIG", "SET", "requirepass", "hidden-last")
-    await client.call("ADDJOB", "q", "shown", 0)
+    # Each on a connection of its own: what it sends later hides nothing for it.
+    guesser, admin, maker, changer = [await running.connect() for _ in range(4)]
+    await guesser.call("AUTH", "hidden-guess")
+    for client in (admin, maker, changer):
+        await client.call("HELLO", 3, "AUTH", "default", "secret")
+    await maker.call("ACL", "SETUSER", "ann", "on", ">hidden-too")
+    await changer.call("CONFIG", "SET", "requirepass", "hidden-last")
+    await admin.call("ADDJOB", "q", "shown", 0)
     kept = repr(running.daemon.crashes.recent)
     assert "hidden" not in kept
     assert "secret" not in kept
@@ -260,8 +276,6 @@ async def test_no_password_stays_among_the_inputs_that_a_crash_report_shows(laun
 
 @async_test
 async def test_the_password_of_the_file_is_kept_as_its_hash_alone(launch: Launch, tmp_path: Path) -> None:
-    from disqued.net.secret import read_password
-
     path = tmp_path / "password"
     path.write_text("from a file\n")
     path.chmod(0o600)
@@ -269,8 +283,16 @@ async def test_the_password_of_the_file_is_kept_as_its_hash_alone(launch: Launch
     config = running.daemon.config
     read_password(config)
     assert "from a file" not in repr(vars(config))
-    client = await running.connect()
+    client, other = await running.connect(), await running.connect()
     assert await client.call("AUTH", "from a file") == b"OK"
+    # Read anew, it changes nothing unless it is another one.
+    await client.call("ACL", "SETUSER", "default", ">one-more")
+    renew_password(config)
+    assert await other.call("AUTH", "one-more") == b"OK"
+    path.write_text("another\n")
+    renew_password(config)
+    assert said(await other.call("AUTH", "one-more")) == "ERR invalid password"
+    assert await other.call("AUTH", "another") == b"OK"
 
 
 # The door.
@@ -317,6 +339,43 @@ async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
     assert await member.call("PING") == b"PONG"
     assert len(running.daemon.strangers) == 0
     assert "unauthenticated_clients_ended:3" in (await member.call("INFO", "stats")).decode()
+
+
+class Stranger:
+    """A connection, as far as `Strangers` looks at it."""
+
+    address = "somewhere"
+    is_ended = False
+
+    def kill(self) -> None:
+        self.is_ended = True
+
+
+def test_each_stranger_has_the_same_time() -> None:
+    clock, config = Clock(), Config.from_text("auth-timeout 10")
+    strangers = Strangers(config, clock)
+    first, second, third = Stranger(), Stranger(), Stranger()
+    strangers.add(first)
+    clock.advance(4)
+    strangers.add(second)
+    strangers.add(first)
+    clock.advance(5.5)
+    strangers.add(third)
+    assert not first.is_ended
+    clock.advance(0.5)
+    assert [one.is_ended for one in (first, second, third)] == [True, False, False]
+    strangers.remove(second)
+    clock.advance(9)
+    assert not third.is_ended
+    config.set("auth-timeout", "100")
+    clock.advance(80)
+    assert not third.is_ended
+    config.set("auth-timeout", "20")
+    clock.advance(0)
+    assert third.is_ended
+    assert not second.is_ended
+    assert strangers.ended == 2
+    assert not clock.getDelayedCalls()
 
 
 @async_test

@@ -257,6 +257,24 @@ def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_qu
     assert check_names(everyone, entry, entry.parse([b"ACKJOB", ID.encode()]), daemon.node).ids == [ID.encode()]
 
 
+def test_a_dummy_ack_is_no_job_of_anybodys():
+    daemon = Daemon()
+    job_id = Client(daemon).says("ADDJOB", "", "body", "0")
+    job, entry = daemon.node.state.jobs.get(job_id), COMMANDS["ACKJOB"]
+    ann = user("+@all", "~")
+    assert check_names(ann, entry, entry.parse([b"ACKJOB", job_id]), daemon.node).ids == [job_id]
+    job.holders = set()
+    assert check_names(ann, entry, entry.parse([b"ACKJOB", job_id]), daemon.node).ids == []
+
+
+def test_to_listen_no_more_is_for_everybody():
+    node = Daemon().node
+    for name in ("UNSUBSCRIBE", "PUNSUBSCRIBE"):
+        check_names(user("+@all"), COMMANDS[name], COMMANDS[name].parse([name.encode(), b"any"]), node)
+    with pytest.raises(NoPermission, match="'any' channel"):
+        check_names(user("+@all"), COMMANDS["SUBSCRIBE"], COMMANDS["SUBSCRIBE"].parse([b"SUBSCRIBE", b"any"]), node)
+
+
 def test_an_acknowledgement_of_an_unknown_job_leaves_no_trace_for_who_may_not_touch_all_queues():
     """A dummy ack would end the job on the nodes that do know it."""
     daemon, ann = Daemon(), user("+@all", "~mine")
