@@ -263,7 +263,7 @@ def test_a_dummy_ack_is_no_job_of_anybodys():
     job, entry = daemon.node.state.jobs.get(job_id), COMMANDS["ACKJOB"]
     ann = user("+@all", "~")
     assert check_names(ann, entry, entry.parse([b"ACKJOB", job_id]), daemon.node).ids == [job_id]
-    job.holders = set()
+    job.holders = frozenset()
     assert check_names(ann, entry, entry.parse([b"ACKJOB", job_id]), daemon.node).ids == []
 
 
