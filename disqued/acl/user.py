@@ -23,6 +23,8 @@ from disqued.core import glob
 
 DEFAULT: Final = b"default"
 ANY: Final = b"*"
+REMEMBERED: Final = 512  #: queues that a user was asked about
+REMEMBERED_BYTES: Final = 256  #: of a name
 
 
 @attrs.frozen
@@ -56,6 +58,8 @@ class User:
     queues: tuple[Pattern, ...] = ()
     all_channels: bool = False
     channels: tuple[bytes, ...] = ()
+    #: What was found out of queues: {name: (may be read, may be written)}.
+    _found: dict[bytes, tuple[bool, bool]] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def is_open(self) -> bool:
@@ -73,11 +77,23 @@ class User:
 
     def may_read(self, queue: bytes) -> bool:
         """Tell whether it may see what a queue holds."""
-        return self.all_queues or any(one.reads and glob.matches(one.text, queue) for one in self.queues)
+        return self.all_queues or self._rights(queue)[0]
 
     def may_write(self, queue: bytes) -> bool:
         """Tell whether it may change what a queue holds."""
-        return self.all_queues or any(one.writes and glob.matches(one.text, queue) for one in self.queues)
+        return self.all_queues or self._rights(queue)[1]
+
+    def _rights(self, queue: bytes) -> tuple[bool, bool]:
+        """Whether a queue may be read, and whether it may be written; remembered of the last ones."""
+        found = self._found.get(queue)
+        if found is None:
+            fitting = [one for one in self.queues if glob.matches(one.text, queue)]
+            found = any(one.reads for one in fitting), any(one.writes for one in fitting)
+            if len(self._found) >= REMEMBERED:
+                self._found.clear()
+            if len(queue) <= REMEMBERED_BYTES:
+                self._found[queue] = found
+        return found
 
     def may_listen(self, channel: bytes, *, is_pattern: bool) -> bool:
         """Tell whether it may listen to a channel; a pattern has to be one of its own, as in Redis."""

@@ -18,7 +18,7 @@ from disqued.acl.denials import CHANNEL, COMMAND, QUEUE
 from disqued.acl.user import User
 from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
-from disqued.commands.touched import channels_of, job_ids_of, queues_of, without_jobs
+from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
@@ -42,7 +42,7 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
 
     Raises NoPermission (NOPERM), UnknownJob (NOJOB).
     """
-    if not user.all_channels and entry.name not in _ENDS_LISTENING:
+    if not user.all_channels and names_channels(entry) and entry.name not in _ENDS_LISTENING:
         for is_pattern in (False, True):
             for channel in channels_of(entry, call, patterns=is_pattern):
                 if not user.may_listen(channel, is_pattern=is_pattern):
@@ -73,8 +73,14 @@ def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:
 
 def rights_needed(entry: Command) -> tuple[bool, bool]:
     """Whether a command reads what queues hold, and whether it changes it; one that hands jobs out does both."""
-    changes = writes(entry)
-    return not changes or entry.hands_out or entry.shows_bodies, changes
+    needed = _NEEDED.get(entry.name)
+    if needed is None:
+        changes = writes(entry)
+        needed = _NEEDED[entry.name] = (not changes or entry.hands_out or entry.shows_bodies, changes)
+    return needed
+
+
+_NEEDED: dict[str, tuple[bool, bool]] = {}
 
 
 def _check_queue(user: User, entry: Command, queue: bytes) -> None:

@@ -4,9 +4,10 @@ A field says by its kind what its values name (`Kind.names`).  Where a field hol
 time-out and queues, say) the class of the command says which of them are queues: `queues_named`.
 """
 
+from functools import cache
 from typing import Any
 
-from disqued.commands.table import Command
+from disqued.commands.table import Command, every_command
 from disqued.core.node import Call
 
 
@@ -29,9 +30,10 @@ def channels_of(entry: Command, call: Call, *, patterns: bool) -> list[bytes]:
     return _values(entry, call, "pattern" if patterns else "channel")
 
 
-def names_queues(entry: Command) -> bool:
-    """Tell whether a command has a place for queues."""
-    return bool(_fields(entry, "queue"))
+def names_channels(entry: Command) -> bool:
+    """Tell whether a command has a place for channels."""
+    names = _names(entry.name)
+    return "channel" in names or "pattern" in names
 
 
 def without_jobs(entry: Command, call: Any, unknown: frozenset[bytes]) -> Call | None:
@@ -49,9 +51,18 @@ def without_jobs(entry: Command, call: Any, unknown: frozenset[bytes]) -> Call |
     return call  # type: ignore[no-any-return]
 
 
+@cache
+def _names(name: str) -> dict[str, list[tuple[str, bool]]]:
+    """The fields of a command by what they name, and whether each holds a list; most name nothing."""
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for field in next(entry.fields for entry in every_command() if entry.name == name):
+        if field.arg.kind.names:
+            found.setdefault(field.arg.kind.names, []).append((field.name, field.arg.style == "rest"))
+    return found
+
+
 def _fields(entry: Command, what: str) -> list[tuple[str, bool]]:
-    """The fields that name such a thing, and whether each holds a list."""
-    return [(field.name, field.arg.style == "rest") for field in entry.fields if field.arg.kind.names == what]
+    return _names(entry.name).get(what, [])
 
 
 def _values(entry: Command, call: Call, what: str) -> list[Any]:

@@ -5,7 +5,7 @@ import pytest
 from disqued.acl import rules
 from disqued.acl.passwords import digest_of
 from disqued.acl.rules import RuleError, apply
-from disqued.acl.user import Pattern, User
+from disqued.acl.user import REMEMBERED, REMEMBERED_BYTES, Pattern, User
 from disqued.commands import catalogue
 from disqued.commands.categories import CommandBook
 
@@ -133,6 +133,18 @@ def test_what_a_user_may_read_and_write_are_two_things():
     user = made("%R~seen:*", "%W~added:*", "~both:*")
     assert [user.may_read(name) for name in (b"seen:1", b"added:1", b"both:1", b"else")] == [True, False, True, False]
     assert [user.may_write(name) for name in (b"seen:1", b"added:1", b"both:1", b"else")] == [False, True, True, False]
+
+
+def test_what_is_remembered_of_queues_is_bounded():
+    user = made("~mail:*")
+    for number in range(3 * REMEMBERED):
+        assert user.may_read(b"mail:%d" % number)
+        assert not user.may_write(b"other:%d" % number)
+    assert user.may_read(b"mail:" + b"x" * REMEMBERED_BYTES)
+    assert len(user._found) <= REMEMBERED
+    assert user.may_read(b"mail:1")
+    assert max(map(len, user._found)) <= REMEMBERED_BYTES
+    assert not made("resetkeys", of=user).may_read(b"mail:1")
 
 
 def test_a_pattern_to_listen_to_has_to_be_one_of_the_users_own():
