@@ -3,6 +3,7 @@
     the command itself            its name is among those granted
     the queues that it names      each has to match a pattern, for reading, writing or both; see `rights_needed`
     the jobs that it names        where it names no queue: the queue of each, which this node has to know
+    the workers that it acts on   likewise: every queue that such a worker works on, or has jobs of
     the channels that it names    SUBSCRIBE and PSUBSCRIBE
 
 A job that this node does not know is to such a user one that does not exist: in a list of ids it is passed over, and
@@ -18,7 +19,7 @@ from disqued.acl.denials import CHANNEL, COMMAND, QUEUE
 from disqued.acl.user import User
 from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
-from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs
+from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs, workers_of
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
@@ -52,7 +53,21 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
     named = queues_of(entry, call)
     for queue in named:
         _check_queue(user, entry, queue)
-    return call if named else _check_jobs(user, entry, call, node)
+    if named:
+        return call
+    for worker_id in workers_of(entry, call):
+        for queue in queues_of_worker(node, worker_id):
+            _check_queue(user, entry, queue)
+    return _check_jobs(user, entry, call, node)
+
+
+def queues_of_worker(node: Node, worker_id: bytes) -> set[bytes]:
+    """The queues that a worker works on, and of which it has jobs, as far as this node knows."""
+    worker = node.workers.by_id.get(worker_id)
+    if worker is not None:
+        return {*worker.queues, *(unit.queue for unit in worker.leases)}
+    home = node.homes.known.get(worker_id)
+    return set() if home is None else {job.queue for job in home.jobs}
 
 
 def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:

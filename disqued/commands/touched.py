@@ -1,4 +1,4 @@
-"""What a command names: queues, jobs, channels, read off its grammar.
+"""What a command names: queues, jobs, workers, channels, read off its grammar.
 
 A field says by its kind what its values name (`Kind.names`).  Where a field holds several things at once (a group, a
 time-out and queues, say) the class of the command says which of them are queues: `queues_named`.
@@ -23,6 +23,11 @@ def job_ids_of(entry: Command, call: Call) -> list[bytes]:
     if words is not None and _fields(entry, "job"):
         return list(words[1:])  # a call so long that nothing was read of it yet
     return [getattr(value, "job_id", value) for value in _values(entry, call, "job")]
+
+
+def workers_of(entry: Command, call: Call) -> list[bytes]:
+    """The ids of the workers that a call acts on."""
+    return _values(entry, call, "worker")
 
 
 def channels_of(entry: Command, call: Call, *, patterns: bool) -> list[bytes]:

@@ -29,8 +29,8 @@ class Kind:
     schema: dict[str, Any] = attrs.field(factory=lambda: {"type": "string"})  #: JSON schema of the value
     errors: tuple[str, ...] = ()  #: lines of the errors that a value may meet
     words: tuple[str, ...] = ()  #: all that is allowed, where that is one of several words
-    #: What the value is the name of, as far as users may be held to some names: a queue, a job, a channel, a pattern
-    #: of channels; empty for everything else.
+    #: What the value is the name of, as far as users may be held to some names: a queue, a job, a worker that is acted
+    #: on, a channel, a pattern of channels; empty for everything else.
     names: str = ""
 
 

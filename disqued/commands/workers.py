@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from disqued.commands.permission import seen_by
+from disqued.commands.permission import queues_of_worker, seen_by
 from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import QUEUE, Kind, bounded
@@ -43,6 +43,8 @@ def _read_name(text: bytes) -> bytes:
 
 
 WORKER_ID = Kind("string", _read_id, f"1 to {WORKER_NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",))
+#: The worker that a command acts on.
+_WORKER = attrs.evolve(WORKER_ID, names="worker")
 _NAME = Kind("string", _read_name, f"at most {WORKER_NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",))
 _TTL = integer_kind(0, TTL_MAX_MS, _BAD_TTL, f"milliseconds, 0 to {TTL_MAX_MS}; 0 = until it is stopped")
 _EPOCH = Kind(
@@ -91,7 +93,7 @@ class WorkerStart:
     taken over with what it has, from whatever connection or node: who was it before is answered STALE from then on.
     """
 
-    id: bytes | None = option("ID", "Its id; one is made up when none is given.", WORKER_ID)
+    id: bytes | None = option("ID", "Its id; one is made up when none is given.", _WORKER)
     ttl: int = option("TTL", "Milliseconds after the last sign of life in which it dies.", _TTL, TTL_MS)
     bind: bool = flag("BIND", "It dies when this connection ends.")
     name: bytes | None = option("NAME", "A name for people to read.", _NAME)
@@ -132,7 +134,7 @@ class WorkerKeepAlive:
     heard of, as it was given behind a cut; it keeps what it has.
     """
 
-    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", WORKER_ID)
+    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", _WORKER)
     epoch: int | None = optional("Its epoch: who has an old one is refused, or one that nobody has heard of.", _EPOCH)
 
     def run(self, node: Node, client: Client) -> Any:
@@ -203,7 +205,7 @@ _RETURNED = integer("tasks that were queued again")
 class WorkerStop:
     """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death."""
 
-    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", WORKER_ID)
+    id: bytes | None = optional("Its id; the one that this connection works as when none is given.", _WORKER)
 
     def run(self, node: Node, client: Client) -> Any:
         """End it; returns how many tasks came back, or BLOCKED when there are very many."""
@@ -223,7 +225,7 @@ class WorkerStop:
 class WorkerFail:
     """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues."""
 
-    id: bytes = positional("Its id.", WORKER_ID)
+    id: bytes = positional("Its id.", _WORKER)
 
     def run(self, node: Node, client: Client) -> Any:
         """End it; returns how many tasks came back, or BLOCKED when there are very many."""
@@ -239,9 +241,12 @@ class WorkerList:
     cluster: bool = flag("CLUSTER", "Those of other nodes, too; not with QUEUE.")
 
     def run(self, node: Node, client: Client) -> list[bytes]:
-        """List ids, those of this node first."""
+        """List ids, those of this node first; of others' queues none to who may not see those."""
+        sees, workers = seen_by(client), node.workers.by_id.values()
         if self.queue is not None:
-            return [worker.id for worker in node.workers.by_id.values() if self.queue in worker.queues]
+            return [worker.id for worker in workers if self.queue in worker.queues]
+        if sees is not None:
+            return [worker.id for worker in workers if all(map(sees, queues_of_worker(node, worker.id)))]
         return [*node.workers.by_id, *(node.homes.known if self.cluster else ())]
 
 
@@ -266,11 +271,11 @@ class WorkerInfo:
     its hands.
     """
 
-    id: bytes = positional("Its id.", WORKER_ID)
+    id: bytes = positional("Its id.", _WORKER)
 
     def run(self, node: Node, client: Client) -> list[Any]:
         """Describe it: 12 names and their values in turn."""
-        worker, sees = alive_here(node, self.id), seen_by(client)
+        worker = alive_here(node, self.id)
         return [
             b"id", worker.id,
             b"epoch", worker.epoch,
@@ -278,7 +283,7 @@ class WorkerInfo:
             b"ttl", worker.ttl_ms,
             b"idle-ms", node.state.now - worker.alive_at,
             b"bound", int(worker.bound_to is not None),
-            b"queues", [name for name in worker.queues if sees is None or sees(name)],
+            b"queues", list(worker.queues),
             b"processes", len(worker.leases),
             b"started", worker.started,
             b"done", worker.done,

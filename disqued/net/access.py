@@ -74,7 +74,10 @@ class Access:
         self.attempts = Attempts()
         self.slowed = 0  #: passwords that came too soon after wrong ones, and were not looked at
         if config.aclfile is not None:
-            self.users.replace(aclfile.load(config.aclfile, self.book))
+            users = aclfile.load(config.aclfile, self.book)
+            self.users.replace(users)
+            if config.has_password and any(user.name == DEFAULT for user in users):
+                config.warnings.append("the password of the settings does not count: aclfile has the user default")
 
     @property
     def is_open(self) -> bool:
@@ -123,6 +126,7 @@ class Access:
         user = self.users.check(name, password)
         if user is None:
             self.attempts.failed(address, now)
+            self.log.warn("A wrong password, or a user that there is not, from {client}", client=client.address)
             self._note(client, AUTH, b"AUTH", name)
             if not self.is_open:
                 client.restrict()

@@ -8,6 +8,7 @@ import hiredis
 import pytest
 import pytest_twisted
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
 from disqued.attempts import BURST
 from disqued.commands.table import Command
@@ -215,8 +216,12 @@ async def test_a_file_says_who_the_default_user_is_and_else_requirepass_does(lau
         running = launch(settings=f"{PASSWORD}\naclfile {path}")
         client = await running.connect()
         for password in ("secret", "file"):
-            reply = await client.call("AUTH", "default", password)
+            with capturedLogs() as logged:
+                reply = await client.call("AUTH", "default", password)
             assert (reply == b"OK") == (password == works)
+            assert any("A wrong password" in event["log_format"] for event in logged) == (password != works)
+        ignored = "the password of the settings does not count: aclfile has the user default"
+        assert (ignored in running.daemon.config.warnings) == (works == "file")
         await running.stop()
 
 

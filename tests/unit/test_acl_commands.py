@@ -24,8 +24,8 @@ NO_NAMES = {
     "WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
     "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
     "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids",
-    "worker": "GETJOB.worker QGET.worker QRPOP.worker RQ.POP.worker RQ.RECOVER.worker WORKER_FAIL.id WORKER_INFO.id "
-    "WORKER_KEEPALIVE.id WORKER_START.id WORKER_START.name WORKER_STOP.id WQ.PROCS.worker",
+    "worker, beside a queue": "GETJOB.worker QGET.worker QRPOP.worker RQ.POP.worker RQ.RECOVER.worker "
+    "WORKER_START.name WQ.PROCS.worker",
     "node or address": "CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip CLUSTER_MEET.port "
     "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_MAINT_NOTIFICATIONS.endpoint",
     "user, password or rule": "AUTH.password_or_user AUTH.password HELLO.auth ACL_SETUSER.name ACL_SETUSER.rules "
@@ -242,6 +242,32 @@ def test_every_command_on_jobs_that_names_no_queue_is_among_those_tested():
     }  # fmt: skip
 
 
+def test_a_worker_is_its_queues():
+    daemon = Daemon()
+    theirs, mine = Client(daemon), Client(daemon)
+    theirs.says("WORKER", "START", "ID", "press")
+    theirs.says("WQ.WORK", "theirs")
+    mine.says("WORKER", "START", "ID", "mill")
+    mine.says("WQ.WORK", "mine")
+    # What it was given counts as well as what it said that it works on.
+    theirs.says("ADDJOB", "theirs", "body", "0")
+    theirs.says("WORKER", "START", "ID", "holder")
+    theirs.says("GETJOB", "WORKER", "holder", "FROM", "theirs")
+    ann = user("+@all", "~mine")
+    for line in ("WORKER STOP", "WORKER FAIL", "WORKER INFO", "WORKER KEEPALIVE", "WORKER START ID"):
+        words = [word.encode() for word in line.split()]
+        for worker, is_allowed in ((b"mill", True), (b"new", True), (b"press", False), (b"holder", False)):
+            entry = table.find(words)
+            call = table.parse(entry, [*words, worker])
+            if is_allowed:
+                check_names(ann, entry, call, daemon.node)
+            else:
+                with pytest.raises(NoPermission, match="'theirs' queue"):
+                    check_names(ann, entry, call, daemon.node)
+    assert theirs.says("WORKER", "LIST") == [b"press", b"mill", b"holder"]
+    assert Client(daemon, user=ann).says("WORKER", "LIST", "CLUSTER") == [b"mill"]
+
+
 def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_queues():
     daemon = Daemon()
     mine, ann = Client(daemon).says("ADDJOB", "mine", "body", "0"), user("+@all", "~mine")
@@ -297,16 +323,16 @@ def test_walks_show_no_queue_that_the_user_may_not_read():
         all_seeing.says("NACK", job_id)
         all_seeing.says("ADDJOB", queue, f"another of {queue}", "0")
         all_seeing.says("GETJOB", "FROM", queue)
-    all_seeing.says("WORKER", "START", "ID", "w")
+    all_seeing.says("WORKER", "START", "ID", "w-secret")
     all_seeing.says("WQ.WORK", "secret", "mine:1")
     for line in (
         "QSCAN", "QSCAN 0 BUSYLOOP", "SCAN QUEUE 0", "JSCAN 0 REPLY all", "SCAN JOB 0 REPLY all", "WQ.QUEUES",
-        "WQ.PROCS", "QINFO", "QSTATUS", "WORKER INFO w", "WQ.PROCS WORKER w",
+        "WQ.PROCS", "QINFO", "QSTATUS", "WQ.PROCS WORKER w-secret", "WORKER LIST",
     ):  # fmt: skip
         everything, shown = repr(all_seeing.says(*line.split())), repr(ann.says(*line.split()))
         assert "secret" not in shown, line
         assert "added" not in shown, line
-        if "WORKER w" not in line:
+        if "WORKER" not in line:
             assert "secret" in everything, line
             assert "mine:1" in shown, line
 
