@@ -3,7 +3,8 @@
     http-token-file              Authorization: Bearer <token>, or a session that the login form has opened with one
     no file, requirepass         the same, with the password as the token of an admin who sees bodies
     neither                      only loopback is served then: whoever asks is an admin who sees bodies, as long as the
-                                 user `default` of the port for clients needs no password either; else nobody gets in
+                                 user `default` of the port for clients needs no password and may do everything, too;
+                                 else nobody gets in
 
 `bodies` is a right of its own: an admin whose token is without it does not see the body of a job.  The password is the
 one in force when it is asked for, since CONFIG SET may change it; sessions that an old one has opened end with it.
@@ -31,14 +32,16 @@ class Access:
     """Decides about visitors."""
 
     def __init__(
-        self, config: Config, clock: Any, password_is_set: Callable[[], bool], attempts: Attempts | None = None
+        self, config: Config, clock: Any, strangers_are_limited: Callable[[], bool], attempts: Attempts | None = None
     ) -> None:
-        """`clock` has `seconds()`; `password_is_set` tells whether clients need one; `attempts` is what to share.
+        """`clock` has `seconds()`; `attempts` is what to share, if it is not for the tokens alone.
+
+        `strangers_are_limited` tells whether a client that says nothing of who it is may do less than everything.
 
         Raises TokenError, ValueError.
         """
         self._config = config
-        self._clients_need_one = password_is_set
+        self._strangers_are_limited = strangers_are_limited
         self._clock = clock
         path = config.http_token_file
         self._file = None if path is None else TokenFile(path, clock.seconds())
@@ -51,7 +54,7 @@ class Access:
     @property
     def is_open(self) -> bool:
         """True when nobody has to say who they are."""
-        return self._file is None and not self._config.password_digest and not self._clients_need_one()
+        return self._file is None and not self._config.password_digest and not self._strangers_are_limited()
 
     def visitor(self, request: Any) -> Visitor:
         """Find out who asks; who gives no token is nobody.  Raises Problem 400, 401, 429."""

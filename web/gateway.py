@@ -67,8 +67,8 @@ class Gateway(Protocol):
     def attempts(self) -> Attempts:
         """What each address has tried, of passwords on the port for clients, too."""
 
-    def password_is_set(self) -> bool:
-        """True when clients must authenticate."""
+    def strangers_are_limited(self) -> bool:
+        """True when a client that says nothing of who it is may not do everything."""
 
     def sessions(self) -> Iterable[Session]:
         """Every client connection, oldest first."""

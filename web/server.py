@@ -47,7 +47,7 @@ class AdminServer:
         self._config = config
         self._reactor = gateway.reactor
         try:
-            access = Access(config, gateway.reactor, gateway.password_is_set, gateway.attempts)
+            access = Access(config, gateway.reactor, gateway.strangers_are_limited, gateway.attempts)
         except TokenError as error:
             raise AdminError(f"http-token-file {error}") from None
         except ValueError as error:

@@ -506,6 +506,11 @@ class Daemon(Factory):
         """True when clients must authenticate."""
         return not self.access.is_open
 
+    def strangers_are_limited(self) -> bool:
+        """True when a client that says nothing of who it is may not do everything."""
+        default = self._access.users.default
+        return not (default.is_open and default.may_do_everything)
+
     def log_in(self, client: Session, user: bytes, password: bytes) -> bool:
         """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
         return self.access.log_in(self._listener(client), user, password)

@@ -394,15 +394,16 @@ async def test_with_a_session_something_says_which_page_writes(guarded: AdminCli
 
 def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
     running = launch()
-    assert Access(running.daemon.config, running.daemon.reactor, running.daemon.password_is_set).is_open
+    assert Access(running.daemon.config, running.daemon.reactor, running.daemon.strangers_are_limited).is_open
 
 
+@pytest.mark.parametrize("rule", [">secret", "off", "-debug", "resetkeys", "resetchannels"])
 @async_test
-async def test_without_tokens_it_is_closed_when_the_port_for_clients_is(launch: Launch) -> None:
+async def test_without_tokens_it_is_closed_unless_any_client_may_do_everything(launch: Launch, rule: str) -> None:
     running = launch()
     client = admin(running)
     assert (await client.get("/api/info")).status == 200
-    await (await running.connect()).call("ACL", "SETUSER", "default", ">secret")
+    await (await running.connect()).call("ACL", "SETUSER", "default", rule)
     assert (await client.get("/api/info")).status == 401
     assert (await client.get("/api/info", headers=bearer("secret"))).status == 401
 
