@@ -150,7 +150,7 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable '.[admin,compile,redis,sqlite]'
+	@$(PIP) --editable '.[admin,cli,compile,redis,sqlite]'
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python

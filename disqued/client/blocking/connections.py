@@ -70,6 +70,19 @@ class Way:
             return redis.Connection(**options)
         return SecureConnection(self._tls, self._context.get(), **options)
 
+    def open(self, connection: AbstractConnection) -> None:
+        """Connect, and log in.  Raises NotSent, NotTrusted, ServerError; the connection is closed then."""
+        try:
+            connection.connect()
+            for greeting in self.greetings:
+                _exchange(connection, greeting, self.patience.reply)
+        except (*_AWAY, Broken) as error:
+            connection.disconnect()
+            raise NotSent(str(error)) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+
 
 class Connections:
     """The connections to one node."""
@@ -178,16 +191,7 @@ class Connections:
         connection = self._way.connection_to(self._address)
         with self._lock:
             self._open.add(connection)
-        try:
-            connection.connect()
-            for greeting in self._way.greetings:
-                _exchange(connection, greeting, self._way.patience.reply)
-        except (*_AWAY, Broken) as error:
-            connection.disconnect()
-            raise NotSent(str(error)) from error
-        except BaseException:
-            connection.disconnect()
-            raise
+        self._way.open(connection)
         return connection
 
     def close(self) -> None:
