@@ -1,33 +1,28 @@
 """`disqued`: the console script.
 
     disqued [options]     a node, in the foreground (tap.py)
-    disqued TOOL ...      a tool, and then it is over
+    disqued VERB ...      a verb, and then it is over (tools/program.py)
 
-A tool is imported when it is asked for: none of them is part of a node, nor the node's event loop part of them.
+A node imports no verb, and neither what verbs are made of; a verb imports no other, and the node's event loop when it
+needs one.  A shell that wants to know how words go on asks by a variable (click's shell completion).
 """
 
+import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Final
 
-MISUSED: Final = 2  #: exit status, as that of the tools
+from disqued.tools.verbs import VERBS
 
-#: Name: what it does, and the module whose `main` takes the other words and returns the exit status.
-TOOLS: Final = {
-    "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
-    "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
-    "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),
-    "install-units": ("put the units for systemd in place", "disqued.tools.install_units"),
-    "check-aof": ("examine an append-only file, and repair it", "disqued.persistence.check"),
-}
+#: Set by the shell: it completes a command line.
+COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
 
 HELP = "\n".join(
     [
         "disqued [options]     start a node; the options are below",
-        *(f"disqued {name:<13} {summary}" for name, (summary, _) in TOOLS.items()),
+        *(f"disqued {name:<13} {summary}" for name, (summary, _) in VERBS.items()),
         "",
-        "A tool tells its own options: disqued import --help",
+        "A verb tells its own options: disqued import --help",
         "",
         "",
     ]
@@ -37,17 +32,12 @@ HELP = "\n".join(
 def main() -> None:
     """Run what the command line asks for, and end the process with its exit status."""
     words = sys.argv[1:]
-    if not words or words[0].startswith("-"):
+    if (not words or words[0].startswith("-")) and COMPLETION_VARIABLE not in os.environ:
         _start_node(words)
         return
-    name, *arguments = words
-    if name not in TOOLS:
-        sys.stderr.write(
-            f"disqued: there is no tool '{name}'; tools are {', '.join(TOOLS)}; a node is started by options alone\n"
-        )
-        raise SystemExit(MISUSED)
-    _, module = TOOLS[name]
-    raise SystemExit(import_module(module).main(arguments))
+    from disqued.tools.program import run
+
+    raise SystemExit(run(words))
 
 
 def _start_node(words: Sequence[str]) -> None:

@@ -9,14 +9,11 @@
 
 The loader is that of the store.  What a lost record said is not known: a job may be missing, or one that was done
 may come back.  Of a manifest one flipped bit can be put right, since its checksum tells which.
-
-Exit status: 0 = the journal is whole, 1 = it is not, 2 = wrong usage.  Source: Disque, disque-check-aof.c.
+`disqued.tools.check_aof` is the verb.  Source: Disque, disque-check-aof.c.
 """
 
-import argparse
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -41,9 +38,9 @@ from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record
 
+# What `check` returns.
 WHOLE: Final = 0
 DAMAGED: Final = 1
-USAGE: Final = 2
 KINDS: Final = {
     JOB_ADDED: "added",
     UNIT_LEASED: "leased",
@@ -54,7 +51,10 @@ KINDS: Final = {
     GROUP: "begun",
 }
 RECORDS_PER_WRITE: Final = 4_096
-NAME: Final = "disque.aof"
+
+
+def _ignore(_: object) -> None:
+    """Do nothing with what was read."""
 
 
 @attrs.frozen
@@ -142,12 +142,16 @@ class Report:
 class Examiner:
     """Reads every segment, whatever is wrong with it."""
 
-    def __init__(self, files: JournalFiles, manifest: Manifest, keep: Callable[[bytes], None]) -> None:
-        """Take a journal; `keep` is given the bytes of each record that is whole, in turn."""
+    def __init__(
+        self, files: JournalFiles, manifest: Manifest, keep: Callable[[bytes], object],
+        advance: Callable[[int], object],
+    ) -> None:  # fmt: skip
+        """Take a journal; `keep` is given the bytes of each record that is whole, in turn, and `advance` their size."""
         self.report = Report()
         self._files = files
         self._segments = manifest.segments
         self._keep = keep
+        self._advance = advance
         self._sequence = 1  #: number of the next record
         self._is_numbered = False  #: the next segment goes on with it
         self._tail: Loss | None = None  #: the end of a segment, while nothing tells what stood there
@@ -241,6 +245,7 @@ class Examiner:
         record = decode_record(payload)
         self.report.note(record)
         self._keep(payload)
+        self._advance(FRAME_SIZE + len(payload))
         return record
 
 
@@ -314,14 +319,26 @@ def read_manifest(files: JournalFiles) -> tuple[Manifest, str]:
         raise
 
 
-def check(path: Path, out: TextIO, *, repair: bool, disk: Disk | None = None) -> int:
-    """Examine a journal, and repair it when told so; the exit status."""
+def size_of(path: Path) -> int:
+    """The bytes of a journal, as its manifest lists them; 0 where that cannot be read."""
+    files = JournalFiles(path, Disk())
+    try:
+        manifest, _ = read_manifest(files)
+        return sum(segment.stat().st_size for segment in map(files.segment, manifest.segments))
+    except (StoreError, OSError):
+        return 0
+
+
+def check(
+    path: Path, out: TextIO, *, repair: bool, disk: Disk | None = None, advance: Callable[[int], object] = _ignore
+) -> int:
+    """Examine a journal, and repair it when told so; WHOLE or DAMAGED.  `advance` is told of bytes that were read."""
     files = JournalFiles(path, disk or Disk())
     try:
         if repair:
             files.lock()
         try:
-            return _check(files, out, repair=repair)
+            return _check(files, out, advance, repair=repair)
         finally:
             files.unlock()
     except StoreError as error:
@@ -331,13 +348,14 @@ def check(path: Path, out: TextIO, *, repair: bool, disk: Disk | None = None) ->
     return DAMAGED
 
 
-def _check(files: JournalFiles, out: TextIO, *, repair: bool) -> int:
+def _check(files: JournalFiles, out: TextIO, advance: Callable[[int], object], *, repair: bool) -> int:
     manifest, wrong = read_manifest(files)
     if not files.manifest_path.exists():
         raise StoreFailed(f"{files.manifest_path}: there is no journal of this name")
     salvage = Salvage(files) if repair else None
+    keep = salvage.keep if salvage else _ignore
     try:
-        report = Examiner(files, manifest, salvage.keep if salvage else lambda payload: None).examine()
+        report = Examiner(files, manifest, keep, advance).examine()
     except BaseException:
         if salvage:
             salvage.drop()
@@ -362,24 +380,3 @@ def _check(files: JournalFiles, out: TextIO, *, repair: bool) -> int:
     else:
         out.write("The journal is damaged: --repair keeps every whole record.\n")
     return DAMAGED
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run `disqued check-aof`; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="disqued check-aof", description="Examine a journal (persistence aof) and say what of it is lost."
-    )
-    parser.add_argument("path", nargs="?", help="the path that the journal's files are named after, or its manifest")
-    parser.add_argument("--dir", help=f"the folder of a journal that is called {NAME}; default: this one")
-    parser.add_argument("--repair", action="store_true", help="write a journal of what is whole; the old one is kept")
-    try:
-        options = parser.parse_args(arguments)
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    if options.path and options.dir:
-        sys.stderr.write("disqued check-aof: give a path or --dir, not both\n")
-        return USAGE
-    path = Path(options.path.removesuffix(".manifest")) if options.path else Path(options.dir or ".") / NAME
-    if path.is_dir():
-        path = path / NAME
-    return check(path, sys.stdout, repair=options.repair)

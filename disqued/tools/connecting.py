@@ -16,7 +16,6 @@ As in redis-cli `-h` is the host; the help is `--help` alone.  Spans are seconds
 """
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -31,6 +30,7 @@ from disqued.client.errors import AccessDenied, DisquedError, Uncertain, Unreach
 from disqued.client.tls import Tls
 from disqued.credentials import written_out
 from disqued.privatefile import PrivateFileError, read_private
+from disqued.tools.values import Seconds
 
 if TYPE_CHECKING:  # redis-py takes as long to load as all the rest: it is loaded when a node is asked
     from redis.connection import AbstractConnection
@@ -193,20 +193,6 @@ def _reason(error: BaseException | None, timeout: float) -> str:
 
 
 # The options.
-
-
-class Seconds(click.FloatRange):
-    """A span in seconds, more than 0."""
-
-    def __init__(self, most: float) -> None:
-        super().__init__(0, most, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds.", param, ctx)
-        return seconds
-
 
 _OPTIONS: Final = (
     click.option("-h", "--host", default=DEFAULT_HOST, show_default=True, metavar="HOST", help="Host of the node."),

@@ -18,11 +18,12 @@ import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Protocol
 
 import attrs
+import click
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
@@ -30,18 +31,13 @@ from disqued.core.job import KIND_NAMES, StoredJob
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
-from disqued.tools.running import DONE, Arguments, ToolError, run, settings, steps, store_to_read
+from disqued.tools.program import BROKEN_PIPE, DONE
+from disqued.tools.progress import Advance, ignore, meter
+from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
 from disqued.wire.texts import text
 
 TOOL = "export"
-BROKEN_PIPE: Final = 141  #: 128 and the number of the signal that other programs end by
 BYTES_PER_WRITE = 1 << 16
-
-DESCRIPTION = """\
-Write what a store holds, one row for each event, for programs that analyse it.
-
-The node may be running.  docs/how-to/import-export.md describes the columns.
-"""
 
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
@@ -94,22 +90,29 @@ class Writer(Protocol):
         """Write what is left.  Raises OSError."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the tool; returns its exit status."""
-    parser = Arguments(TOOL, DESCRIPTION)
-    parser.add_store()
-    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help="jsonl unless told otherwise")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="file to write; else standard output")
-    options = parser.parse_args(arguments)
-    if options.format == "parquet" and options.output is None:
-        parser.error("Parquet is written to a file: --output FILE")
+@click.command(TOOL)
+@store_options
+@click.option("--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
+@click.option("--output", metavar="FILE", type=Path, help="File to write; else standard output.")
+def command(form: str, output: Path | None, **store: str | None) -> int:
+    """Write what a store holds, one row for each event, for programs that analyse it.
+
+    The node may be running.  docs/how-to/import-export.md describes the columns.
+
+    \b
+    Examples:
+      disqued export --persistence aof --dir /var/lib/disqued | head
+      disqued export --config /etc/disqued/disqued.conf --format parquet --output jobs.parquet
+    """
+    if form == "parquet" and output is None:
+        raise click.UsageError("Parquet is written to a file: --output FILE")
 
     async def work(reactor: Any) -> int:
         try:
-            config = settings(options)
-            factory = store_to_read(TOOL, config, chosen=options.persistence is not None)
-            with opened(options.output) as file:
-                return await export(config, factory, writer(options.format, file), reactor)
+            config = settings(**store)
+            factory = store_to_read(TOOL, config, chosen=store["persistence"] is not None)
+            with opened(output) as file, meter("export", None, "records") as advance:
+                return await export(config, factory, writer(form, file), reactor, advance)
         except BrokenPipeError:
             # The reader has seen enough.  What is buffered still would complain at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,10 +121,13 @@ def main(arguments: Sequence[str]) -> int:
     return run(TOOL, work)
 
 
-async def export(config: Config, factory: IStoreFactory, rows: Writer, reactor: IReactorTime) -> int:
+async def export(
+    config: Config, factory: IStoreFactory, rows: Writer, reactor: IReactorTime, advance: Advance = ignore
+) -> int:
     """Write every record of a store; returns the exit status.  Raises ToolError, StoreError, OSError."""
     async for record in steps(reactor, factory.peek(config)):
         rows.write(row(record))
+        advance(1)
     rows.close()
     return DONE
 

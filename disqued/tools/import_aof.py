@@ -22,12 +22,13 @@ Source: Disque 1.0-rc1, how it loads its own file; docs/how-to/import-export.md 
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import attrs
+import click
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import (
     FilteringLogObserver,
@@ -46,9 +47,9 @@ from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SC
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
+from disqued.tools.program import DONE
+from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import (
-    DONE,
-    Arguments,
     ToolError,
     chunks,
     complain,
@@ -59,6 +60,7 @@ from disqued.tools.running import (
     settled,
     steps,
     store_of,
+    store_options,
 )
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
 
@@ -66,15 +68,8 @@ TOOL = "import"
 JOBS_PER_COMMIT = 1_000
 BYTES_PER_COMMIT = 8 << 20  #: of bodies and names; one job may have more
 
-DESCRIPTION = """\
-Put the jobs of a journal of Disque (1.0-rc1, or its first release) into a store.
 
-No node may run in the folder or use the store, and Disque may not write to the file any more.  Several files are
-those of several nodes; a job that is in more than one is imported once.  A second run imports what is not there yet.
-"""
-
-
-@attrs.frozen
+@attrs.define
 class Wishes:
     """What the user asks for."""
 
@@ -82,6 +77,7 @@ class Wishes:
     dry_run: bool = False
     queues: bool = False
     truncated_ok: bool = False
+    advance: Advance = ignore  #: told of the bytes that were read
 
 
 @attrs.define
@@ -156,32 +152,43 @@ class SteadyClock:
         return self._clock.now() + self.offset
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the tool; returns its exit status."""
+@click.command(TOOL)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Path)
+@store_options
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option(
+    "--queues", is_flag=True, help="The files were written by SHUTDOWN REWRITE-AOF: take their word for what is queued."
+)
+@click.option("--truncated-ok", is_flag=True, help="Import what is whole of a file that ends within a record.")
+def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_ok: bool, **store: str | None) -> int:
+    """Put the jobs of a journal of Disque (1.0-rc1, or its first release) into a store.
+
+    No node may run in the folder or use the store, and Disque may not write to the file any more.  Several files are
+    those of several nodes; a job that is in more than one is imported once.  A second run imports what is not there
+    yet.
+
+    \b
+    Examples:
+      disqued import --dry-run --persistence aof --dir /var/lib/disqued disque.aof
+      disqued import --config /etc/disqued/disqued.conf disque.aof
+    """
     from disqued.net.clock import SystemClock
 
-    parser = Arguments(TOOL, DESCRIPTION)
-    parser.add_argument("file", metavar="FILE", nargs="+", type=Path, help="journal of Disque")
-    parser.add_store()
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    parser.add_argument(
-        "--queues", action="store_true",
-        help="the files were written by SHUTDOWN REWRITE-AOF: take their word for what is queued",
-    )  # fmt: skip
-    parser.add_argument(
-        "--truncated-ok", action="store_true", help="import what is whole of a file that ends within a record"
-    )
-    options = parser.parse_args(arguments)
-
-    wishes = Wishes(
-        files=options.file, dry_run=options.dry_run, queues=options.queues, truncated_ok=options.truncated_ok
-    )
+    wishes = Wishes(files=list(files), dry_run=dry_run, queues=queues, truncated_ok=truncated_ok)
 
     async def work(reactor: Any) -> int:
-        return await Import(settings(options), wishes, reactor, SteadyClock(SystemClock())).run()
+        config = settings(**store)
+        with meter("import", _bytes_to_read(files), "bytes") as advance:
+            wishes.advance = advance
+            return await Import(config, wishes, reactor, SteadyClock(SystemClock())).run()
 
     _show_warnings()
     return run(TOOL, work)
+
+
+def _bytes_to_read(files: Iterable[Path]) -> int:
+    """The size of all files, which are read twice."""
+    return sum(path.stat().st_size for path in files if path.is_file()) * 2
 
 
 class Import:
@@ -273,7 +280,7 @@ class Import:
     async def _read(self, source: Source) -> None:
         """Find out which jobs of a file are alive at its end."""
         alive = source.alive
-        reader = DisqueAof(chunks(source.path))
+        reader = DisqueAof(chunks(source.path, advance=self._wishes.advance))
         try:
             records: AsyncIterator[LoadedJob | DeletedJob] = steps(self._reactor, reader)
             async for record in records:
@@ -301,7 +308,7 @@ class Import:
         """The jobs to import, as they are put into a store; counts them.  Raises ToolError, OSError."""
         wall, offset = self._clock.wall(), self._clock.offset
         for source in sources:
-            for loaded in _alive(source):
+            for loaded in _alive(source, self._wishes.advance):
                 if loaded.id in holdings.known:
                     self.tally.known += 1
                 elif loaded.expires_s * 1_000 <= wall:
@@ -397,10 +404,10 @@ def _same(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _alive(source: Source) -> Iterator[LoadedJob]:
+def _alive(source: Source, advance: Advance) -> Iterator[LoadedJob]:
     """The records of a file that count, in its order.  Raises ToolError when they are not what they were."""
     alive = source.alive
-    reader = DisqueAof(chunks(source.path, source.size))
+    reader = DisqueAof(chunks(source.path, source.size, advance))
     found = 0
     try:
         for record in reader:

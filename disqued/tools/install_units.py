@@ -20,17 +20,13 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import click
 
-from disqued.tools.running import DONE, FAILED, MISUSED, Arguments, complain
+from disqued.tools.program import DONE, FAILED, MISUSED
+from disqued.tools.running import complain
 
 TOOL: Final = "install-units"
 UNITS: Final = ("disqued.service", "disqued@.service", "disqued.socket")
-DESCRIPTION: Final = """\
-Put the units of disqued where systemd finds them.
-
-Units that somebody has changed are left alone, and so is a configuration file that is there.
-docs/how-to/systemd.md tells what the units are and how to change them.
-"""
 CONFIG: Final = """\
 # The settings of a node; `disqued --help` tells all of them.  Its data is where the unit says: --dir.
 persistence aof
@@ -192,24 +188,34 @@ def _beside_interpreter() -> str:
     return str(Path(sys.executable).with_name("disqued"))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the tool; returns the exit status."""
-    parser = Arguments(TOOL, DESCRIPTION)
-    parser.add_argument("--root", metavar="DIR", type=Path, default=Path("/"), help="put everything below this folder")
-    parser.add_argument("--prefix", metavar="DIR", type=Path, help="for packages: units in DIR/lib/systemd, not /etc")
-    parser.add_argument("--user", action="store_true", help="for the systemd of this user, not that of the system")
-    parser.add_argument("--program", metavar="FILE", help="the program that the units start, if not this one")
-    parser.add_argument("--force", action="store_true", help="replace units that somebody has changed, too")
-    options = parser.parse_args(arguments)
+@click.command(TOOL)
+@click.option(
+    "--root", metavar="DIR", type=Path, default="/", show_default=True, help="Put everything below this folder."
+)
+@click.option("--prefix", metavar="DIR", type=Path, help="For packages: units in DIR/lib/systemd, not /etc.")
+@click.option("--user", is_flag=True, help="For the systemd of this user, not that of the system.")
+@click.option("--program", metavar="FILE", help="The program that the units start, if not this one.")
+@click.option("--force", is_flag=True, help="Replace units that somebody has changed, too.")
+def command(root: Path, prefix: Path | None, program: str | None, *, user: bool, force: bool) -> int:
+    """Put the units of disqued where systemd finds them.
+
+    Units that somebody has changed are left alone, and so is a configuration file that is there.
+    docs/how-to/systemd.md tells what the units are and how to change them.
+
+    \b
+    Examples:
+      disqued install-units
+      disqued install-units --user
+    """
     try:
-        program = options.program or _this_program()
-        _check(program, options.root, user=options.user)
-        files = list(_wanted(program, options.root.absolute(), options.prefix, user=options.user))
+        started = program or _this_program()
+        _check(started, root, user=user)
+        files = list(_wanted(started, root.absolute(), prefix, user=user))
     except Refused as refusal:
         complain(TOOL, str(refusal))
         return MISUSED
     try:
-        return _put(files, program, user=options.user, force=options.force)
+        return _put(files, started, user=user, force=force)
     except OSError as error:
         complain(TOOL, f"{error.filename}: {error.strerror}")
         return FAILED

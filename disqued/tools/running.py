@@ -1,6 +1,6 @@
-"""What the tools share: their arguments, the store they mean, and the event loop that stores need.
+"""What the verbs that work on stores share: the options that name one, and the event loop that stores need.
 
-    main(arguments) --> Arguments.parse_args --> run --> work(reactor) --> exit status
+    command --store_options--> settings --> run --> work(reactor) --> exit status
 
 A store may answer with Deferreds, so a tool's work is a coroutine.  Whatever takes long goes through `steps`, which
 lets the loop turn: that is when an interrupt is heard, and the work is then ended as an error would end it.
@@ -11,14 +11,14 @@ than the configuration names.  A tool that writes keeps the folder's lock, as a 
 Exit status: 0 done; 1 not done, for the reason on standard error; 2 asked for something that there is not.
 """
 
-import argparse
 import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
+import click
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -29,15 +29,12 @@ from disqued.net.identity import IdentityError, lock_folder
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
-
-DONE: Final = 0
-FAILED: Final = 1
-MISUSED: Final = 2
-INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells it
+from disqued.tools.program import FAILED, INTERRUPTED, MISUSED
+from disqued.tools.progress import Advance, ignore
 
 STEPS_PER_TURN: Final = 2_000
 
-
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -49,37 +46,28 @@ class ToolError(Exception):
         self.status = status  #: exit status
 
 
-class Arguments(argparse.ArgumentParser):
-    """The arguments of one tool; what is wrong with them is told in one line."""
-
-    def __init__(self, tool: str, description: str) -> None:
-        super().__init__(
-            f"disqued {tool}", description=description, allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
-
-    def add_store(self) -> None:
-        """Add the options that name a store."""
-        self.add_argument("--config", metavar="FILE", help="configuration file of the node whose store is meant")
-        self.add_argument("--persistence", metavar="NAME", help="kind of store: aof, sqlite, redis or a plugin's")
-        self.add_argument("--dir", metavar="FOLDER", help="folder that its files lie in")
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and what is allowed, and end the process."""
-        options = sorted({option for action in self._actions for option in action.option_strings})
-        sys.stderr.write(f"{self.prog}: {message}; options are {', '.join(options)}\n")
-        raise SystemExit(MISUSED)
+def store_options(function: F) -> F:
+    """Give a verb the options that name a store: `config`, `persistence` and `dir`, which `settings` takes."""
+    made: Any = function
+    for option in (
+        click.option("--dir", metavar="FOLDER", help="Folder that its files lie in."),
+        click.option("--persistence", metavar="NAME", help="Kind of store: aof, sqlite, redis or a plugin's."),
+        click.option("--config", metavar="FILE", help="Configuration file of the node whose store is meant."),
+    ):
+        made = option(made)
+    result: F = made
+    return result
 
 
-def settings(options: argparse.Namespace) -> Config:
-    """The settings that the options of `Arguments.add_store` lead to.  Raises ToolError."""
-    given = [(name, getattr(options, name)) for name in ("persistence", "dir") if getattr(options, name) is not None]
+def settings(config: str | None, persistence: str | None, dir: str | None) -> Config:  # noqa: A002 - the option's name
+    """The settings that the options of `store_options` lead to.  Raises ToolError."""
+    given = [(name, text) for name, text in (("persistence", persistence), ("dir", dir)) if text is not None]
     try:
-        config = Config() if options.config is None else Config.from_file(options.config)
-        config.apply_arguments(given)
+        made = Config() if config is None else Config.from_file(config)
+        made.apply_arguments(given)
     except ConfigError as error:
         raise ToolError(str(error), MISUSED) from None
-    return config
+    return made
 
 
 def store_of(config: Config) -> IStoreFactory:
@@ -207,8 +195,8 @@ def _status(tool: str, outcome: int | Failure) -> int:
         return FAILED
 
 
-def chunks(path: Path, size: int | None = None) -> Iterable[bytes]:
-    """The first `size` bytes of a file, or all of them, a mebibyte at a time.  Raises OSError."""
+def chunks(path: Path, size: int | None = None, advance: Advance = ignore) -> Iterable[bytes]:
+    """The first `size` bytes of a file, or all of them, a mebibyte at a time, each told to a meter.  Raises OSError."""
     with path.open("rb") as file:
         left = size
         while left is None or left > 0:
@@ -218,3 +206,4 @@ def chunks(path: Path, size: int | None = None) -> Iterable[bytes]:
             if left is not None:
                 left -= len(chunk)
             yield chunk
+            advance(len(chunk))

@@ -7,30 +7,26 @@ passed over, so that the tool can be run again and again, by hand, by a timer, o
 of the other side never see half a file.  With `--remove` what is safely there is removed here.
 """
 
-import math
 import os
 import shutil
 import sys
 import time
-from argparse import ArgumentTypeError
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
+import click
 
 from disqued.config import Config, ConfigError
-from disqued.tools.running import DONE, FAILED, INTERRUPTED, MISUSED, Arguments, complain
+from disqued.tools.program import DONE, FAILED, INTERRUPTED, MISUSED
+from disqued.tools.progress import Advance, meter
+from disqued.tools.running import complain
+from disqued.tools.values import Seconds
 
 TOOL: Final = "ship-events"
 PATTERN: Final = "date=*/node=*/events-*"  #: published files; compressed ones, too
 MOST_SECONDS: Final = 86_400 * 365
-DESCRIPTION: Final = """\
-Copy the published files of a node's event log to another folder, such as one on shared storage.
-
-Files that are there already are passed over; each appears there whole, or not at all.
-docs/reference/event-log.md describes the files.
-"""
 
 
 @attrs.define
@@ -46,7 +42,14 @@ class Tally:
 def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
     """Copy what is published below `source` and is not below `target` yet, oldest first.  Raises OSError."""
     tally = Tally()
-    for path in _published(source):
+    files = _published(source)
+    with meter("ship-events", sum(path.stat().st_size for path in files), "bytes") as advance:
+        _ship(source, target, files, tally, advance, remove=remove)
+    return tally
+
+
+def _ship(source: Path, target: Path, files: Sequence[Path], tally: Tally, advance: Advance, *, remove: bool) -> None:
+    for path in files:
         goal = target / path.relative_to(source)
         size = path.stat().st_size
         if goal.is_file() and goal.stat().st_size == size:
@@ -55,14 +58,14 @@ def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
             _copy(path, goal)
             tally.shipped += 1
             tally.shipped_bytes += size
+        advance(size)
         if remove:
             path.unlink()
             tally.removed += 1
-    return tally
 
 
-def _published(source: Path) -> Iterator[Path]:
-    return iter(sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2])))
+def _published(source: Path) -> list[Path]:
+    return sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2]))
 
 
 def _copy(path: Path, goal: Path) -> None:
@@ -85,36 +88,35 @@ def _copy(path: Path, goal: Path) -> None:
         os.close(folder)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the tool; returns the exit status."""
-    parser = Arguments(TOOL, DESCRIPTION)
-    parser.add_argument("to", metavar="TO", type=Path, help="folder that the files are copied to; it must be there")
-    parser.add_argument("--config", metavar="FILE", help="configuration file of the node: its events-dir is meant")
-    parser.add_argument("--from", dest="source", metavar="FOLDER", type=Path, help="that folder itself")
-    parser.add_argument("--remove", action="store_true", help="remove files here that are safely there")
-    parser.add_argument("--every", metavar="SECONDS", type=_seconds, default=0.0, help="go on, with this pause")
-    options = parser.parse_args(arguments)
+@click.command(TOOL)
+@click.argument("to", type=Path)
+@click.option("--config", metavar="FILE", help="Configuration file of the node: its events-dir is meant.")
+@click.option("--from", "source", metavar="FOLDER", type=Path, help="That folder itself.")
+@click.option("--remove", is_flag=True, help="Remove files here that are safely there.")
+@click.option(
+    "--every", metavar="SECONDS", type=Seconds(MOST_SECONDS, zero=True), default=0.0, help="Go on, with this pause."
+)
+def command(to: Path, config: str | None, source: Path | None, *, remove: bool, every: float) -> int:
+    """Copy the published files of a node's event log to another folder, such as one on shared storage.
+
+    Files that are there already are passed over; each appears there whole, or not at all.  TO is the folder that the
+    files are copied to; it must be there.  docs/reference/event-log.md describes the files.
+
+    \b
+    Examples:
+      disqued ship-events --from /var/lib/disqued/events /mnt/lake/events
+      disqued ship-events --config /etc/disqued/disqued.conf --remove --every 60 /mnt/lake/events
+    """
     try:
-        source = options.source or _events_dir(options.config)
+        source = source or _events_dir(config)
     except ConfigError as error:
         complain(TOOL, str(error))
         return MISUSED
-    problem = _problem(source, options.to)
+    problem = _problem(source, to)
     if problem:
         complain(TOOL, problem)
         return FAILED
-    return _go(source, options.to, remove=options.remove, every_s=options.every)
-
-
-def _seconds(text: str) -> float:
-    """Read a span.  Raises ArgumentTypeError."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= MOST_SECONDS:  # nor is what is no number
-        raise ArgumentTypeError(f"{text!r} is no number of seconds; it has to be 0 (once) to {MOST_SECONDS}")
-    return seconds
+    return _go(source, to, remove=remove, every_s=every)
 
 
 def _events_dir(file: str | None) -> Path:

@@ -17,12 +17,13 @@ from random import Random
 import pytest
 from pyarrow import parquet
 
-from disqued.cli import TOOLS
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.switching import StoreWord
 from disqued.tools.export import COLUMNS
+from disqued.tools.verbs import VERBS
 from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, loaded, moved, told
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
+from tests.integration.terminal import Terminal
 from tests.integration.tools import Tools
 from tests.redis_server import RedisServer
 
@@ -127,27 +128,27 @@ def test_the_installed_script_is_this_one() -> None:
 
 def test_the_help_names_every_tool_before_the_options_of_a_node() -> None:
     said = run_afresh("--help").stdout
-    for name, (summary, _) in TOOLS.items():
+    for name, (summary, _) in VERBS.items():
         assert f"disqued {name:<13} {summary}\n" in said
     assert said.index("check-aof") < said.index("--appendfsync")
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", VERBS)
 def test_a_tool_has_a_help_of_its_own(tool: str) -> None:
     process = run_afresh(tool, "--help")
     assert process.returncode == 0, process.stderr
-    assert process.stdout.startswith(f"usage: disqued {tool} ")
+    assert process.stdout.startswith(f"Usage: disqued {tool} ")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["improt"], "disqued: there is no tool 'improt'; tools are import, export, ship-events, install-"),
-        (["import"], "disqued import: the following arguments are required: FILE; options are --config, --dir, --dry-"),
-        (["import", "x", "--dryrun"], "disqued import: unrecognized arguments: --dryrun; options are --config, "),
-        (["import", "x", "--dry"], "disqued import: unrecognized arguments: --dry; options are --config, "),
-        (["export", "x"], "disqued export: unrecognized arguments: x; options are --config, --dir, --format, "),
-        (["export", "--format", "csv"], "disqued export: argument --format: invalid choice: 'csv' (choose from "),
+        (["improt"], "disqued: there is no verb 'improt'; verbs are "),
+        (["import"], "disqued import: Missing argument 'FILE...'; options are --config, --dir, --dry-"),
+        (["import", "x", "--dryrun"], "disqued import: No such option '--dryrun'. (Did you mean one of: '--dir', '"),
+        (["import", "x", "--dry"], "disqued import: No such option '--dry'"),
+        (["export", "x"], "disqued export: Got unexpected extra argument (x); options are --config, --dir, --format, "),
+        (["export", "--format", "csv"], "disqued export: Invalid value for '--format': 'csv' is not one of "),
         (["export", *AOF, "--format", "parquet"], "disqued export: Parquet is written to a file: --output FILE; "),
         (["export", "--persistence", "tape"], "disqued export: no store is called 'tape'; installed are aof, "),
         (["export", "--persistence", "a b"], "disqued export: command line: --persistence \"a b\": allowed are none, "),
@@ -163,6 +164,68 @@ def test_what_there_is_not_is_told_in_a_line_with_what_there_is(words: Sequence[
     assert process.stderr.startswith(said)
     assert process.stderr.count("\n") == 1
     assert process.stdout == ""
+
+
+# What is imported.
+
+
+def imported_by(words: Sequence[str], *, program: str = "from disqued.cli import main; main()") -> set[str]:
+    """The modules of a process that runs the console script to its end."""
+    tell = "import atexit, sys; atexit.register(lambda: sys.stderr.write('\\n' + ' '.join(sys.modules)))"
+    process = subprocess.run(
+        [sys.executable, "-c", f"{tell}; sys.argv = {['disqued', *words]!r}; {program}"],
+        env=environment(), cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True,
+    )  # fmt: skip
+    return set(process.stderr.splitlines()[-1].split())
+
+
+def test_a_node_imports_nothing_of_the_verbs_but_their_names() -> None:
+    through_script = imported_by(["--version"])
+    alone = imported_by(["--version"], program="from disqued.tap import main; main()")
+    assert through_script - alone == {"disqued.cli", "disqued.tools", "disqued.tools.verbs"}
+    assert "twisted.internet.reactor" not in through_script
+    twistd = imported_by(["disqued", "--version"], program="from twisted.scripts.twistd import run; run()")
+    for modules in (through_script, twistd):
+        assert "disqued.tap" in modules
+        assert not modules & {"click", "rich", "prompt_toolkit", "redis"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_imports_no_other_one_and_no_event_loop_to_tell_its_help(verb: str) -> None:
+    modules = imported_by([verb, "--help"])
+    assert {module for _, module in VERBS.values()} & modules == {VERBS[verb][1]}
+    assert not modules & {"twisted.internet.reactor", "disqued.tap", "rich", "redis", "prompt_toolkit"}
+
+
+def test_every_verb_has_a_summary_and_examples_in_its_help() -> None:
+    for verb in VERBS:
+        said = run(verb, "--help").stdout
+        assert "Examples:" in said, verb
+        assert f"  disqued {verb}" in said, verb
+
+
+# How far long work is.
+
+
+def test_long_work_shows_at_a_terminal_how_far_it_is_and_nowhere_else(data: Path, tmp_path: Path) -> None:
+    journal = small(tmp_path / "small.aof", *range(200))
+    store = (*AOF, "--dir", data)
+    for words in (("import", journal, *store), ("export", *store), ("check-aof", "--dir", data)):
+        with Terminal([*SCRIPT, *words]) as terminal:
+            assert terminal.wait_end() == 0, terminal.text
+        assert re.search(rf"{words[0]}\b.*━", terminal.text), terminal.text
+    quiet = run_afresh("check-aof", "--dir", data)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+def test_without_rich_long_work_is_done_all_the_same(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ImportError('No module named rich')\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    journal = small(tmp_path / "small.aof", 1)
+    with Terminal([*SCRIPT, "import", journal, *AOF, "--dir", data], {"PYTHONPATH": path}) as terminal:
+        assert terminal.wait_end() == 0, terminal.text
+    assert "jobs imported: 1" in terminal.text
+    assert "━" not in terminal.text
 
 
 # A node, and the tools beside it.

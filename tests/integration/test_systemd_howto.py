@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from disqued.config import Config
 from disqued.net.loading import Loader
 from disqued.tools import install_units
+from disqued.tools.program import run as run_verb
 from tests.certificates import make_certificate
 from tests.integration.cluster import cluster_info
 from tests.integration.daemon import HOST, LIMIT, ROOT, free_port, wait_until
@@ -40,13 +41,13 @@ def settings_with(word: str) -> str:
 
 
 def test_install_units_prints_what_the_page_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert install_units.main(["--root", str(tmp_path), "--program", "/bin/true"]) == 0
+    assert run_verb(["install-units", "--root", str(tmp_path), "--program", "/bin/true"]) == 0
     said = capsys.readouterr().out.replace(str(tmp_path), "")
     assert said.splitlines() == lines_below("/opt/disqued/bin/disqued install-units")
 
 
 def test_systemd_finds_no_fault_with_the_drop_ins(tmp_path: Path) -> None:
-    assert install_units.main(["--root", str(tmp_path), "--program", "/bin/true"]) == 0
+    assert run_verb(["install-units", "--root", str(tmp_path), "--program", "/bin/true"]) == 0
     folder = tmp_path / "etc/systemd/system"
     (folder / "disqued@blue.service").symlink_to("disqued@.service")
     edited = EDITED.findall(PAGE)

@@ -20,6 +20,7 @@ import attrs
 
 from disqued import cli
 from disqued.persistence.plugins import find_store
+from disqued.tools.verbs import VERBS
 from tests.integration.daemon import LIMIT, environment
 
 
@@ -57,7 +58,7 @@ class Tools:
 
 def serve() -> None:
     """Run what each line of standard input asks for, until there is no more."""
-    for _, module in cli.TOOLS.values():
+    for _, module in VERBS.values():
         import_module(module)
     import_module("twisted.internet.epollreactor")  # which is not installed before a tool needs it
     find_store("none")

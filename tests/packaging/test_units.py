@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from disqued.cli import TOOLS
 from disqued.tools import install_units
+from disqued.tools.program import run as run_verb
+from disqued.tools.verbs import VERBS
 from tests.certificates import make_certificate
 from tests.integration.daemon import DAEMON, HOST, LIMIT, ROOT, environment, free_port, launch
 from tests.integration.manager import managing
@@ -33,7 +34,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
     def run(*words: str, program: str = PROGRAM) -> int:
-        return install_units.main(["--root", str(tmp_path), "--program", program, *words])
+        return run_verb(["install-units", "--root", str(tmp_path), "--program", program, *words])
 
     return run
 
@@ -356,11 +357,11 @@ def test_the_program_is_the_one_that_was_asked_or_that_lies_beside_the_interpret
     for number, (asked, interpreter) in enumerate(((script, "/bin/python3"), ("-c", script.with_name("python3")))):
         monkeypatch.setattr(sys, "argv", [str(asked)])
         monkeypatch.setattr(sys, "executable", str(interpreter))
-        assert install_units.main(["--root", str(tmp_path / f"root{number}")]) == 0
+        assert run_verb(["install-units", "--root", str(tmp_path / f"root{number}")]) == 0
         unit = tmp_path / f"root{number}/etc/systemd/system/disqued.service"
         assert dict(sections(unit))["ExecStart"].startswith(f"{script} --config ")
     script.unlink()
-    assert install_units.main(["--root", str(tmp_path)]) == 2
+    assert run_verb(["install-units", "--root", str(tmp_path)]) == 2
     assert "the path of the program is not known; name it with --program" in capsys.readouterr().err
 
 
@@ -376,7 +377,7 @@ def test_an_interpreter_that_the_units_would_hide_is_told_of(
     monkeypatch.setattr(install_units, "HIDDEN", (str(hidden.parent),))
     monkeypatch.setattr(sys, "argv", [str(script)])
     monkeypatch.setattr(sys, "executable", str(script.with_name("python3")))
-    assert install_units.main(["--root", str(tmp_path / "target")]) == 0
+    assert run_verb(["install-units", "--root", str(tmp_path / "target")]) == 0
     assert f"Python is in {hidden.parent}, which the units hide from the node" in capsys.readouterr().out
 
 
@@ -400,7 +401,7 @@ def test_a_folder_that_cannot_be_written_is_named(
 
 
 def test_the_console_script_knows_the_tool() -> None:
-    assert TOOLS["install-units"][1] == "disqued.tools.install_units"
+    assert VERBS["install-units"][1] == "disqued.tools.install_units"
     done = subprocess.run(
         [sys.executable, "-m", "disqued.cli", "install-units", "--prfix", "/usr"],
         capture_output=True, text=True, check=False, env=environment(), cwd="/",

@@ -11,8 +11,9 @@ from twisted.internet.task import Clock as Reactor
 from disqued.core.job import ACKED
 from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.aof import segments
-from disqued.persistence.check import DAMAGED, USAGE, WHOLE, check, main
+from disqued.persistence.check import DAMAGED, WHOLE, check
 from disqued.persistence.interface import StoreDamaged
+from disqued.tools.program import MISUSED, run
 from tests.journals import (
     NAME,
     QuickDisk,
@@ -31,7 +32,7 @@ from tests.journals import (
 
 def checked(directory: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     """Exit status and report."""
-    status = main([str(directory / NAME), *options])
+    status = run(["check-aof", str(directory / NAME), *options])
     return status, capsys.readouterr().out
 
 
@@ -235,13 +236,13 @@ def test_damaged_files_of_several_repairs_are_all_kept(tmp_path: Path, capsys: p
 
 
 def test_words_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--nonsense"]) == USAGE
-    assert main(["one", "--dir", "two"]) == USAGE
-    assert main(["--help"]) == WHOLE
-    assert main(["--dir", str(tmp_path)]) == DAMAGED
+    assert run(["check-aof", "--nonsense"]) == MISUSED
+    assert run(["check-aof", "one", "--dir", "two"]) == MISUSED
+    assert run(["check-aof", "--help"]) == WHOLE
+    assert run(["check-aof", "--dir", str(tmp_path)]) == DAMAGED
     assert "there is no journal of this name" in capsys.readouterr().out
-    assert main([str(tmp_path / "missing" / NAME)]) == DAMAGED
+    assert run(["check-aof", str(tmp_path / "missing" / NAME)]) == DAMAGED
     small_journal(tmp_path)
     for word in (tmp_path, tmp_path / NAME, tmp_path / f"{NAME}.manifest"):
-        assert main([os.fspath(word)]) == WHOLE
-    assert main(["--dir", str(tmp_path)]) == WHOLE
+        assert run(["check-aof", os.fspath(word)]) == WHOLE
+    assert run(["check-aof", "--dir", str(tmp_path)]) == WHOLE

@@ -93,7 +93,7 @@ def test_a_file_of_no_use_is_refused_by_name(tmp_path: Path, mode: int, line: by
         (["-p", "0"], "1<=x<=65535"),
         (["-p", "x"], "'x' is not a valid integer"),
         (["-h", "a b"], "is no address of a node"),
-        (["--timeout", "0"], "0<x<=86400.0"),
+        (["--timeout", "0"], "'0' is no number of seconds; allowed are spans of more than 0 up to 86400"),
         (["--timeout", "nan"], "'nan' is no number of seconds"),
         (["--user", "ann"], "--user is given without a password"),
         (["-a", "x", "--askpass"], "one of them is allowed"),

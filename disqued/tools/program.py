@@ -1,0 +1,118 @@
+"""`disqued VERB`: a verb is found, imported and run; what went wrong becomes one line, and an exit status.
+
+    words --> Verbs --> module of the verb --> its command --> exit status
+                |
+                +-- click.UsageError      2, with the options that there are
+                +-- click.ClickException  its own status, mostly 1
+                +-- Ctrl-C                130, as a shell says it
+                +-- a reader that has gone (`| head`)  141, quietly
+
+A package that a verb needs and that is not there is told with the extra to install.  Anything else that escapes is a
+bug and keeps its traceback.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from disqued.tools.verbs import VERBS
+
+PROGRAM: Final = "disqued"
+DONE: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2
+INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells it
+BROKEN_PIPE: Final = 141
+#: Packages that a plain installation is without, by the names that they are imported by, and the extra that has them.
+EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
+
+
+class Verbs(click.Group):
+    """The verbs of `VERBS`; the module of one is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(VERBS[cmd_name][1]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"there is no verb '{args[0]}'; verbs are {', '.join(VERBS)}; a node is started by options alone"
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, summary) for name, (summary, _) in VERBS.items()])
+
+
+program: Final = Verbs(
+    PROGRAM,
+    help="A distributed, in-memory, replicated job queue: a node, when options alone are given, or one of the verbs.",
+    context_settings={"max_content_width": 110},
+)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run what a command line asks for, and return its exit status; what went wrong is told on stderr."""
+    try:
+        status: Any = program.main(list(words), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        return _misused(error)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough.  What is buffered still would complain at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except ModuleNotFoundError as error:
+        return _missing(words[0], error)
+    return status if isinstance(status, int) else DONE
+
+
+def _misused(error: click.UsageError) -> int:
+    """Say what is wrong and what is allowed, in one line."""
+    context, text = error.ctx, error.format_message()
+    if context is None or context.command is program:
+        sys.stderr.write(f"{PROGRAM}: {text}\n")
+    elif not text or isinstance(error, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(context.get_help() + "\n")
+    else:
+        text = text.rstrip(".")
+        sys.stderr.write(f"{context.command_path}: {text}; {_allowed(context)}\n")
+    return MISUSED
+
+
+def _allowed(context: click.Context) -> str:
+    command = context.command
+    if isinstance(command, click.Group):
+        return f"verbs are {', '.join(command.list_commands(context))}"
+    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
+    return "options are " + ", ".join(sorted(name for option in options for name in option.opts if name[:2] == "--"))
+
+
+def _missing(verb: str, error: ModuleNotFoundError) -> int:
+    """Say which extra has a package that is not there.  Raises ModuleNotFoundError for what is in none."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    sys.stderr.write(
+        f"{PROGRAM} {verb}: {package} is not installed, which this verb needs:"
+        f' pip install "disqued[{EXTRAS[package]}]"\n'
+    )
+    return FAILED

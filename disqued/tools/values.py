@@ -1,0 +1,23 @@
+"""Values of options that click has no type for."""
+
+import math
+from typing import Any
+
+import click
+
+
+class Seconds(click.FloatRange):
+    """A span in seconds, more than 0, or from 0 on where `zero` means something of its own."""
+
+    def __init__(self, most: float, *, zero: bool = False) -> None:
+        super().__init__(0, most, min_open=not zero)
+        self._allowed = f"allowed are {'0' if zero else 'spans of more than 0'} up to {most:.0f}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            seconds = super().convert(value, param, ctx)
+        except click.BadParameter:
+            seconds = math.nan
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds; {self._allowed}", param, ctx)
+        return seconds

@@ -1,0 +1,15 @@
+"""The verbs of `disqued`: what each is for, and the module that is imported when it is asked for.
+
+The module has a `command`, which is a `click.Command`, or a `click.Group` where the verb has verbs of its own.
+"""
+
+from typing import Final
+
+#: Name: what it does, in one line, and its module.  In the order in which one would use them.
+VERBS: Final = {
+    "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
+    "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
+    "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),
+    "check-aof": ("examine an append-only file, and repair it", "disqued.tools.check_aof"),
+    "install-units": ("put the units for systemd in place", "disqued.tools.install_units"),
+}
