@@ -10,13 +10,14 @@ from typing import Final
 import click
 
 from disqued.persistence.check import check, size_of
+from disqued.tools.program import HELP_LETTER
 from disqued.tools.progress import meter
 
 TOOL: Final = "check-aof"
 NAME: Final = "disque.aof"
 
 
-@click.command(TOOL)
+@click.command(TOOL, context_settings=HELP_LETTER)
 @click.argument("path", required=False)
 @click.option("--dir", "folder", metavar="DIR", help=f"Folder of a journal that is called {NAME}; else this one.")
 @click.option("--repair", is_flag=True, help="Write a journal of what is whole; the old one is kept.")

@@ -31,7 +31,7 @@ from disqued.core.job import KIND_NAMES, StoredJob
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
-from disqued.tools.program import BROKEN_PIPE, DONE
+from disqued.tools.program import BROKEN_PIPE, DONE, HELP_LETTER
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
 from disqued.wire.texts import text
@@ -90,7 +90,7 @@ class Writer(Protocol):
         """Write what is left.  Raises OSError."""
 
 
-@click.command(TOOL)
+@click.command(TOOL, context_settings=HELP_LETTER)
 @store_options
 @click.option("--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
 @click.option("--output", metavar="FILE", type=Path, help="File to write; else standard output.")

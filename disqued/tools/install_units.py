@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 import click
 
-from disqued.tools.program import DONE, FAILED, MISUSED
+from disqued.tools.program import DONE, FAILED, HELP_LETTER, MISUSED
 from disqued.tools.running import complain
 
 TOOL: Final = "install-units"
@@ -188,7 +188,7 @@ def _beside_interpreter() -> str:
     return str(Path(sys.executable).with_name("disqued"))
 
 
-@click.command(TOOL)
+@click.command(TOOL, context_settings=HELP_LETTER)
 @click.option(
     "--root", metavar="DIR", type=Path, default="/", show_default=True, help="Put everything below this folder."
 )

@@ -29,6 +29,8 @@ INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells 
 BROKEN_PIPE: Final = 141
 #: Packages that a plain installation is without, by the names that they are imported by, and the extra that has them.
 EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
+#: Context of verbs that talk to no node: there `-h` is free.
+HELP_LETTER: Final = {"help_option_names": ["-h", "--help"]}
 
 
 class Verbs(click.Group):
@@ -103,7 +105,7 @@ def _allowed(context: click.Context) -> str:
     if isinstance(command, click.Group):
         return f"verbs are {', '.join(command.list_commands(context))}"
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    return "options are " + ", ".join(sorted(name for option in options for name in option.opts if name[:2] == "--"))
+    return "options are " + ", ".join(sorted(name for option in options for name in option.opts))
 
 
 def _missing(verb: str, error: ModuleNotFoundError) -> int:

@@ -19,7 +19,7 @@ import attrs
 import click
 
 from disqued.config import Config, ConfigError
-from disqued.tools.program import DONE, FAILED, INTERRUPTED, MISUSED
+from disqued.tools.program import DONE, FAILED, HELP_LETTER, INTERRUPTED, MISUSED
 from disqued.tools.progress import Advance, meter
 from disqued.tools.running import complain
 from disqued.tools.values import Seconds
@@ -88,7 +88,7 @@ def _copy(path: Path, goal: Path) -> None:
         os.close(folder)
 
 
-@click.command(TOOL)
+@click.command(TOOL, context_settings=HELP_LETTER)
 @click.argument("to", type=Path)
 @click.option("--config", metavar="FILE", help="Configuration file of the node: its events-dir is meant.")
 @click.option("--from", "source", metavar="FOLDER", type=Path, help="That folder itself.")
