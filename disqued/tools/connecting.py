@@ -17,6 +17,8 @@ As in redis-cli `-h` is the host; the help is `--help` alone.  Spans are seconds
 
 import contextlib
 import os
+import socket
+import ssl
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -26,7 +28,7 @@ import attrs
 import click
 
 from disqued.client.addresses import DEFAULT_PORT, MOST_PORT, Access, Address, Named, Socket, read_nodes, written
-from disqued.client.errors import AccessDenied, DisquedError, Uncertain, Unreachable
+from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, Uncertain, Unreachable
 from disqued.client.tls import Tls
 from disqued.credentials import written_out
 from disqued.privatefile import PrivateFileError, read_private
@@ -166,6 +168,36 @@ class Target:
         except NotSent as error:
             raise Unreachable(self.away(error)) from error
         return connection
+
+    def open_socket(self) -> socket.socket:
+        """Open a bare connection, not logged in, whose calls have the timeout.  Raises Unreachable, NotTrusted."""
+        try:
+            return self._connected()
+        except OSError as error:
+            raise Unreachable(self.away(error)) from error
+
+    def _connected(self) -> socket.socket:
+        """Connect, and shake hands if need be.  Raises OSError, NotTrusted."""
+        if isinstance(self.address, Socket):
+            opened = socket.socket(socket.AF_UNIX)
+            opened.settimeout(self.timeout)
+            try:
+                opened.connect(self.address.path)
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+        opened = socket.create_connection(self.address, self.timeout)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is None:
+            return opened
+        from disqued.client.blocking.secure import make_context, why_not
+
+        try:
+            return make_context(self.tls).wrap_socket(opened, server_hostname=self.tls.name_of(self.address[0]))
+        except ssl.SSLError as error:
+            opened.close()
+            raise NotTrusted(f"{self}: {why_not(error)}") from error
 
     def away(self, error: BaseException) -> str:
         """Say that the node cannot be reached, and why."""

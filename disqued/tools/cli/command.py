@@ -1,0 +1,100 @@
+"""The options of `disqued cli`, and which way they lead: one command, a pipe, or the prompt."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from disqued.tools.cli import printing
+from disqued.tools.cli.batch import Runner, repeat, run_lines
+from disqued.tools.cli.link import Link, Protocol
+from disqued.tools.connecting import Target, node_options
+from disqued.tools.values import Seconds
+
+MOST_INTERVAL_S: Final = 86_400.0
+
+
+@click.command("cli", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@node_options
+@click.option("-x", "from_stdin", is_flag=True, help="The last argument is what standard input has.")
+@click.option(
+    "-r",
+    "--repeat",
+    "times",
+    type=click.IntRange(min=-1),
+    default=1,
+    metavar="N",
+    help="Run the command N times; -1 runs it until Ctrl-C.",
+)
+@click.option(
+    "-i",
+    "--interval",
+    type=Seconds(MOST_INTERVAL_S, zero=True),
+    default=0.0,
+    metavar="SECONDS",
+    help="Pause between two times; parts of a second are allowed.",
+)
+@click.option("--raw", "form", flag_value="raw", help="Print replies as they are: the default where no terminal is.")
+@click.option("--no-raw", "form", flag_value="tree", help="Print replies with their types: the default at a terminal.")
+@click.option("--csv", "form", flag_value="csv", help="Print each reply as a line of CSV.")
+@click.option("--json", "form", flag_value="json", help="Print each reply as a line of JSON, asked for in RESP3.")
+@click.option("-d", "--delimiter", default="\n", metavar="TEXT", help="Stands between items of --raw; else a new line.")
+@click.option("-2", "--resp2", "protocol", flag_value="2", help="Speak RESP2: the default, but for --json.")
+@click.option("-3", "--resp3", "protocol", flag_value="3", help="Speak RESP3.")
+@click.argument("words", metavar="[COMMAND [ARGUMENT]...]", nargs=-1, type=click.UNPROCESSED)
+def command(
+    target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, form: str | None,
+    delimiter: str, protocol: str | None,
+) -> int:  # fmt: skip
+    """Talk to a node: one command, the commands of a pipe, or a prompt.
+
+    With a COMMAND it is run and its reply printed; its arguments are taken as they are.  Without one, at a terminal,
+    commands are asked for: TAB completes them, what they still want stands behind the cursor, `help COMMAND` explains
+    them, and a line may begin with how often it is to be run.  From a pipe, commands are read one a line.
+
+    Lines are split as redis-cli does: "two words\\n\\x00" with escapes, 'as it is' without.  A command may take as
+    long as it does: --timeout is for connecting alone.
+
+    The exit status is 1 when a reply was an error, or the node could not be asked.
+
+    \b
+    Examples:
+      disqued cli
+      disqued cli ADDJOB mail 'to: ann' 0 RETRY 60
+      disqued cli -x ADDJOB mail < letter.txt
+      disqued cli --json QSTAT mail
+      disqued cli -r -1 -i 1 QLEN mail
+      disqued cli < commands.txt
+    """
+    spoken: Protocol = 3 if protocol == "3" else "try" if form == "json" and protocol is None else 2
+    link = Link(target, spoken)
+    at_terminal = sys.stdin.isatty() and not words
+    chosen = form or ("tree" if sys.stdout.isatty() else "raw")
+    runner = Runner(
+        link, _form(chosen, os.fsencode(delimiter)), sys.stdout.buffer,
+        for_people=chosen == "tree", as_text=chosen in {"tree", "raw"},
+    )  # fmt: skip
+    if from_stdin and not words:
+        raise click.UsageError("-x is for the last argument of a command, and no command is given")
+    try:
+        if words:
+            given = [os.fsencode(word) for word in words]
+            repeat(runner, [*given, sys.stdin.buffer.read()] if from_stdin else given, times, interval)
+        elif at_terminal:
+            from disqued.tools.cli.interactive import converse
+
+            converse(runner)
+            return 0
+        else:
+            run_lines(runner, sys.stdin.buffer, times, interval)
+    finally:
+        link.close()
+    return runner.status
+
+
+def _form(name: str, delimiter: bytes) -> printing.Form:
+    return {
+        "tree": printing.tree, "raw": printing.raw(delimiter), "csv": printing.csv, "json": printing.json,
+    }[name]  # fmt: skip
