@@ -8,6 +8,7 @@ from typing import Final
 #: Name: what it does, in one line, and its module.  In the order in which one would use them.
 VERBS: Final = {
     "cli": ("talk to a node: one command, or a prompt", "disqued.tools.cli.command"),
+    "check": ("look at a node for a monitoring system", "disqued.tools.check"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),

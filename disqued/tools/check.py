@@ -1,0 +1,257 @@
+"""`disqued check`: a node, its cluster, a queue or the journal, looked at for Nagios, Icinga and their like.
+
+    node|cluster|queue|aof --ask--> INFO, CLUSTER NODES, QLEN, QPEEK, SHOW, TIME --> nagios.Report --> line, status
+
+    0 OK    1 WARNING    2 CRITICAL    3 UNKNOWN: it could not be asked, or asked for something that there is not
+
+Ages are by the clock of the node.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import click
+
+from disqued.client.errors import ServerError
+from disqued.tools.connecting import Node, Target, node_options
+from disqued.tools.nagios import Range, Report, State, Threshold
+
+RANGE: Final = Threshold()
+
+
+class Plugin(click.Group):
+    """Verbs of a plugin: whatever goes wrong with one is UNKNOWN, and said on standard output."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            _unknown(error)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            ctx.fail(f"there is no check '{args[0]}'; checks are {', '.join(self.commands)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            _unknown(error)
+
+
+def _unknown(error: click.ClickException) -> NoReturn:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        said = "which check is meant? disqued check --help lists them"
+    else:
+        said = error.format_message()
+    report = Report("CHECK")
+    report.add(State.UNKNOWN, said)
+    _print(report)
+    raise click.exceptions.Exit(State.UNKNOWN)
+
+
+def _print(report: Report) -> int:
+    sys.stdout.write(report.line() + "\n")
+    return int(report.state)
+
+
+@click.group("check", cls=Plugin)
+def command() -> None:
+    """Look at a node for a monitoring system (Nagios, Icinga, Naemon, Zabbix).
+
+    Each check prints one line with performance data.  The exit status is 0 for OK, 1 for WARNING, 2 for CRITICAL, and
+    3 for UNKNOWN: when the node cannot be asked, or the check is misused.
+
+    Thresholds are ranges, and what lies outside is alerted: 10 is 0 to 10, 10: is 10 and more, ~:10 is 10 and less,
+    5:10 is 5 to 10, and @5:10 alerts within.
+
+    \b
+    Examples:
+      disqued check node -h 10.0.0.1
+      disqued check cluster --nodes 3
+      disqued check queue mail -w 60 -c 300 --warning-length 1000
+      disqued check aof --password-file /etc/nagios/disqued.password
+    """
+
+
+@command.command("node")
+@node_options
+@click.option("-w", "--warning", type=RANGE, default="75", show_default=True, help="Range of the memory in use, in %.")
+@click.option("-c", "--critical", type=RANGE, default="95", show_default=True, help="The same, for CRITICAL.")
+def check_node(target: Target, warning: Range, critical: Range) -> int:
+    """Check that a node answers, has loaded its jobs, can write them, and has memory left.
+
+    \b
+    Examples:
+      disqued check node
+      disqued check node -w 60 -c 80
+    """
+    report = Report("NODE")
+    with target.node() as node:
+        info = read_info(node)
+    if info.get("loading") == "1":
+        report.add(State.WARNING, "the node is loading its jobs")
+    if info.get("aof_last_write_status", "ok") != "ok":
+        report.add(State.CRITICAL, "the last write to the store failed")
+    if info.get("internal_errors", "0") != "0":
+        report.add(State.WARNING, f"{info['internal_errors']} internal errors; the log has them")
+    used, most = int(info["used_memory"]), int(info["maxmemory"])
+    percent = 100 * used / most if most else 0.0
+    report.figure(
+        "memory", percent, "%", warning=warning, critical=critical, most=100,
+        problem=f"{percent:.1f} % of the memory is in use",
+    )  # fmt: skip
+    for label, name in (("jobs", "registered_jobs"), ("queues", "registered_queues"), ("clients", "connected_clients")):
+        report.figure(label, int(info[name]))
+    report.figure("uptime", int(info["uptime_in_seconds"]), "s")
+    report.facts = f"{target} has {info['registered_jobs']} jobs, {percent:.1f} % of the memory in use"
+    return _print(report)
+
+
+@command.command("cluster")
+@node_options
+@click.option(
+    "--nodes", "wanted", type=click.IntRange(min=1), metavar="N", help="How many nodes have to be there, this one too."
+)
+def check_cluster(target: Target, wanted: int | None) -> int:
+    """Check that a node sees the others of its cluster.
+
+    A node that has failed is CRITICAL, one that is suspected WARNING; so is the state of the cluster.
+
+    \b
+    Examples:
+      disqued check cluster
+      disqued check cluster --nodes 3
+    """
+    report = Report("CLUSTER")
+    with target.node() as node:
+        flags = read_flags(node)
+        facts = read_lines(node.call("CLUSTER", "INFO"))
+    failed = [name for name, words in flags.items() if "fail" in words]
+    suspected = [name for name, words in flags.items() if "fail?" in words]
+    there = len(flags) - len(failed) - len(suspected) - sum("handshake" in words for words in flags.values())
+    if failed:
+        report.add(State.CRITICAL, f"failed: {', '.join(failed)}")
+    if facts.get("cluster_state", "ok") != "ok":
+        report.add(State.CRITICAL, f"the state of the cluster is {facts['cluster_state']}")
+    if wanted is not None and there < wanted:
+        report.add(State.CRITICAL, f"{there} of {wanted} nodes are there")
+    if suspected:
+        report.add(State.WARNING, f"suspected to have failed: {', '.join(suspected)}")
+    report.figure("nodes", there)
+    report.figure("failed", len(failed))
+    report.figure("suspected", len(suspected))
+    report.facts = f"{there} nodes are there"
+    return _print(report)
+
+
+@command.command("queue")
+@node_options
+@click.argument("queue")
+@click.option("-w", "--warning", type=RANGE, help="Range of the age of the oldest job that waits, in seconds.")
+@click.option("-c", "--critical", type=RANGE, help="The same, for CRITICAL.")
+@click.option("--warning-length", type=RANGE, help="Range of how many jobs wait.")
+@click.option("--critical-length", type=RANGE, help="The same, for CRITICAL.")
+def check_queue(
+    target: Target, queue: str, *, warning: Range | None, critical: Range | None, warning_length: Range | None,
+    critical_length: Range | None,
+) -> int:  # fmt: skip
+    """Check how many jobs wait in a queue of one node, and how old the oldest is.
+
+    A queue that is empty, or was never there, has no jobs, and its oldest is 0 seconds old.
+
+    \b
+    Examples:
+      disqued check queue mail -w 60 -c 300
+      disqued check queue mail -c 600 --warning-length 1000 --critical-length 10000
+    """
+    report = Report("QUEUE")
+    with target.node() as node:
+        length, age = int(node.call("QLEN", queue)), oldest_age(node, queue)
+    report.figure(
+        "age", age, "s", warning=warning, critical=critical, problem=f"{queue}: the oldest job is {age:.0f} s old"
+    )
+    report.figure(
+        "length", length, warning=warning_length, critical=critical_length, problem=f"{queue}: {length} jobs wait"
+    )
+    report.facts = f"{queue}: {length} jobs wait, the oldest for {age:.0f} s"
+    return _print(report)
+
+
+@command.command("aof")
+@node_options
+@click.option("-w", "--warning", type=RANGE, help="Range of how long a rewrite may be under way, in seconds.")
+@click.option("-c", "--critical", type=RANGE, help="The same, for CRITICAL.")
+def check_aof(target: Target, warning: Range | None, critical: Range | None) -> int:
+    """Check the append-only file of a node: its last write, its last rewrite, and the one that is under way.
+
+    A write that failed is CRITICAL: the node takes no jobs until one succeeds.  A rewrite that failed is WARNING.
+    A node that keeps no append-only file is UNKNOWN.
+
+    \b
+    Examples:
+      disqued check aof
+      disqued check aof -w 600 -c 3600
+    """
+    report = Report("AOF")
+    with target.node() as node:
+        info = read_info(node)
+    if info.get("aof_enabled") != "1":
+        report.add(State.UNKNOWN, f"{target} keeps no append-only file: `persistence` is {info.get('persistence')}")
+        return _print(report)
+    if info["aof_last_write_status"] != "ok":
+        report.add(State.CRITICAL, "the last write failed, and the node takes no jobs")
+    if info["aof_last_bgrewrite_status"] != "ok":
+        report.add(State.WARNING, "the last rewrite failed")
+    spent = max(0, int(info["aof_current_rewrite_time_sec"]))
+    report.figure(
+        "rewrite", spent, "s", warning=warning, critical=critical, problem=f"a rewrite has been under way for {spent} s"
+    )
+    report.figure("last_rewrite", max(0, int(info["aof_last_rewrite_time_sec"])), "s")
+    report.figure("size", int(info["aof_current_size"]), "B")
+    report.figure("buffer", int(info["aof_buffer_length"]), "B")
+    report.figure("late_fsyncs", int(info["aof_delayed_fsync"]), "c")
+    report.facts = f"the last write and the last rewrite are in order, {info['aof_current_size']} bytes"
+    return _print(report)
+
+
+# What nodes are asked.
+
+
+def read_lines(text: bytes) -> dict[str, str]:
+    """Names and values of lines `name:value`."""
+    lines = text.decode(errors="replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+
+
+def read_info(node: Node) -> Mapping[str, str]:
+    """INFO, by its names.  Raises what `Node.call` does."""
+    return read_lines(node.call("INFO"))
+
+
+def read_flags(node: Node) -> dict[str, list[str]]:
+    """The flags of each node of the cluster, by its address.  Raises what `Node.call` does."""
+    rows = [line.split() for line in node.call("CLUSTER", "NODES").decode(errors="replace").splitlines()]
+    return {row[1] if "myself" not in row[2] else f"{row[1]} (itself)": row[2].split(",") for row in rows}
+
+
+def oldest_age(node: Node, queue: str) -> float:
+    """How long ago the oldest job that waits was added, in seconds; 0 = none waits.  Raises what `Node.call` does."""
+    oldest: Sequence[Any] = node.call("QPEEK", queue, 1)
+    if not oldest:
+        return 0.0
+    try:
+        shown = node.call("SHOW", oldest[0][1])
+    except ServerError:  # it is over by now
+        return 0.0
+    if not shown:
+        return 0.0
+    facts = dict(zip(shown[::2], shown[1::2], strict=True))
+    seconds, _ = node.call("TIME")
+    return max(0.0, int(seconds) - int(facts[b"ctime"]) / 1e9)

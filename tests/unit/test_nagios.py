@@ -1,0 +1,126 @@
+"""What a monitoring plugin says: thresholds, the line, and what each check makes of what nodes tell."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from disqued.tools import check, program
+from disqued.tools.nagios import Range, Report, State
+
+
+@pytest.mark.parametrize(
+    ("text", "fine", "alerts"),
+    [
+        ("10", [0, 5, 10], [-1, 10.5, 11]),
+        ("10:", [10, 1e9], [9, -1]),
+        ("~:10", [-1e9, 10], [11]),
+        ("5:10", [5, 10], [4, 11]),
+        ("@5:10", [4, 11], [5, 10]),
+        ("@0", [1, -1], [0]),
+        ("1.5:2.5", [1.5, 2], [1, 3]),
+    ],
+)
+def test_a_threshold_is_a_range(text: str, fine: list[float], alerts: list[float]) -> None:
+    limit = Range.of(text)
+    assert [limit.alerts(value) for value in fine] == [False] * len(fine)
+    assert [limit.alerts(value) for value in alerts] == [True] * len(alerts)
+    assert str(limit) == text
+
+
+@pytest.mark.parametrize("text", ["", "@", "x", "10:5", "nan", "1:x", "~"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Range.of(text)
+
+
+def test_the_worst_state_is_the_one_that_is_told() -> None:
+    report = Report("NODE", "all is well")
+    assert report.line() == "NODE OK - all is well"
+    report.add(State.UNKNOWN, "one")
+    assert report.state is State.UNKNOWN
+    report.add(State.CRITICAL, "two | three\nfour")
+    report.add(State.WARNING, "five")
+    assert report.line() == "NODE CRITICAL - one, two / three four, five"
+
+
+def test_figures_are_performance_data() -> None:
+    report = Report("QUEUE", "fine")
+    report.figure("age", 2.5, "s", warning=Range.of("2"), critical=Range.of("5:"), problem="it is old")
+    report.figure("length", 3)
+    report.figure("memory", 1.0, "%", most=100)
+    assert report.line() == "QUEUE CRITICAL - it is old (allowed: 5:) | age=2.5s;2;5:;0 length=3;;;0 memory=1%;;;0;100"
+
+
+INFO = {
+    "loading": "0", "aof_enabled": "1", "aof_state": "on", "aof_last_write_status": "ok",
+    "aof_last_bgrewrite_status": "ok", "aof_current_rewrite_time_sec": "-1", "aof_last_rewrite_time_sec": "-1",
+    "aof_current_size": "100", "aof_buffer_length": "0", "aof_delayed_fsync": "2", "persistence": "aof",
+    "internal_errors": "0", "used_memory": "50", "maxmemory": "100", "registered_jobs": "1", "registered_queues": "1",
+    "connected_clients": "1", "uptime_in_seconds": "9",
+}  # fmt: skip
+
+
+def checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str, **facts: str
+) -> tuple[int, str]:
+    """Run a check on a node whose INFO says so; the exit status, and what is said before the figures."""
+
+    def read_info(node: object) -> Mapping[str, str]:
+        return {**INFO, **facts}
+
+    monkeypatch.setattr(check, "read_info", read_info)
+    status = program.run(["check", *words])
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.count("\n") == 1
+    return status, said.out.partition(" | ")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "facts", "status", "said"),
+    [
+        ("node", {}, 0, "NODE OK - 127.0.0.1:7711 has 1 jobs, 50.0 % of the memory in use"),
+        ("node", {"used_memory": "80"}, 1, "NODE WARNING - 80.0 % of the memory is in use (allowed: 75)"),
+        ("node", {"used_memory": "99"}, 2, "NODE CRITICAL - 99.0 % of the memory is in use (allowed: 95)"),
+        ("node -w 90", {"used_memory": "80"}, 0, "NODE OK - 127.0.0.1:7711 has 1 jobs, 80.0 % of the memory in use"),
+        ("node", {"maxmemory": "0"}, 0, "NODE OK - 127.0.0.1:7711 has 1 jobs, 0.0 % of the memory in use"),
+        ("node", {"loading": "1"}, 1, "NODE WARNING - the node is loading its jobs"),
+        ("node", {"internal_errors": "2"}, 1, "NODE WARNING - 2 internal errors; the log has them"),
+        ("node", {"aof_last_write_status": "err"}, 2, "NODE CRITICAL - the last write to the store failed"),
+        ("aof", {}, 0, "AOF OK - the last write and the last rewrite are in order, 100 bytes"),
+        ("aof", {"aof_enabled": "0", "persistence": "sqlite"}, 3,
+         "AOF UNKNOWN - 127.0.0.1:7711 keeps no append-only file: `persistence` is sqlite"),
+        ("aof", {"aof_last_write_status": "err"}, 2,
+         "AOF CRITICAL - the last write failed, and the node takes no jobs"),
+        ("aof", {"aof_last_bgrewrite_status": "err"}, 1, "AOF WARNING - the last rewrite failed"),
+        ("aof -w 60 -c 600", {"aof_current_rewrite_time_sec": "90"}, 1,
+         "AOF WARNING - a rewrite has been under way for 90 s (allowed: 60)"),
+        ("aof -w 60 -c 600", {"aof_current_rewrite_time_sec": "601"}, 2,
+         "AOF CRITICAL - a rewrite has been under way for 601 s (allowed: 600)"),
+    ],
+)  # fmt: skip
+def test_what_info_tells_is_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, facts: dict[str, str],
+    status: int, said: str,
+) -> None:  # fmt: skip
+    assert checked(monkeypatch, capsys, *words.split(), **facts) == (status, said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "which check is meant? disqued check --help lists them"),
+        ("nosuch", "there is no check 'nosuch'; checks are node, cluster, queue, aof"),
+        ("--nosuch", "No such option '--nosuch'."),
+        ("queue", "Missing argument 'QUEUE'."),
+        (
+            "node -w x",
+            "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10",
+        ),
+    ],
+)
+def test_misuse_is_unknown_and_not_an_alert(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, said: str
+) -> None:
+    status, line = checked(monkeypatch, capsys, *words.split())
+    assert (status, line) == (3, f"CHECK UNKNOWN - {said}")
