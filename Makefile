@@ -131,6 +131,8 @@ docs: .venv/.test-stamp
 	$(call write,disqued.web.reference,docs/reference/http.md)
 	$(call write,disqued.pipeline.reference,docs/reference/disqued-spark.md)
 	$(call write,disqued.reports.reference,docs/reference/reports.md)
+	$(call write,disqued.tools.reference markdown,docs/reference/command-line.md)
+	$(call write,disqued.tools.reference man,man/disqued.1)
 
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }

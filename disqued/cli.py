@@ -10,12 +10,8 @@ needs one.  A shell that wants to know how words go on asks by a variable (click
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
-from disqued.tools.verbs import VERBS
-
-#: Set by the shell: it completes a command line.
-COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
+from disqued.tools.verbs import COMPLETION_VARIABLE, VERBS
 
 HELP = "\n".join(
     [

@@ -13,11 +13,12 @@ bug and keeps its traceback.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from disqued.tools.verbs import VERBS
 
@@ -45,6 +46,13 @@ class Verbs(click.Group):
         command: click.Command = import_module(VERBS[cmd_name][1]).command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs and the settings of a node that begin so."""
+        words = {name: summary for name, (summary, _) in VERBS.items()}
+        if incomplete.startswith("-"):
+            words = dict(node_options())
+        return [CompletionItem(word, help=said) for word, said in words.items() if word.startswith(incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -57,6 +65,19 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(name, summary) for name, (summary, _) in VERBS.items()])
+
+
+def node_options() -> Iterator[tuple[str, str]]:
+    """The options that start a node, each with what it is for."""
+    from disqued.config import SETTINGS
+    from disqued.config_setting import Status
+
+    yield "--config", "Configuration file to read."
+    for name, setting in SETTINGS.items():
+        if setting.status is not Status.OBSOLETE:
+            yield f"--{name}", setting.summary
+    yield "--version", "Show the versions of disqued and of what it runs on."
+    yield "--help", "Show all of these, with their defaults."
 
 
 program: Final = Verbs(

@@ -5,6 +5,9 @@ The module has a `command`, which is a `click.Command`, or a `click.Group` where
 
 from typing import Final
 
+#: Set by the shell that completes a command line.
+COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
+
 #: Name: what it does, in one line, and its module.  In the order in which one would use them.
 VERBS: Final = {
     "cli": ("talk to a node: one command, or a prompt", "disqued.tools.cli.command"),
@@ -14,4 +17,5 @@ VERBS: Final = {
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),
     "check-aof": ("examine an append-only file, and repair it", "disqued.tools.check_aof"),
     "install-units": ("put the units for systemd in place", "disqued.tools.install_units"),
+    "completion": ("make a shell complete the words of disqued", "disqued.tools.completion"),
 }

@@ -24,6 +24,7 @@ SOURCES = (
     "web",
     "pipeline",
     "systemd",
+    "man",
     "pyspark_disqued.py",
     "twisted",
     "setup.py",
@@ -140,6 +141,9 @@ def test_the_plugins_folder_leaves_the_package_of_twisted_whole() -> None:
 def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    beside = {name for name in names if ".data/" in name}
+    assert {name.partition(".data/")[2] for name in beside} == {"data/share/man/man1/disqued.1"}
+    names -= beside
     assert {name for name in names if name.endswith(".py")} == modules()
     machine = {name for name in names if name.endswith(".so")}
     assert {name.split(".")[0] for name in machine} == (machine_code() if builds.COMPILED else set())
@@ -154,7 +158,10 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {"/".join(Path(member.name).parts[1:]) for member in archive if member.isfile()}
-    assert modules() | files_of_pages() | units() | {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE"} <= names
+    assert (
+        modules() | files_of_pages() | units() | {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "man/disqued.1"}
+        <= names
+    )
 
 
 def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
@@ -180,6 +187,7 @@ def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: P
             daemon.stop()
 
     run(console, "install-units", "--root", tmp_path / "root", "--program", "/bin/true", cwd=tmp_path)
+    assert (place / "share/man/man1/disqued.1").read_text() == (ROOT / "man" / "disqued.1").read_text()
     assert "/bin/true --config" in (tmp_path / "root/etc/systemd/system/disqued.service").read_text()
     said = subprocess.run(
         [console, "--port", "0", "--unixsocket", "s", "--http-port", "1"],
