@@ -1,0 +1,81 @@
+"""The page on the command line: its commands run as they stand there, and print what it shows."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, launch
+from tests.integration.test_docs import ID, sessions
+
+NAME = "docs/how-to/command-line.md"
+PAGE = (ROOT / NAME).read_text()
+COMMAND = re.compile(r"^    \$ (.*)\n((?:    (?!\$ |127).*\n|\n(?=    [^$\s]))*)", re.MULTILINE)
+COMMANDS = [
+    (line, [said.strip() for said in shown.splitlines() if said.strip()]) for line, shown in COMMAND.findall(PAGE)
+]
+INSTALLED = 'pip install "disqued[cli]"'
+#: The console script, which talks to the node of the test where nothing else is said.
+SCRIPT = """\
+#!/bin/sh
+case "$1" in
+    cli) shift; set -- cli -p {port} "$@" ;;
+    check) verb=$2; shift 2; set -- check "$verb" -p {port} "$@" ;;
+esac
+exec {python} -m disqued.cli "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    running = launch(tmp_path_factory.mktemp("howto") / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, node: Daemon) -> Path:
+    """A folder with the program."""
+    made = tmp_path_factory.mktemp("bin")
+    script = made / "disqued"
+    script.write_text(SCRIPT.format(port=node.port, python=shlex.quote(sys.executable)))
+    script.chmod(0o755)
+    return made
+
+
+def run(folder: Path, line: str, typed: str = "") -> list[str]:
+    """What a line prints in a bash, without spaces around and empty lines."""
+    variables = environment()
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env={**variables, "PATH": f"{folder}:{variables['PATH']}"}, input=typed,
+        capture_output=True, text=True, timeout=LIMIT, check=True,
+    )  # fmt: skip
+    return [said.strip() for said in done.stdout.splitlines() if said.strip()]
+
+
+def masked(lines: list[str]) -> list[str]:
+    return [ID.sub("<id>", line) for line in lines]
+
+
+def test_the_page_goes_as_it_shows(folder: Path) -> None:
+    lines = [(line, shown) for line, shown in COMMANDS if line != INSTALLED]
+    assert len(lines) >= 15
+    for line, shown in lines:
+        assert masked(run(folder, line)) == masked(shown), line
+    asked = list(sessions(NAME))
+    assert len(asked) == 2
+    for line, shown in asked:
+        assert masked(run(folder, "disqued cli --no-raw", f"{line}\n")) == masked([said for said in shown if said]), (
+            line
+        )
+
+
+def test_the_page_names_every_verb_of_its_kind_and_an_extra_that_there_is() -> None:
+    assert "\ncli =\n" in (ROOT / "setup.cfg").read_text()
+    assert INSTALLED in PAGE
+    for option in ("-h", "-p", "-s", "--tls", "--cacert", "--cert", "--key", "-a", "--password-file", "--askpass"):
+        assert f"`{option}" in PAGE
