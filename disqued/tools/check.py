@@ -16,6 +16,7 @@ import click
 from disqued.client.errors import ServerError
 from disqued.tools.connecting import Node, Target, node_options
 from disqued.tools.nagios import Range, Report, State, Threshold
+from disqued.tools.program import missing
 
 RANGE: Final = Threshold()
 
@@ -41,12 +42,14 @@ class Plugin(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except click.ClickException as error:
+        except (click.ClickException, ImportError) as error:
             _unknown(error)
 
 
-def _unknown(error: click.ClickException) -> NoReturn:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+def _unknown(error: click.ClickException | ImportError) -> NoReturn:
+    if isinstance(error, ImportError):
+        said = missing(error)
+    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         said = "which check is meant? disqued check --help lists them"
     else:
         said = error.format_message()

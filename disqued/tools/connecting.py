@@ -221,7 +221,7 @@ def _reason(error: BaseException | None, timeout: float) -> str:
         if isinstance(error, OSError) and error.strerror:
             said = error.strerror
         error = error.__cause__ or error.__context__
-    return said[:1].lower() + said[1:]
+    return said if said[:2].isupper() else said[:1].lower() + said[1:]
 
 
 # The options.

@@ -103,8 +103,9 @@ def run(words: Sequence[str]) -> int:
         # The reader has seen enough.  What is buffered still would complain at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except ModuleNotFoundError as error:
-        return _missing(words[0], error)
+    except ImportError as error:
+        sys.stderr.write(f"{PROGRAM} {words[0]}: {missing(error)}\n")
+        return FAILED
     return status if isinstance(status, int) else DONE
 
 
@@ -129,13 +130,9 @@ def _allowed(context: click.Context) -> str:
     return "options are " + ", ".join(sorted(name for option in options for name in option.opts))
 
 
-def _missing(verb: str, error: ModuleNotFoundError) -> int:
-    """Say which extra has a package that is not there.  Raises ModuleNotFoundError for what is in none."""
+def missing(error: ImportError) -> str:
+    """Say which extra has a package that is not there.  Raises the error where it is about something else."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
-    sys.stderr.write(
-        f"{PROGRAM} {verb}: {package} is not installed, which this verb needs:"
-        f' pip install "disqued[{EXTRAS[package]}]"\n'
-    )
-    return FAILED
+    return f'{package} is not installed, which this verb needs: pip install "{PROGRAM}[{EXTRAS[package]}]"'

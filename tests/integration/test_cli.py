@@ -210,7 +210,14 @@ def test_every_verb_has_a_summary_and_examples_in_its_help() -> None:
 def test_long_work_shows_at_a_terminal_how_far_it_is_and_nowhere_else(data: Path, tmp_path: Path) -> None:
     journal = small(tmp_path / "small.aof", *range(200))
     store = (*AOF, "--dir", data)
-    for words in (("import", journal, *store), ("export", *store), ("check-aof", "--dir", data)):
+    events, shared = tmp_path / "events" / "date=2026-01-02" / "node=n", tmp_path / "shared"
+    events.mkdir(parents=True)
+    shared.mkdir()
+    (events / "events-1.jsonl").write_text("{}\n" * 1_000)
+    for words in (
+        ("import", journal, *store), ("export", *store), ("check-aof", "--dir", data),
+        ("ship-events", "--from", tmp_path / "events", shared),
+    ):  # fmt: skip
         with Terminal([*SCRIPT, *words]) as terminal:
             assert terminal.wait_end() == 0, terminal.text
         assert re.search(rf"{words[0]}\b.*━", terminal.text), terminal.text

@@ -124,3 +124,15 @@ def test_misuse_is_unknown_and_not_an_alert(
 ) -> None:
     status, line = checked(monkeypatch, capsys, *words.split())
     assert (status, line) == (3, f"CHECK UNKNOWN - {said}")
+
+
+def test_a_plugin_without_its_packages_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_info(node: object) -> Mapping[str, str]:
+        raise ImportError("needs redis-py", name="redis")
+
+    monkeypatch.setattr(check, "read_info", read_info)
+    assert program.run(["check", "node"]) == 3
+    said = 'CHECK UNKNOWN - redis is not installed, which this verb needs: pip install "disqued[cli]"\n'
+    assert capsys.readouterr().out == said

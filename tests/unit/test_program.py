@@ -46,6 +46,10 @@ def raising(error: BaseException) -> Raiser:
         (raising(KeyboardInterrupt()), 130, ""),
         (raising(click.Abort()), 130, ""),
         (
+            raising(ImportError("needs redis-py", name="redis")), 1,
+            'disqued try: redis is not installed, which this verb needs: pip install "disqued[cli]"\n',
+        ),
+        (
             raising(ModuleNotFoundError("No module named 'rich'", name="rich.console")), 1,
             'disqued try: rich is not installed, which this verb needs: pip install "disqued[cli]"\n',
         ),
@@ -59,7 +63,9 @@ def test_what_becomes_of_a_verb_is_a_status_and_a_line(
     assert capsys.readouterr().err.endswith(said)
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), ModuleNotFoundError("no", name="disqued.nowhere")])
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), ImportError("cannot import name"), ModuleNotFoundError("no", name="disqued.nowhere")]
+)
 def test_a_bug_keeps_its_traceback(verb: Callable[[Raiser], None], error: Exception) -> None:
     verb(raising(error))
     with pytest.raises(type(error)):
@@ -69,5 +75,5 @@ def test_a_bug_keeps_its_traceback(verb: Callable[[Raiser], None], error: Except
 def test_a_word_that_is_no_verb_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["improt"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("disqued: there is no verb 'improt'; verbs are import, export, ")
+    assert said.startswith("disqued: there is no verb 'improt'; verbs are cli, ")
     assert said.count("\n") == 1
