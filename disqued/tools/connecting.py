@@ -195,9 +195,11 @@ class Target:
 
         try:
             return make_context(self.tls).wrap_socket(opened, server_hostname=self.tls.name_of(self.address[0]))
-        except ssl.SSLError as error:
+        except BaseException as error:
             opened.close()
-            raise NotTrusted(f"{self}: {why_not(error)}") from error
+            if isinstance(error, ssl.SSLError):
+                raise NotTrusted(f"{self}: {why_not(error)}") from error
+            raise
 
     def away(self, error: BaseException) -> str:
         """Say that the node cannot be reached, and why."""

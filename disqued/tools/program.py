@@ -50,7 +50,7 @@ class Verbs(click.Group):
         """The verbs and the settings of a node that begin so."""
         words = {name: summary for name, (summary, _) in VERBS.items()}
         if incomplete.startswith("-"):
-            words = dict(node_options())
+            words = dict(daemon_options())
         return [CompletionItem(word, help=said) for word, said in words.items() if word.startswith(incomplete)]
 
     def resolve_command(
@@ -67,7 +67,7 @@ class Verbs(click.Group):
             formatter.write_dl([(name, summary) for name, (summary, _) in VERBS.items()])
 
 
-def node_options() -> Iterator[tuple[str, str]]:
+def daemon_options() -> Iterator[tuple[str, str]]:
     """The options that start a node, each with what it is for."""
     from disqued.config import SETTINGS
     from disqued.config_setting import Status

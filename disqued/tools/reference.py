@@ -18,8 +18,8 @@ from typing import Final
 import attrs
 import click
 
-from disqued.tools.connecting import OPTION_NAMES
-from disqued.tools.program import DONE, MISUSED, PROGRAM, node_options, program
+from disqued.tools.connecting import OPTION_NAMES, node_options
+from disqued.tools.program import DONE, MISUSED, PROGRAM, daemon_options, program
 from disqued.tools.verbs import VERBS
 
 _INTRODUCTION: Final = """\
@@ -81,9 +81,7 @@ def _entries(path: str, command: click.Command) -> Iterator[Entry]:
 
 def connecting_options() -> list[click.Option]:
     """The options that say which node is meant."""
-    from disqued.tools.connecting import node_options as decorate
-
-    made = click.command()(decorate(lambda **words: None))
+    made = click.command()(node_options(lambda **words: None))
     return [option for option in made.params if isinstance(option, click.Option)]
 
 
@@ -170,7 +168,7 @@ def man() -> Iterator[str]:
         yield from _item(name, "", summary)
     yield ".SH OPTIONS OF A NODE"
     yield _roff("Options win over the configuration file, whose settings have the same names.")
-    for name, said in node_options():
+    for name, said in daemon_options():
         yield from _item(name, "", said)
     yield ".SH WHICH NODE"
     yield _roff("Options of every verb that talks to a node:")
