@@ -4,6 +4,7 @@ Exit status: 0 = the journal is whole, 1 = it is not, 2 = wrong usage.
 """
 
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -36,5 +37,8 @@ def command(path: str | None, folder: str | None, *, repair: bool) -> int:
     journal = Path(path.removesuffix(".manifest")) if path else Path(folder or ".") / NAME
     if journal.is_dir():
         journal /= NAME
+    report = StringIO()
     with meter(TOOL, size_of(journal), "bytes") as advance:
-        return check(journal, sys.stdout, repair=repair, advance=advance)
+        status = check(journal, report, repair=repair, advance=advance)
+    sys.stdout.write(report.getvalue())
+    return status

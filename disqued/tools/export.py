@@ -19,6 +19,7 @@ import os
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Protocol
 
@@ -111,7 +112,8 @@ def command(form: str, output: Path | None, **store: str | None) -> int:
         try:
             config = settings(**store)
             factory = store_to_read(TOOL, config, chosen=store["persistence"] is not None)
-            with opened(output) as file, meter("export", None, "records") as advance:
+            shows = output is not None or not sys.stdout.isatty()  # nor is a bar drawn among rows
+            with opened(output) as file, meter("export", None, "records") if shows else nullcontext(ignore) as advance:
                 return await export(config, factory, writer(form, file), reactor, advance)
         except BrokenPipeError:
             # The reader has seen enough.  What is buffered still would complain at the end of the process.

@@ -180,7 +180,10 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
         config = settings(**store)
         with meter("import", _bytes_to_read(files), "bytes") as advance:
             wishes.advance = advance
-            return await Import(config, wishes, reactor, SteadyClock(SystemClock())).run()
+            done = Import(config, wishes, reactor, SteadyClock(SystemClock()))
+            await done.run()
+        done.report()
+        return DONE
 
     _show_warnings()
     return run(TOOL, work)
@@ -204,8 +207,8 @@ class Import:
         # Only a store that is to restore queues tells whether it could.
         config.set("aof-enqueue-jobs-once", "yes")
 
-    async def run(self) -> int:
-        """Do it, and say what was done; returns the exit status.  Raises ToolError, StoreError, OSError."""
+    async def run(self) -> None:
+        """Do it.  Raises ToolError, StoreError, OSError."""
         factory = store_of(self._config)
         self._check_places()
         self._check_word()
@@ -217,10 +220,9 @@ class Import:
                 # A node may have come and gone while the files were read.
                 self._check_word()
                 await self._import(factory, sources)
-        self._report()
-        return DONE
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Say what was done."""
         how = "dry run: nothing was written\n" if self._wishes.dry_run else ""
         sys.stdout.write(how + self.tally.lines())
         sys.stdout.flush()

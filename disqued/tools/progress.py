@@ -3,7 +3,8 @@
     with meter("reading", total=size, unit="B") as advance:
         for chunk in chunks: advance(len(chunk))
 
-The bar is rich's.  Without rich, which a plain installation need not have, the work goes on without one.
+The bar is rich's.  Without rich, which a plain installation need not have, the work goes on without one.  What is told
+on standard error meanwhile stands above the bar; standard output waits until it is gone, or goes elsewhere.
 """
 
 import contextlib
@@ -55,7 +56,8 @@ def meter(what: str, total: int | None, unit: Literal["bytes", "records", "jobs"
     if unit != "bytes":
         columns.append(TextColumn(unit))
     columns.append(TimeElapsedColumn() if total is None else TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Results are for whoever reads standard output, and never for the terminal of the bar.
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
         every = UNTOLD if total is None else max(1, total // STEPS)
         waiting = 0

@@ -17,6 +17,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from fcntl import ioctl
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,18 +30,23 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()][
 class Terminal:
     """One program, from its start to its end."""
 
-    def __init__(self, argv: Sequence[object], variables: Mapping[str, str] | None = None, cwd: str = "/") -> None:
-        """Start it."""
+    def __init__(
+        self, argv: Sequence[object], variables: Mapping[str, str] | None = None, output: Path | None = None
+    ) -> None:
+        """Start it; with `output` its standard output goes to that file, and the rest to the terminal."""
         self.raw = ""
         self._seen = 0  #: how much of the text `expect` has passed
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        file = None if output is None else output.open("wb")
         self.process = subprocess.Popen(
-            list(map(str, argv)), stdin=slave, stdout=slave, stderr=slave, cwd=cwd, start_new_session=True,
+            list(map(str, argv)), stdin=slave, stdout=file or slave, stderr=slave, cwd="/", start_new_session=True,
             env={**environment(), "TERM": "xterm", "COLUMNS": str(COLUMNS), **(variables or {})},
             preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0) and None,  # noqa: PLW1509 - no thread of ours is there
         )  # fmt: skip
         os.close(slave)
+        if file is not None:
+            file.close()
 
     def __enter__(self) -> Self:
         return self

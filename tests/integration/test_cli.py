@@ -214,13 +214,21 @@ def test_long_work_shows_at_a_terminal_how_far_it_is_and_nowhere_else(data: Path
     events.mkdir(parents=True)
     shared.mkdir()
     (events / "events-1.jsonl").write_text("{}\n" * 1_000)
-    for words in (
-        ("import", journal, *store), ("export", *store), ("check-aof", "--dir", data),
-        ("ship-events", "--from", tmp_path / "events", shared),
-    ):  # fmt: skip
-        with Terminal([*SCRIPT, *words]) as terminal:
+    for words, said in (
+        (("import", journal, *store), "jobs imported: 200"),
+        (("export", *store), '"event":"added"'),
+        (("check-aof", "--dir", data), "The journal is whole."),
+        (("ship-events", "--from", tmp_path / "events", shared), "files shipped: 1 "),
+    ):
+        with Terminal([*SCRIPT, *words], output=tmp_path / "output") as terminal:
             assert terminal.wait_end() == 0, terminal.text
         assert re.search(rf"{words[0]}\b.*━", terminal.text), terminal.text
+        assert said in (tmp_path / "output").read_text()
+        assert said not in terminal.text
+    with Terminal([*SCRIPT, "export", *store]) as terminal:
+        assert terminal.wait_end() == 0
+    assert "━" not in terminal.text
+    assert len(terminal.text.splitlines()) == 200
     quiet = run_afresh("check-aof", "--dir", data)
     assert (quiet.returncode, quiet.stderr) == (0, "")
 
