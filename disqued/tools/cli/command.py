@@ -16,7 +16,7 @@ from disqued.tools.values import Seconds
 MOST_INTERVAL_S: Final = 86_400.0
 
 
-@click.command("cli", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command("cli", context_settings={"allow_interspersed_args": False})
 @node_options
 @click.option("-x", "from_stdin", is_flag=True, help="The last argument is what standard input has.")
 @click.option(
