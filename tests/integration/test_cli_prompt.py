@@ -69,8 +69,11 @@ def leave(terminal: Terminal) -> None:
 
 def test_a_session_adds_looks_and_ends(daemon: Daemon, queue: str, prompt: Callable[..., Terminal]) -> None:
     terminal = prompt(daemon.port)
-    say(terminal, f'ADDJOB {queue} "two words" 0', f"{HOST}:{daemon.port}>")
-    terminal.expect(r"\nDI\w+")
+    terminal.expect(f"{HOST}:{daemon.port}>")
+    terminal.type(f'ADDJOB {queue} "two words" 0')
+    terminal.expect(r"\[REPLICATE replicate\].*\[KEY key\]")
+    terminal.type("\r")
+    assert "REPLICATE" not in terminal.expect(r"\nDI\w+")  # the hint goes when the line is entered
     say(terminal, f"QLEN {queue}")
     terminal.expect(r"\n\(integer\) 1\r")
     say(terminal, f"QPEEK {queue} 1")
