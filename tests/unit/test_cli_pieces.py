@@ -163,6 +163,8 @@ def test_help_tells_of_a_command_a_subcommand_and_a_group(known: Documents) -> N
         ('AUTH "not closed', True),
         ("HELLO 3 AUTH ann hush", True),
         ("HELLO", False),
+        ("acl setuser ann on >hush", True),
+        ("ACL LIST", False),
         ("CONFIG SET requirepass hush", True),
         ("config set maxmemory 1 cluster-secret hush", True),
         ("CONFIG SET maxmemory 100", False),

@@ -30,6 +30,8 @@ def is_secret(line: str) -> bool:
     names = [word.upper() for word in words[:2]]
     if names[:1] == [b"AUTH"]:
         return True
+    if names == [b"ACL", b"SETUSER"]:
+        return True
     if names[:1] == [b"HELLO"]:
         return b"AUTH" in map(bytes.upper, words)
     return names == [b"CONFIG", b"SET"] and any(_SECRET_SETTING.search(word) for word in words[2::2])
