@@ -57,6 +57,7 @@ class Authority:
         key_file, certificate_file = self._folder / f"{name}.key", self._folder / f"{name}.pem"
         encryption = BestAvailableEncryption(password) if password else NoEncryption()
         key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        key_file.chmod(0o600)
         certificate_file.write_bytes(signed.public_bytes(Encoding.PEM))
         return key_file, certificate_file
 

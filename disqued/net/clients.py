@@ -16,7 +16,6 @@ A command that is too long for one step is, to its connection, one that blocks: 
 Source: Disque, src/networking.c.
 """
 
-import socket
 from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -161,8 +160,7 @@ class ClientConnection:
     @property
     def output_buffered(self) -> int:
         """Bytes of replies that the socket has not taken."""
-        transport = self.transport
-        unsent: int = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        unsent: int = self.transport.unsent
         return sum(map(len, self._out)) + sum(map(len, self._held)) + unsent
 
     def close(self) -> None:
@@ -227,14 +225,7 @@ class ClientConnection:
 
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet."""
-        if self._lost or self._closing:
-            return True
-        try:
-            return not self.transport.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        return self._lost or self._closing or self.transport.is_gone()
 
     # Input.
 

@@ -244,8 +244,7 @@ class OutgoingConnection(_Connection):
     @property
     def buffered(self) -> int:
         """Bytes that wait here and in the transport."""
-        transport = self.transport
-        unsent: int = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        unsent: int = self.transport.unsent
         return unsent + (self.queue.weight if self.queue is not None else 0)
 
     def flush(self) -> None:

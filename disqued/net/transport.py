@@ -5,8 +5,11 @@ calls and a turn per reply.  Here a write goes straight to the socket while noth
 not take is buffered as ever, with the usual flow control.  For single small replies this doubles the throughput.
 
 A loop that works in rounds (`net/rounds.py`) reads from their sockets itself; with any other they do that.
+
+To the protocols above, `unsent`, `refused` and `is_gone` say what became of a write; `net/tls.py` offers the same.
 """
 
+import socket
 from typing import Any
 
 from twisted.internet import tcp, unix
@@ -21,6 +24,7 @@ class _EagerWrite:
     dataBuffer: bytes
     offset: int
     _tempDataBuffer: list[bytes]
+    _tempDataLen: int
     connected: int
     disconnecting: int
     disconnected: int
@@ -49,6 +53,20 @@ class _EagerWrite:
             sent = 0
         if sent < len(data):
             super().write(data[sent:] if sent else data)  # type: ignore[misc]
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken."""
+        return len(self.dataBuffer) - self.offset + self._tempDataLen
+
+    def is_gone(self) -> bool:
+        """Tell whether the other end has closed, even if that has not been noticed yet."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 class EagerServer(_EagerWrite, tcp.Server):

@@ -1,19 +1,29 @@
-"""The transport that sends at once: nothing lost, nothing out of order, and Twisted's flow control as ever."""
+"""Transports that send at once: nothing lost, nothing out of order, and Twisted's flow control as ever.
 
-import contextlib
+One suite, on each way to a node: TCP, a Unix socket, TLS of both versions, TLS above a Unix socket.
+"""
+
 import os
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import attrs
+import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.protocol import Factory, Protocol
 
+from disqued.net.tls import TlsFactory
 from disqued.net.transport import EagerPort, EagerUnixPort
+from disqued.tls_context import Asked, Certificates, Files
 from tests.adapters.inprocess import wait_until
+from tests.certificates import Authority
 
 async_test = pytest_twisted.ensureDeferred
+WAYS = ("tcp", "unix", "tls 1.3", "tls 1.2", "tls over unix")
 
 
 class Server(Protocol):
@@ -43,158 +53,262 @@ class Listening(Factory):
         return self.made[-1]
 
 
-async def connect(factory: Listening, port: EagerPort) -> tuple[socket.socket, Server]:
-    """Connect a plain socket and wait for the server's end of it."""
-    client = socket.create_connection(("127.0.0.1", port.getHost().port))
-    await wait_until(lambda: bool(factory.made) and factory.made[-1].transport is not None)
-    return client, factory.made[-1]
+class Producer:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def pauseProducing(self) -> None:
+        self.calls.append("pause")
+
+    def resumeProducing(self) -> None:
+        self.calls.append("resume")
+
+    def stopProducing(self) -> None:
+        self.calls.append("stop")
 
 
-async def with_connection(test: Callable[..., object]) -> None:
-    """Run a test on one connection and end it."""
-    factory = Listening()
-    port = EagerPort(0, factory, 5, "127.0.0.1", reactor)
+@attrs.define
+class Client:
+    """The other end, by the plainest means: it never blocks."""
+
+    socket: Any  #: plain, or with TLS
+    ended: bool = False
+    received: bytearray = attrs.field(factory=bytearray)
+
+    def read(self) -> int:
+        """Take what is there; returns how much that was."""
+        before = len(self.received)
+        try:
+            while piece := self.socket.recv(1 << 18):
+                self.received += piece
+            self.ended = True
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        except (ConnectionResetError, ssl.SSLError):
+            self.ended = True
+        return len(self.received) - before
+
+    def half_close(self) -> None:
+        """Say that nothing more is to come, and go on listening."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            with pytest.raises(ssl.SSLWantReadError):
+                self.socket.unwrap()
+        else:
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """End the connection as a machine that fails."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+
+@attrs.define
+class Connection:
+    """Both ends of a connection."""
+
+    client: Client
+    server: Server
+
+
+def port_of(way: str, folder: Path, above: Listening) -> tuple[Any, Authority | None]:
+    """Listen, and name the authority whose certificate is shown if any is."""
+    factory: Any = above
+    authority = None
+    if way.startswith("tls"):
+        authority = Authority(folder)
+        key, certificate = authority.issue("node", "127.0.0.1")
+        protocols = ("TLSv1.2",) if way == "tls 1.2" else ("TLSv1.2", "TLSv1.3")
+        files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked.NO, protocols=protocols)
+        factory = TlsFactory(Certificates(files.context), above, reactor, lambda address, reason: None)
+    port: Any
+    if "unix" in way:
+        port = EagerUnixPort(os.fsencode(folder / "s"), factory, 5, 0o600, reactor)
+    else:
+        port = EagerPort(0, factory, 5, "127.0.0.1", reactor)
     port.startListening()
-    client, server = await connect(factory, port)
-    try:
-        result = test(client, server)
-        if hasattr(result, "__await__"):
-            await result
-    finally:
-        client.close()
-        await port.stopListening()
-        await wait_until(lambda: server.lost)
+    return port, authority
 
 
-@async_test
-async def test_what_is_written_is_sent_before_the_call_returns() -> None:
-    def check(client: socket.socket, server: Server) -> None:
-        server.transport.write(b"hello")
-        # No turn of the loop has passed, and the bytes are there.
-        assert client.recv(100) == b"hello"
-
-    await with_connection(check)
-
-
-@async_test
-async def test_what_the_socket_does_not_take_follows_in_order() -> None:
-    async def check(client: socket.socket, server: Server) -> None:
-        client.setblocking(False)
-        pieces = [bytes([number]) * 100_000 for number in range(100)]
-        for piece in pieces:
-            server.transport.write(piece)
-        received = bytearray()
-
-        def read() -> bool:
-            with contextlib.suppress(BlockingIOError):
-                received.extend(client.recv(1 << 20))
-            return len(received) >= 10_000_000
-
-        await wait_until(read)
-        assert received == b"".join(pieces)
-
-    await with_connection(check)
-
-
-@async_test
-async def test_a_producer_is_paused_and_resumed() -> None:
-    calls: list[str] = []
-
-    class Producer:
-        def pauseProducing(self) -> None:
-            calls.append("pause")
-
-        def resumeProducing(self) -> None:
-            calls.append("resume")
-
-        def stopProducing(self) -> None:
-            calls.append("stop")
-
-    async def check(client: socket.socket, server: Server) -> None:
-        server.transport.registerProducer(Producer(), True)
-        server.transport.write(b"x" * 20_000_000)
-        assert calls == ["pause"]
-        client.setblocking(False)
-
-        def read() -> bool:
-            with contextlib.suppress(BlockingIOError):
-                client.recv(1 << 20)
-            return len(calls) > 1
-
-        await wait_until(read)
-        assert calls == ["pause", "resume"]
-        server.transport.unregisterProducer()
-
-    await with_connection(check)
-
-
-@async_test
-async def test_everything_written_before_a_close_arrives() -> None:
-    async def check(client: socket.socket, server: Server) -> None:
-        client.setblocking(False)
-        server.transport.write(b"x" * 5_000_000)
-        server.transport.loseConnection()
-        received = bytearray()
-        ended: list[bool] = []
-
-        def read() -> bool:
-            try:
-                piece = client.recv(1 << 20)
-            except BlockingIOError:
-                return False
-            received.extend(piece)
-            if not piece:
-                ended.append(True)
-            return bool(ended)
-
-        await wait_until(read)
-        assert received == b"x" * 5_000_000
-
-    await with_connection(check)
-
-
-@async_test
-async def test_a_half_closed_connection_ends_and_an_abort_ends_at_once() -> None:
-    async def half(client: socket.socket, server: Server) -> None:
-        client.sendall(b"last words")
-        client.shutdown(socket.SHUT_WR)
-        await wait_until(lambda: server.lost)
-        assert server.received == b"last words"
-
-    async def abort(client: socket.socket, server: Server) -> None:
-        client.setblocking(True)
-        server.transport.write(b"x" * 50_000_000)
-        server.transport.abortConnection()
-        await wait_until(lambda: server.lost)
-        server.transport.write(b"nobody hears this")
-
-    await with_connection(half)
-    await with_connection(abort)
-
-
-@async_test
-async def test_a_write_to_a_connection_that_was_reset_ends_it() -> None:
-    async def check(client: socket.socket, server: Server) -> None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.close()
-        server.transport.write(b"hello")
-        server.transport.write(b"again")
-        await wait_until(lambda: server.lost)
-
-    await with_connection(check)
-
-
-@async_test
-async def test_a_unix_socket_sends_at_once_too(tmp_path: Path) -> None:
-    factory = Listening()
-    path = os.fsencode(tmp_path / "s")
-    port = EagerUnixPort(path, factory, 5, 0o600, reactor)
-    port.startListening()
-    client = socket.socket(socket.AF_UNIX)
-    client.connect(path)
-    await wait_until(lambda: bool(factory.made) and factory.made[-1].transport is not None)
-    factory.made[-1].transport.write(b"hello")
-    assert client.recv(100) == b"hello"
-    client.close()
+@pytest_twisted.async_yield_fixture(params=WAYS)
+async def connection(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connection]:
+    """A connection in each of the ways."""
+    above = Listening()
+    port, authority = port_of(request.param, tmp_path, above)
+    plain: Any
+    if "unix" in request.param:
+        plain = socket.socket(socket.AF_UNIX)
+        plain.connect(os.fspath(tmp_path / "s"))
+    else:
+        plain = socket.create_connection(("127.0.0.1", port.getHost().port))
+    plain.setblocking(False)
+    if authority is not None:
+        context = ssl.create_default_context(cafile=authority.file)
+        plain = context.wrap_socket(plain, server_hostname="127.0.0.1", do_handshake_on_connect=False)
+        await wait_until(lambda: shaken(plain))
+        assert plain.version() == ("TLSv1.2" if request.param == "tls 1.2" else "TLSv1.3")
+    await wait_until(lambda: bool(above.made) and above.made[-1].transport is not None)
+    made = Connection(Client(plain), above.made[-1])
+    if "unix" not in request.param:
+        made.server.transport.setTcpNoDelay(True)  # as for every client and link
+    yield made
+    plain.close()
     await port.stopListening()
-    await wait_until(lambda: factory.made[-1].lost)
+    await wait_until(lambda: made.server.lost)
+
+
+def shaken(secured: ssl.SSLSocket) -> bool:
+    try:
+        secured.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+async def until_read(client: Client, enough: Callable[[], bool]) -> None:
+    def look() -> bool:
+        client.read()
+        return enough()
+
+    await wait_until(look)
+
+
+@async_test
+async def test_what_is_written_is_sent_before_the_call_returns(connection: Connection) -> None:
+    connection.server.transport.write(b"hello")
+    # No turn of the loop has passed, and the bytes are there.
+    connection.client.read()
+    assert connection.client.received == b"hello"
+    assert connection.server.transport.unsent == 0
+
+
+@async_test
+async def test_what_the_socket_does_not_take_follows_in_order(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    pieces = [bytes([number]) * 100_000 for number in range(100)]
+    for piece in pieces:
+        server.transport.write(piece)
+    # What the kernel has taken is not ours to count; records of TLS are a little longer than what is in them.
+    assert 1_000_000 < server.transport.unsent < 10_100_000
+    await until_read(client, lambda: len(client.received) >= 10_000_000)
+    assert client.received == b"".join(pieces)
+    assert server.transport.unsent == 0
+
+
+@async_test
+async def test_what_comes_is_whole_and_in_order(connection: Connection) -> None:
+    sent = 0
+    text = bytes(range(256)) * 8_000
+
+    def push() -> bool:
+        nonlocal sent
+        try:
+            sent += connection.client.socket.send(text[sent : sent + 50_000])
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            pass
+        return sent == len(text)
+
+    await wait_until(push)
+    await wait_until(lambda: len(connection.server.received) == len(text))
+    assert connection.server.received == text
+
+
+@async_test
+async def test_who_does_not_read_is_not_read_from_if_the_protocol_wants_that(connection: Connection) -> None:
+    connection.server.transport.pauseProducing()
+    connection.client.socket.send(b"wait")
+    turns = 0
+
+    def turn() -> bool:
+        nonlocal turns
+        turns += 1
+        return turns > 20
+
+    await wait_until(turn)
+    assert connection.server.received == b""
+    connection.server.transport.resumeProducing()
+    await wait_until(lambda: connection.server.received == b"wait")
+
+
+@async_test
+async def test_a_producer_is_paused_and_resumed(connection: Connection) -> None:
+    producer = Producer()
+    connection.server.transport.registerProducer(producer, True)
+    connection.server.transport.write(b"x" * 20_000_000)
+    assert producer.calls == ["pause"]
+    await until_read(connection.client, lambda: len(producer.calls) > 1)
+    assert producer.calls == ["pause", "resume"]
+    connection.server.transport.unregisterProducer()
+
+
+@async_test
+async def test_everything_written_before_a_close_arrives(connection: Connection) -> None:
+    connection.server.transport.write(b"x" * 5_000_000)
+    connection.server.transport.loseConnection()
+    await until_read(connection.client, lambda: connection.client.ended)
+    assert connection.client.received == b"x" * 5_000_000
+    # It does not wait for a word of the other end.
+    await wait_until(lambda: connection.server.lost)
+
+
+@async_test
+async def test_a_half_closed_connection_ends_after_what_was_said_before(connection: Connection) -> None:
+    connection.client.socket.send(b"last words")
+    connection.client.half_close()
+    await wait_until(lambda: connection.server.lost)
+    assert connection.server.received == b"last words"
+
+
+@async_test
+async def test_an_abort_ends_at_once_and_what_is_written_later_is_nothing(connection: Connection) -> None:
+    connection.server.transport.write(b"x" * 50_000_000)
+    connection.server.transport.abortConnection()
+    await wait_until(lambda: connection.server.lost)
+    connection.server.transport.write(b"nobody hears this")
+    await until_read(connection.client, lambda: connection.client.ended)
+    assert len(connection.client.received) < 50_000_000
+
+
+@async_test
+async def test_a_write_to_a_connection_that_was_reset_ends_it_and_tells_that_it_was_refused(
+    connection: Connection,
+) -> None:
+    connection.client.reset()
+    assert not connection.server.transport.refused
+    connection.server.transport.write(b"hello")
+    assert connection.server.transport.refused
+    connection.server.transport.write(b"again")
+    await wait_until(lambda: connection.server.lost)
+
+
+@async_test
+async def test_a_long_write_of_which_the_beginning_left_was_not_refused(connection: Connection) -> None:
+    connection.server.transport.write(b"x" * 100_000)
+    assert not connection.server.transport.refused
+    await until_read(connection.client, lambda: len(connection.client.received) == 100_000)
+
+
+@pytest.mark.parametrize("how", ["close", "half_close", "reset"])
+@async_test
+async def test_an_end_that_has_gone_is_seen_before_the_loop_tells_of_it(connection: Connection, how: str) -> None:
+    assert not connection.server.transport.is_gone()
+    if how == "close":
+        connection.client.socket.close()
+    else:
+        getattr(connection.client, how)()
+    assert not connection.server.lost
+    assert connection.server.transport.is_gone()
+    await wait_until(lambda: connection.server.lost)
+
+
+@async_test
+async def test_to_look_for_the_other_end_takes_nothing_from_the_protocol(connection: Connection) -> None:
+    connection.client.socket.send(b"one ")
+    assert not connection.server.transport.is_gone()
+    connection.client.socket.send(b"two ")
+    assert not connection.server.transport.is_gone()
+    assert connection.server.received == b""
+    await wait_until(lambda: connection.server.received == b"one two ")
+    connection.client.socket.send(b"three")
+    await wait_until(lambda: connection.server.received == b"one two three")

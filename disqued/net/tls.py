@@ -1,0 +1,211 @@
+"""TLS above the transports that send at once.
+
+    socket --> EagerServer, EagerClient --> EagerTls --> ClientConnection, a link of the bus
+               (net/transport.py)           encrypts what is written and sends it in the same call
+
+Nobody is told of a connection before its handshake is done: who cannot show the certificate that is asked for is no
+client, takes no place among them, and is heard of in the log alone.  A handshake has `HANDSHAKE_S`; when too many are
+under way at a time, the one that began first has had its chance.
+
+To its protocol it is a transport like the others: `unsent`, `refused` and `is_gone` mean the same, flow control is
+Twisted's, and `loseConnection` does not wait for the farewell of the other end, of which nothing depends.
+
+Times are seconds.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from OpenSSL import SSL
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from twisted.python.failure import Failure
+
+from disqued.net.transport import READ_SIZE
+from disqued.tls_context import Certificates, openssl_reason
+
+HANDSHAKE_S: Final = 10.0
+SHAKING_MAX: Final = 256  #: handshakes of others that are under way at a time
+RECORD: Final = 1 << 14  #: bytes that are encrypted together at most
+#: What OpenSSL says of an end that speaks something else.
+_NO_TLS: Final = ("wrong version number", "http request", "packet length too long", "unexpected message")
+
+#: Takes the address of the other end, and why there is no connection.
+Failed = Callable[[Any, str], None]
+
+
+def reason_of(failure: Failure) -> str:
+    """Say why a connection with TLS has ended."""
+    error = failure.value
+    if not isinstance(error, SSL.Error):
+        return str(failure.getErrorMessage())
+    words = openssl_reason(error)
+    if "did not return a certificate" in words:
+        return "it shows no certificate"
+    if any(sign in words for sign in _NO_TLS):
+        return "it speaks no TLS"
+    if "alert" in words:
+        return f"it refuses us: {words}"
+    return words or "TLS has failed"
+
+
+class EagerTls(TLSMemoryBIOProtocol):
+    """One connection: a protocol to the transport below, and a transport to the protocol above."""
+
+    factory: "TlsFactory"
+    transport: Any
+    #: As that of the transport below, of the last write.
+    refused: bool = False
+    #: Why the certificate of the other end is not taken; set by what looks at it.
+    refusal: str = ""
+
+    def __init__(self, factory: "TlsFactory", address: Any) -> None:
+        super().__init__(factory, Protocol(), _connectWrapped=False)  # type: ignore[no-untyped-call]
+        self._address = address
+        self._begun = False  #: the handshake is done, and the protocol above has been told
+        self._deadline: IDelayedCall | None = None
+        self._look_call: IDelayedCall | None = None
+
+    def makeConnection(self, transport: Any) -> None:
+        """Begin the handshake."""
+        self._deadline = self.factory.reactor.callLater(HANDSHAKE_S, self._too_slow)
+        self.factory.began(self)
+        super().makeConnection(transport)  # type: ignore[no-untyped-call]
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self.give_up(f"the handshake took longer than {HANDSHAKE_S:.0f} s")
+
+    def give_up(self, reason: str) -> None:
+        """End a handshake that is not done, and let it be told why."""
+        self.refusal = reason
+        self.abortConnection()
+
+    def _checkHandshakeStatus(self) -> None:  # noqa: N802 - Twisted's
+        super()._checkHandshakeStatus()  # type: ignore[no-untyped-call]
+        if self._handshakeDone and not self._begun:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Make the protocol above, and tell it of the connection."""
+        self._begun = True
+        self._in_time()
+        above = self.factory.wrappedFactory.buildProtocol(self._address)
+        if above is None:
+            self.abortConnection()
+            return
+        self.wrappedProtocol = above
+        above.makeConnection(self)
+
+    def _in_time(self) -> None:
+        self.factory.ended(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Tell the protocol above, or who wants to know of failed handshakes."""
+        if self._look_call is not None:
+            self._look_call.cancel()
+            self._look_call = None
+        if self._begun:
+            super().connectionLost(reason)  # type: ignore[no-untyped-call]
+            return
+        self._in_time()
+        self._lostTLSConnection = True
+        self.connected = False
+        self.factory.unregisterProtocol(self)
+        self._tlsConnection = None
+        told = self._reason or reason
+        self._reason = None
+        self.factory.failed(self._address, self.refusal or reason_of(told))
+
+    def _shutdownTLS(self) -> None:  # noqa: N802 - Twisted's
+        super()._shutdownTLS()  # type: ignore[no-untyped-call]
+        self.transport.loseConnection()
+
+    # What the protocol above sees.
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken."""
+        return int(self.transport.unsent) + sum(map(len, self._appSendBuffer))
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send.
+
+        Of much, what is told by `refused` is its beginning: the rest may not have gone, but that has.
+        """
+        super().write(data[:RECORD])  # type: ignore[no-untyped-call]
+        self.refused = self.transport.refused
+        if len(data) > RECORD:
+            super().write(data[RECORD:])  # type: ignore[no-untyped-call]
+
+    def is_gone(self) -> bool:
+        """Tell whether the other end has closed, even if that has not been noticed yet.
+
+        That it did is encrypted like everything else: what has come is taken in to look at it, and given to the
+        protocol in the next turn.
+        """
+        connection = self._tlsConnection
+        if connection is None or self._lostTLSConnection or self._aborted:
+            return True
+        if self._look_call is None:
+            try:
+                data = self.transport.socket.recv(READ_SIZE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            if not data:
+                return True
+            connection.bio_write(data)
+            self._look_call = self.factory.reactor.callLater(0, self._take_in)
+        try:
+            connection.recv(1, socket.MSG_PEEK)
+        except SSL.WantReadError:
+            return False
+        except SSL.Error:
+            return True
+        return False
+
+    def _take_in(self) -> None:
+        self._look_call = None
+        if self._tlsConnection is not None and not self._lostTLSConnection:
+            self._flushReceiveBIO()  # type: ignore[no-untyped-call]
+
+
+class TlsFactory(TLSMemoryBIOFactory):
+    """Stands between a port, or a connector, and the factory of the protocols above TLS."""
+
+    noisy = False
+
+    def __init__(
+        self, certificates: Certificates, above: Any, reactor: Any, failed: Failed, *, dials: bool = False
+    ) -> None:
+        """`dials`: the connections are opened by us; `failed` hears of handshakes that come to nothing."""
+        super().__init__(certificates, dials, above, reactor)  # type: ignore[arg-type]
+        self.reactor = reactor
+        self.failed = failed
+        self._shaking: dict[EagerTls, None] = {}
+
+    def buildProtocol(self, address: Any) -> EagerTls:
+        """Take a connection in."""
+        return EagerTls(self, address)
+
+    def began(self, connection: EagerTls) -> None:
+        """Note a handshake; when there are too many, the first of them has had its chance."""
+        self._shaking[connection] = None
+        if len(self._shaking) > SHAKING_MAX:
+            next(iter(self._shaking)).give_up("too many others are in their handshakes")
+
+    def ended(self, connection: EagerTls) -> None:
+        """Forget one."""
+        self._shaking.pop(connection, None)
+
+    def stop_shaking(self) -> None:
+        """End all handshakes: nobody listens any more."""
+        for connection in list(self._shaking):
+            connection.give_up("the node stops")
