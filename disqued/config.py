@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 import attrs
 
-from disqued import config_rewrite, config_texts, credentials
+from disqued import config_rewrite, config_texts, credentials, endpoint_words
 from disqued.acl.passwords import digest_of
 from disqued.config_reader import Given, Stated, read_file, read_text
 from disqued.config_setting import BadValue, ConfigError, Setting, Status
@@ -129,6 +129,14 @@ class Config:
     bind = Directive[tuple[str, ...]]()
     unixsocket = FileDirective()
     unixsocketperm = Directive[int]()
+    endpoint = Directive[tuple[str, ...]]()
+    tls_port = Directive[int]()
+    tls_cert_file = FileDirective()
+    tls_key_file = FileDirective()
+    tls_ca_cert_file = FileDirective()
+    tls_auth_clients = Directive[str]()
+    tls_cluster = Directive[bool]()
+    tls_protocols = Directive[tuple[str, ...]]()
     tcp_backlog = Directive[int]()
     tcp_keepalive = Directive[int]()
     timeout = Directive[int]()
@@ -259,12 +267,15 @@ class Config:
         """
         self._check_credentials()
         self._check_clients()
+        self._check_tls()
         self._check_cluster()
         self._check_http()
 
     def _check_credentials(self) -> None:
         for name, setting in SETTINGS.items():
-            if (isinstance(setting.kind, FilePath) or name == "http-endpoint") and credentials.is_missing(self[name]):
+            texts = self.endpoint if name == "endpoint" else (self[name],)
+            names_files = isinstance(setting.kind, FilePath) or name in ("endpoint", "http-endpoint")
+            if names_files and any(map(credentials.is_missing, texts)):
                 problem = f"there is no {credentials.FOLDER} in the environment; systemd sets it where a unit loads any"
                 raise self._fault(name, f"{problem} (LoadCredential)")
 
@@ -282,31 +293,66 @@ class Config:
         return name in self._places
 
     def _check_clients(self) -> None:
-        if self.port == 0 and self.unixsocket is None:
-            raise self._fault("port", "without a TCP port a unixsocket is needed, or nobody could connect")
+        if not self.port and not self.tls_port and self.unixsocket is None and not self.endpoint:
+            raise self._fault("port", "without it a tls-port, a unixsocket or an endpoint is needed to connect to")
         if self.requirepass and self.requirepass_file is not None:
             raise self._fault("requirepass-file", "there is a requirepass, too; give one of the two")
-        if self.port and _beyond_loopback(self.bind) and not self.has_password and self.aclfile is None:
-            problem = (
-                "beyond the loopback addresses a password is needed; set requirepass or aclfile, or bind 127.0.0.1"
-            )
-            raise self._fault("bind", problem)
+        if not self.has_password and self.aclfile is None:
+            self._check_strangers()
         if self.unixsocket is not None and len(os.fsencode(self.unixsocket)) > MAX_SOCKET_PATH_BYTES:
             problem = f"with its folder the path is longer than the {MAX_SOCKET_PATH_BYTES} bytes that systems allow"
             raise self._fault("unixsocket", problem)
 
+    def _check_strangers(self) -> None:
+        """Let nobody in from elsewhere who shows neither a password nor a certificate."""
+        lets_in = self.port or (self.tls_port and self.tls_auth_clients != "yes")
+        if lets_in and _beyond_loopback(self.bind):
+            problem = (
+                "beyond the loopback addresses a password is needed; set requirepass or aclfile, or bind 127.0.0.1, or let"
+                " nobody in without a certificate: `port 0`, a tls-port and `tls-auth-clients yes`"
+            )
+            raise self._fault("bind", problem)
+        for text in self.endpoint:
+            if not endpoint_words.is_local(text) and not endpoint_words.wants_certificates(text):
+                problem = (
+                    f"{text} is reached from beyond this machine, as far as it says: there a password is needed; set"
+                    " requirepass or aclfile, or interface=127.0.0.1, or caCerts"
+                )
+                raise self._fault("endpoint", problem)
+
+    def _check_tls(self) -> None:
+        """See to it that TLS has what it needs; whether the files are any good is found out when they are read."""
+        user = "tls-port" if self.tls_port else "tls-cluster"
+        if self.tls_port or self.tls_cluster:
+            for name in ("tls-cert-file", "tls-key-file"):
+                if not self[name]:
+                    raise self._fault(user, f"TLS needs a certificate and its key; set {name}")
+        if self.tls_cluster and self.tls_ca_cert_file is None:
+            raise self._fault(
+                "tls-cluster", "nodes are known by who has signed their certificate; set tls-ca-cert-file"
+            )
+        if self.tls_port and self.tls_auth_clients != "no" and self.tls_ca_cert_file is None:
+            problem = (
+                "who may sign the certificates of clients is not said; set tls-ca-cert-file, or tls-auth-clients no"
+            )
+            raise self._fault("tls-port", problem)
+        if self.tls_port and self.tls_port == self.port:
+            raise self._fault(
+                "tls-port", "this is the port for clients without TLS, too; one port speaks one of the two"
+            )
+
     def _check_cluster(self) -> None:
         if self.bus_port > MAX_PORT:
             problem = f"the cluster bus has no port {BUS_PORT_OFFSET} above it; set cluster-port"
-            raise self._fault("port", problem)
-        if self.bus_port and self.bus_port == self.port:
+            raise self._fault("port" if self.port else "tls-port", problem)
+        if self.bus_port and self.bus_port in (self.port, self.tls_port):
             raise self._fault("cluster-port", "this is the port for clients; the cluster bus needs one of its own")
         if self.cluster_secret and self.cluster_secret_file is not None:
             raise self._fault("cluster-secret-file", "there is a cluster-secret, too; give one of the two")
-        if _beyond_loopback(self.cluster_bind) and not self.has_cluster_secret:
+        if _beyond_loopback(self.cluster_bind) and not self.nodes_prove_themselves:
             problem = (
                 "beyond the loopback addresses nodes have to prove who they are; set cluster-secret or"
-                " cluster-secret-file, the same on every node, or bind 127.0.0.1"
+                " cluster-secret-file, the same on every node, or tls-cluster, or bind 127.0.0.1"
             )
             raise self._fault("cluster-bind", problem)
 
@@ -337,7 +383,12 @@ class Config:
     @property
     def bus_port(self) -> int:
         """The TCP port of the cluster bus; 0 = there is none."""
-        return self.cluster_port or (self.port and self.port + BUS_PORT_OFFSET)
+        return self.cluster_port or (self.client_port and self.client_port + BUS_PORT_OFFSET)
+
+    @property
+    def client_port(self) -> int:
+        """The TCP port that clients are told of: without TLS, or with it where there is no other; 0 = there is none."""
+        return self.port or self.tls_port
 
     @property
     def bus_addresses(self) -> tuple[str, ...]:
@@ -346,12 +397,19 @@ class Config:
             return ()
         if self.cluster_bind:
             return self.cluster_bind
-        return tuple(address for address in self.bind if self.has_cluster_secret or not _beyond_loopback((address,)))
+        return tuple(
+            address for address in self.bind if self.nodes_prove_themselves or not _beyond_loopback((address,))
+        )
 
     @property
     def has_cluster_secret(self) -> bool:
         """True when nodes prove to each other that they know a secret."""
         return bool(self.cluster_secret) or self.cluster_secret_file is not None
+
+    @property
+    def nodes_prove_themselves(self) -> bool:
+        """True when nobody but a node of this cluster is let in by the bus: by a secret, or by a certificate."""
+        return self.has_cluster_secret or self.tls_cluster
 
     def _fault(self, name: str, problem: str) -> BadValue:
         place = self._places.get(name, _Place("", 0))

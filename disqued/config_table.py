@@ -18,6 +18,7 @@ from disqued.config_values import (
     AddressesOrNone,
     AddressOrNone,
     Choice,
+    EndpointStrings,
     FileName,
     FilePath,
     Folder,
@@ -31,6 +32,7 @@ from disqued.config_values import (
     RedisUrl,
     Renames,
     Size,
+    SomeOf,
     StoreName,
     Text,
     WholeNumber,
@@ -85,17 +87,19 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 WholeNumber(0, 65535),
                 7711,
                 "TCP port for clients. The cluster bus takes the port 10000 above it unless cluster-port says "
-                "otherwise, which a port above 55535 needs. 0 opens no TCP port; then a unixsocket is needed.",
+                "otherwise, which a port above 55535 needs. 0 opens no TCP port without TLS; then a tls-port, a "
+                "unixsocket or an endpoint is needed.",
             ),
             Setting(
                 "bind",
                 Addresses(),
                 ("127.0.0.1",),
                 "Addresses to accept clients on. Only this machine reaches the default; beyond the loopback addresses "
-                "a requirepass is needed, or the daemon does not start, since whoever connects may read and delete "
-                "every job. Disque without this directive listens on all interfaces. A socket that systemd passes, "
-                "bound to one of these addresses and `port`, is used instead of one of our own; so it is with "
-                "unixsocket, with the bus and with http-port.",
+                "a requirepass is needed, or a tls-port that takes client certificates only and `port 0`, or the "
+                "daemon does not start, since whoever connects may read and delete every job. Disque without this "
+                "directive listens on all interfaces. A socket that systemd passes, bound to one of these addresses "
+                "and `port`, is used instead of one of our own; so it is with unixsocket, with the bus and with "
+                "http-port.",
             ),
             Setting(
                 "unixsocket",
@@ -109,6 +113,16 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 0,
                 "Permissions of the Unix socket. 0 leaves them to the umask of the process.",
                 unit="octal",
+            ),
+            Setting(
+                "endpoint",
+                EndpointStrings(),
+                (),
+                "Endpoint strings of Twisted to accept clients at, beside port, tls-port and unixsocket. tcp:, unix: "
+                "and systemd: are as Twisted has them; ssl:7713:interface=10.0.0.1:privateKey=KEY:certKey=CERTIFICATE "
+                "takes caCerts=FILE as well, which lets in nobody but those who have a certificate of these "
+                "authorities, and clientAuth=optional, which only looks at one that is shown. What is reached from "
+                "beyond this machine needs a requirepass or caCerts.",
             ),
             Setting(
                 "tcp-backlog",
@@ -136,6 +150,63 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "idle. 0 disconnects nobody.",
                 unit="seconds",
                 mutable=True,
+            ),
+        ),
+    ),
+    (
+        "TLS",
+        (
+            Setting(
+                "tls-port",
+                WholeNumber(0, 65535),
+                0,
+                "TCP port for clients that speak TLS, on the addresses of bind. 0 for none. With `port 0` nobody is "
+                "served without TLS. It needs the packages of disqued[tls], tls-cert-file and tls-key-file.",
+            ),
+            Setting(
+                "tls-cert-file",
+                FilePath(),
+                "",
+                "File of the certificate that the node shows to clients and to other nodes, in the form PEM. Those "
+                "between it and the root follow it. SIGHUP reads it anew, with the key and the authorities, for "
+                "connections from then on. INFO tells when it ends, and the log warns 14 days before.",
+            ),
+            Setting(
+                "tls-key-file",
+                FilePath(),
+                "",
+                "File of its key, in the form PEM and without a password. Other users of the machine must not be able "
+                "to read it.",
+            ),
+            Setting(
+                "tls-ca-cert-file",
+                FilePath(),
+                "",
+                "File of the authorities whose certificates are taken from clients and other nodes, in the form PEM. "
+                "Names in certificates are not compared with anything: who has one of these authorities belongs, so "
+                "that they should be yours alone.",
+            ),
+            Setting(
+                "tls-auth-clients",
+                Choice(("yes", "no", "optional")),
+                "yes",
+                "Whether a client of tls-port has to show a certificate. yes lets in nobody without one, optional "
+                "looks at one that is shown, no asks for none. Only yes takes the place of a password beyond the "
+                "loopback addresses.",
+            ),
+            Setting(
+                "tls-cluster",
+                YesNo(),
+                False,
+                "Whether the nodes of the cluster speak TLS with each other. Each shows its certificate to each, and "
+                "one of another authority is kept out; a cluster-secret may be used as well. It has to be the same on "
+                "every node.",
+            ),
+            Setting(
+                "tls-protocols",
+                SomeOf(("TLSv1.2", "TLSv1.3")),
+                ("TLSv1.2", "TLSv1.3"),
+                "Versions of TLS that are spoken by tls-port and the bus. Older ones are known to be weak.",
             ),
         ),
     ),
@@ -544,7 +615,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "cluster-announce-port",
                 WholeNumber(0, 65535),
                 0,
-                "Client port that other nodes and HELLO are told. 0 for `port`.",
+                "Client port that other nodes and HELLO are told. 0 for `port`, or for tls-port where that is 0: "
+                "clients that speak TLS and follow HELLO need the latter where both are open.",
             ),
             Setting(
                 "cluster-announce-bus-port",
@@ -613,7 +685,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "",
                 "An endpoint string of Twisted to serve them at instead of http-port and http-bind, for TLS or a Unix "
                 "socket. TLS is ssl:7780:privateKey=node.key:certKey=node.pem; SIGHUP takes up a renewed certificate. "
-                "An http-token-file is needed. Empty for none.",
+                "With caCerts=FILE only those who have a certificate of these authorities reach it, with "
+                "clientAuth=optional as well one that is shown is looked at. An http-token-file is needed. Empty for "
+                "none.",
             ),
             Setting(
                 "http-token-file",

@@ -22,8 +22,8 @@ _CONF_HEAD: Final = """\
 # \\xHH) or in '...'. Sizes are bytes or have a unit: 1k is 1000, 1kb is 1024,
 # and so m, mb, g, gb, in any case. What is given later wins; options of the
 # command line win over the file. ${CREDENTIALS_DIRECTORY} in the path of a
-# file, and in http-endpoint, is the folder of the credentials that systemd
-# has loaded for the service."""
+# file, in endpoint and in http-endpoint, is the folder of the credentials that
+# systemd has loaded for the service."""
 
 _MARKDOWN_HEAD: Final = """\
 # Configuration
@@ -41,8 +41,9 @@ A line of the file is a directive and its value: `port 7711`. The case of a name
 `m`, `mb`, `g`, `gb`, in any case. Of a directive that is given twice the last line counts, with a warning. A directive
 that does not exist or a value that is not allowed stops the start and is reported with its line.
 
-In the path of a file, and in `http-endpoint`, `${CREDENTIALS_DIRECTORY}` stands for the folder of the credentials that
-systemd has loaded for the service (LoadCredential): `requirepass-file ${CREDENTIALS_DIRECTORY}/disqued.requirepass`.
+In the path of a file, in `endpoint` and in `http-endpoint`, `${CREDENTIALS_DIRECTORY}` stands for the folder of the
+credentials that systemd has loaded for the service (LoadCredential):
+`requirepass-file ${CREDENTIALS_DIRECTORY}/disqued.requirepass`.
 
 Directives marked *no effect yet* and *no effect* are accepted, so that files of Disque load, and each one that is given
 is named in a warning at the start.

@@ -476,6 +476,54 @@ class OutputLimits(Kind[OutputLimit]):
 
 
 @attrs.frozen
+class SomeOf(Kind[tuple[str, ...]]):
+    """One or more of a few words, in any case and order; kept as the table has them."""
+
+    known: tuple[str, ...]
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return self.parse_words(text.split())
+
+    def parse_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        asked = {word.lower() for word in words}
+        found = tuple(word for word in self.known if word.lower() in asked)
+        if not found or len(found) < len(asked):
+            raise ValueError
+        return found
+
+    def format(self, value: tuple[str, ...]) -> str:
+        return " ".join(value)
+
+    def describe(self) -> str:
+        return f"one or more of {', '.join(self.known)}"
+
+
+@attrs.frozen
+class EndpointStrings(Kind[tuple[str, ...]]):
+    """Endpoint strings of Twisted, or none; what they say is found out when they are listened at."""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return self.parse_words(split_words(text))
+
+    def parse_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        texts = tuple(filter(None, words))
+        if len(texts) > MAX_ADDRESSES or any("\0" in text for text in texts):
+            raise ValueError
+        if len(set(texts)) < len(texts):
+            raise ValueError("an endpoint is given twice")
+        return texts
+
+    def format(self, value: tuple[str, ...]) -> str:
+        return " ".join(map(quoted, value))
+
+    def written(self, value: tuple[str, ...]) -> str:
+        return self.format(value) or '""'
+
+    def describe(self) -> str:
+        return f'up to {MAX_ADDRESSES} endpoint strings of Twisted (tcp:, ssl:, unix:, systemd:), and "" for none'
+
+
+@attrs.frozen
 class Renames(Kind[tuple[tuple[str, str], ...]]):
     """Pairs of a command's name and its new name; an empty new name removes the command."""
 

@@ -34,8 +34,10 @@ from disqued.config import SETTINGS, Config, ConfigError, Setting, Status, Unkno
 from disqued.core.clock import Clock
 from disqued.core.node import Node
 from disqued.net import logs
+from disqued.net.certificates import CertificateError, certificates_of
 from disqued.net.clock import SystemClock, use_monotonic_time
 from disqued.net.daemon import Daemon
+from disqued.net.endpoints import EndpointError, listen_at
 from disqued.net.farewell import Farewell
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.notify import Supervision
@@ -151,7 +153,7 @@ class Listener(Service):
             self.log.warn("{warning}", warning=warning)
         try:
             self._listen()
-        except (CannotListenError, PassedError) as error:
+        except (CannotListenError, CertificateError, EndpointError, PassedError) as error:
             self._refuse(str(error))
         tune_collector()
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
@@ -178,14 +180,28 @@ class Listener(Service):
 
     def _listen(self) -> None:
         config, daemon, passed = self._config, self._daemon, self._passed
-        passed.leave_to(config.http_endpoint)
+        for text in (config.http_endpoint, *config.endpoint):
+            passed.leave_to(text)
         if config.port:
             for address in config.bind:
-                self._listen_at(address, config.port)
+                self._listen_at(address, config.port, daemon)
+        if config.tls_port:
+            certificates = certificates_of(config, config.tls_auth_clients)
+            with_tls = daemon.tls.factory("tls-port", certificates, daemon)
+            for address in config.bind:
+                self._listen_at(address, config.tls_port, with_tls, " with TLS")
         if config.unixsocket is not None:
             self._listen_on(config.unixsocket)
+        for text in config.endpoint:
+            self._ports.append(listen_at(text, daemon, self._reactor, daemon.tls))
+            self.log.info("Listening at {endpoint}", endpoint=text)
+        if config.tls_cluster:
+            certificates = certificates_of(config, "yes")
+            daemon.bus.secure(certificates, partial(daemon.tls.factory, "tls-cluster", certificates))
         if config.bus_port and not config.bus_addresses:
-            self.log.warn("No other node can connect here: no address of `bind` is safe without a cluster-secret")
+            self.log.warn(
+                "No other node can connect here: no address of `bind` is safe without a cluster-secret or tls-cluster"
+            )
         daemon.open_bus(config.bus_addresses, config.bus_port, passed.adopt)
         if self._admin is not None:
             self._listen_for_admins(self._admin)
@@ -193,13 +209,14 @@ class Listener(Service):
         if config.pidfile is not None:
             Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
 
-    def _listen_at(self, address: str, port: int) -> None:
-        passed = self._passed.adopt(self._daemon, address, port, EagerPort)
+    def _listen_at(self, address: str, port: int, factory: Any, how: str = "") -> None:
+        passed = self._passed.adopt(factory, address, port, EagerPort)
         if passed is None:
-            self._open(EagerPort(port, self._daemon, self._config.tcp_backlog, address, self._reactor))
+            self._open(EagerPort(port, factory, self._config.tcp_backlog, address, self._reactor))
         else:
             self._ports.append(passed)
-        self.log.info("Listening on {address}, port {port}{how}", address=address, port=port, how=_how(passed))
+        how += _how(passed)
+        self.log.info("Listening on {address}, port {port}{how}", address=address, port=port, how=how)
 
     def _listen_on(self, file: Path) -> None:
         config, path = self._config, os.fsencode(file)
@@ -216,6 +233,8 @@ class Listener(Service):
 
         try:
             admin.listen(self._admin_failed, self._passed.adopt)
+            if admin.certificates is not None:
+                self._daemon.tls.take("http-endpoint", admin.certificates, renews=False)
             self._supervision.wait_for(admin.opened)
         except AdminError as error:
             self._refuse(str(error))
@@ -284,7 +303,7 @@ def makeService(options: Options) -> MultiService:
         read_password(config)
         passed = PassedSockets(reactor)
         assert config.cluster_config_file is not None
-        identity = Identity.load(config.cluster_config_file, config.port, rng)
+        identity = Identity.load(config.cluster_config_file, config.client_port, rng)
         name, store = _first_store(config, reactor, clock)
         log_file = logs.open_log(config)
     except (IdentityError, PassedError, SecretError, StoreError) as error:
@@ -308,6 +327,7 @@ def makeService(options: Options) -> MultiService:
     supervision = Supervision.of(daemon, reactor, os.environ)
     logs.follow_hangups(
         reactor, supervision.reloading, partial(logs.reopen, config, log_file), partial(renew_password, config),
+        daemon.tls.renew,
         *(() if admin is None else (admin.renew,)), supervision.reloaded,
     )  # fmt: skip
     Listener(daemon, config, reactor, admin, supervision=supervision, passed=passed).setServiceParent(root)

@@ -16,10 +16,10 @@ from twisted.python.failure import Failure
 
 from disqued.config import Config
 from disqued.credentials import written_out
+from disqued.tls_endpoint import SCHEME, RenewableTLS
 from disqued.web import openapi, render
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
-from disqued.web.certificate import SCHEME, RenewableTLS
 from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
 from disqued.web.site import Site
@@ -142,6 +142,11 @@ class AdminServer:
         log.info("The admin page is at {address}", address=str(port.getHost()))
         self.opened.callback(None)
         return None
+
+    @property
+    def certificates(self) -> RenewableTLS | None:
+        """What it shows of itself, if it speaks TLS."""
+        return self._tls
 
     @property
     def port(self) -> int:

@@ -15,7 +15,7 @@ Source: Disque, src/cluster.c (links); the frames are our own (`disqued.wire.fra
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.internet import tcp
@@ -23,6 +23,7 @@ from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
@@ -32,6 +33,9 @@ from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLi
 from disqued.net.passed import Adopt, adopt_nothing
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
+
+if TYPE_CHECKING:
+    from disqued.tls_context import Certificates
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
@@ -81,6 +85,8 @@ class Bus(Factory):
         self.counters = Counters()
         self.buffer_limit = 64 << 20  #: bytes that may wait for one peer; set by `set_buffer_limit`
         self.largest_message = MESSAGE_SLACK  #: bytes; set by `set_largest_body`
+        self._tls: Certificates | None = None
+        self._heard_of: Any = self  #: makes what takes connections: of TLS, or this
         self.port = 0  #: that it listens on; 0 = none
         self.busy = 0  #: incoming links that have more to say than one slice takes
         self.hearing = False  #: the node takes messages; False while it loads and when it ends
@@ -99,12 +105,33 @@ class Bus(Factory):
 
     # Start and stop.
 
+    def secure(self, certificates: "Certificates", listens: Callable[[Any], Any]) -> None:
+        """Speak TLS with the others, before `listen`; `listens` puts it below the factory that takes connections."""
+        self._tls = certificates
+        self._heard_of = listens(self)
+
+    def dialing(self, link: OutgoingLink) -> Any:
+        """Make what takes a connection of a link that has come about."""
+        if self._tls is None:
+            return link
+        from disqued.net.tls import TlsFactory
+
+        return TlsFactory(self._tls, link, self.reactor, link.not_secured, dials=True)
+
+    def reason_of(self, failure: Failure) -> str:
+        """Say why a connection has ended."""
+        if self._tls is None:
+            return str(failure.getErrorMessage())
+        from disqued.net.tls import reason_of
+
+        return reason_of(failure)
+
     def listen(self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing) -> None:
         """Open the ports, or take those that are open already.  Raises CannotListenError."""
         for address in addresses:
-            opened = adopt(self, address, port, tcp.Port)
+            opened = adopt(self._heard_of, address, port, tcp.Port)
             if opened is None:
-                opened = tcp.Port(port, self, backlog, address, self.reactor)
+                opened = tcp.Port(port, self._heard_of, backlog, address, self.reactor)
                 opened.startListening()
             self._ports.append(opened)
             port = opened.socket.getsockname()[1]
@@ -193,11 +220,13 @@ class Bus(Factory):
                 link.dial()
 
     def _may_dial(self, target: Target) -> bool:
-        """Without a secret nobody but this machine is spoken to."""
-        if self.secret or ipaddress.ip_address(target.host).is_loopback:
+        """Without a secret, or certificates, nobody but this machine is spoken to."""
+        if self.secret or self._tls is not None or ipaddress.ip_address(target.host).is_loopback:
             return True
         if self.is_news(f"to {target.host}"):
-            self.log.warn("{host} is not this machine and is not dialed: set cluster-secret", host=target.host)
+            self.log.warn(
+                "{host} is not this machine and is not dialed: set cluster-secret, or tls-cluster", host=target.host
+            )
         return False
 
     def _begin_anew(self) -> None:

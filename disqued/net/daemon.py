@@ -9,6 +9,7 @@
 Source: Disque, src/server.c, src/config.c.
 """
 
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, Wr
 from disqued.net.access import Access
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
+from disqued.net.certificates import Secured
 from disqued.net.clients import ClientConnection
 from disqued.net.commits import Commits
 from disqued.net.crashes import CrashReports
@@ -87,6 +89,7 @@ class Daemon(Factory):
             node, reactor, secret=secret, finish_step=lambda: self.driver.finish_step(None),
             on_crash=self._message_crashed,
         )  # fmt: skip
+        self.tls = Secured(reactor)
         self.driver.send = self.bus.send
         self.pubsub = PubSub(node)
         self.bus.on_event = self.pubsub.publish
@@ -170,6 +173,7 @@ class Daemon(Factory):
         for client in list(self.clients.values()):
             client.transport.loseConnection()
         await self.bus.stop()
+        self.tls.stop()
         self._members.stop()
         self.identity.release()
 
@@ -419,9 +423,10 @@ class Daemon(Factory):
         return list(self.clients.values())
 
     def name_peer(self, transport: Any) -> str:
-        """``ip:port`` of a transport's other end, or the path of our Unix socket and 0."""
-        if self.is_unix_peer(transport):
-            return f"{self.config.unixsocket}:0"
+        """``ip:port`` of a transport's other end, or the path of the Unix socket of ours and 0."""
+        host = transport.getHost()
+        if isinstance(host, UNIXAddress):
+            return f"{os.fsdecode(host.name or b'')}:0"
         peer = transport.getPeer()
         return f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}"
 
@@ -659,7 +664,7 @@ class Daemon(Factory):
         self.bus.listen(addresses, port, config.tcp_backlog, adopt)
         self._node.membership.announce(
             config.cluster_announce_ip,
-            config.cluster_announce_port or config.port,
+            config.cluster_announce_port or config.client_port,
             config.cluster_announce_bus_port or self.bus.port,
         )
         self.identity.restore(self._node)

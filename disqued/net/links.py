@@ -119,17 +119,25 @@ class OutgoingLink(ClientFactory):
         """Connect."""
         self._call = None
         target = self.target
-        self._connector = EagerConnector(target.host, target.bus_port, self, HANDSHAKE_S, None, self.bus.reactor)
+        factory, reactor = self.bus.dialing(self), self.bus.reactor
+        self._connector = EagerConnector(target.host, target.bus_port, factory, HANDSHAKE_S, None, reactor)
         self._connector.connect()
 
-    def buildProtocol(self, addr: Any) -> "OutgoingConnection":
-        """Make the connection that has come about."""
+    def buildProtocol(self, addr: Any) -> "OutgoingConnection | None":
+        """Make the connection that has come about, with TLS if that is spoken."""
+        if self.dropped:
+            return None
         self.connection = OutgoingConnection(self)
         return self.connection
 
     def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
         """Try again later."""
         self.failed(reason.getErrorMessage())
+
+    def not_secured(self, address: Any, reason: str) -> None:
+        """Try again later: TLS has not come about."""
+        self.bus.counters.refused_by_others += 1
+        self.failed(f"no TLS: {reason}")
 
     def failed(self, reason: str) -> None:
         """Note that there is no link now, and why; the log hears it once."""
@@ -159,8 +167,8 @@ class OutgoingLink(ClientFactory):
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.end("", flush=flush)
-        elif self._connector is not None and self._connector.state == "connecting":
-            self._connector.stopConnecting()
+        elif self._connector is not None:
+            self._connector.disconnect()  # it may be in the handshake of TLS
 
 
 @implementer(IPushProducer)
@@ -220,7 +228,7 @@ class OutgoingConnection(_Connection):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Dial again later."""
-        self.end(reason.getErrorMessage())
+        self.end(self.bus.reason_of(reason))
 
     def end(self, reason: str, *, flush: bool = False) -> None:
         """End the connection; the link dials again, if it is to stay."""

@@ -66,7 +66,7 @@ class PassedUnixPort(EagerUnixPort):
 
 
 @attrs.define
-class _Adopter:
+class Adopter:
     """Stands where an endpoint expects the reactor, and makes a port of the class that is wanted."""
 
     reactor: Any
@@ -97,7 +97,7 @@ class _Passed:
         place = f"{self.address}, port {self.port}" if self.port else self.address
         return f"{place} ({self.name})"
 
-    def endpoint(self, adopter: _Adopter) -> Any:
+    def endpoint(self, adopter: Adopter) -> Any:
         """Twisted's endpoint for it."""
         return serverFromString(adopter, f"{ENDPOINT}domain={self.domain}:index={self.index}")
 
@@ -135,7 +135,7 @@ class PassedSockets:
     def _adopted(self, passed: _Passed, factory: Any, kind: type[tcp.Port]) -> Any:
         self._sockets.remove(passed)
         opened: list[Any] = []
-        passed.endpoint(_Adopter(self._reactor, kind)).listen(factory).addBoth(opened.append)
+        passed.endpoint(Adopter(self._reactor, kind)).listen(factory).addBoth(opened.append)
         if isinstance(opened[0], Failure):
             opened[0].raiseException()
         return opened[0]

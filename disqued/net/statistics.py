@@ -115,6 +115,7 @@ class Statistics:
             "process_id": os.getpid(),
             "run_id": self.run_id,
             "tcp_port": config.port,
+            **daemon.tls.facts(),
             "uptime_in_seconds": uptime,
             "uptime_in_days": uptime // 86_400,
             "executable": self.executable,

@@ -81,9 +81,9 @@ class EagerTls(TLSMemoryBIOProtocol):
     def give_up(self, reason: str) -> None:
         """End a handshake that is not done, and let it be told why."""
         self.refusal = reason
-        self.abortConnection()
+        self.abortConnection()  # type: ignore[no-untyped-call]
 
-    def _checkHandshakeStatus(self) -> None:  # noqa: N802 - Twisted's
+    def _checkHandshakeStatus(self) -> None:
         super()._checkHandshakeStatus()  # type: ignore[no-untyped-call]
         if self._handshakeDone and not self._begun:
             self._begin()
@@ -94,7 +94,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._in_time()
         above = self.factory.wrappedFactory.buildProtocol(self._address)
         if above is None:
-            self.abortConnection()
+            self.abortConnection()  # type: ignore[no-untyped-call]
             return
         self.wrappedProtocol = above
         above.makeConnection(self)
@@ -116,13 +116,13 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._in_time()
         self._lostTLSConnection = True
         self.connected = False
-        self.factory.unregisterProtocol(self)
-        self._tlsConnection = None
+        self.factory.unregisterProtocol(self)  # type: ignore[no-untyped-call]
+        self._tlsConnection = None  # type: ignore[assignment]
         told = self._reason or reason
         self._reason = None
         self.factory.failed(self._address, self.refusal or reason_of(told))
 
-    def _shutdownTLS(self) -> None:  # noqa: N802 - Twisted's
+    def _shutdownTLS(self) -> None:
         super()._shutdownTLS()  # type: ignore[no-untyped-call]
         self.transport.loseConnection()
 
@@ -149,7 +149,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         That it did is encrypted like everything else: what has come is taken in to look at it, and given to the
         protocol in the next turn.
         """
-        connection = self._tlsConnection
+        connection: SSL.Connection | None = self._tlsConnection
         if connection is None or self._lostTLSConnection or self._aborted:
             return True
         if self._look_call is None:
@@ -173,7 +173,7 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def _take_in(self) -> None:
         self._look_call = None
-        if self._tlsConnection is not None and not self._lostTLSConnection:
+        if not self._lostTLSConnection:
             self._flushReceiveBIO()  # type: ignore[no-untyped-call]
 
 
@@ -186,7 +186,7 @@ class TlsFactory(TLSMemoryBIOFactory):
         self, certificates: Certificates, above: Any, reactor: Any, failed: Failed, *, dials: bool = False
     ) -> None:
         """`dials`: the connections are opened by us; `failed` hears of handshakes that come to nothing."""
-        super().__init__(certificates, dials, above, reactor)  # type: ignore[arg-type]
+        super().__init__(certificates, dials, above, reactor)
         self.reactor = reactor
         self.failed = failed
         self._shaking: dict[EagerTls, None] = {}
@@ -205,7 +205,7 @@ class TlsFactory(TLSMemoryBIOFactory):
         """Forget one."""
         self._shaking.pop(connection, None)
 
-    def stop_shaking(self) -> None:
+    def stopFactory(self) -> None:
         """End all handshakes: nobody listens any more."""
         for connection in list(self._shaking):
             connection.give_up("the node stops")

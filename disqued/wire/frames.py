@@ -54,6 +54,7 @@ _PART = Struct("<BH")
 _PART_MAX: Final = 512
 _PROOF_BYTES: Final = 32
 _HELLO = MAGIC + bytes([VERSION])
+_OF_TLS: Final = (b"\x15", b"\x16")  #: what TLS begins with: an alert, a handshake
 
 _WHO = Struct("<20sHHBBB")
 _HOST_MAX: Final = 64
@@ -217,6 +218,8 @@ class _Side(ABC):
     def _take_hello(self) -> bool:
         """Check magic and version as far as they are here; say whether they are complete."""
         got = bytes(self._data[: len(_HELLO)])
+        if got[:1] in _OF_TLS:
+            raise Refused("TLS is spoken there, and not here; tls-cluster has to be the same on every node")
         if not MAGIC.startswith(got[: len(MAGIC)]):
             raise Refused("this is not a node of disqued: a link begins with another word")
         if len(got) < len(_HELLO):

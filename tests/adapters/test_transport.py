@@ -3,6 +3,7 @@
 One suite, on each way to a node: TCP, a Unix socket, TLS of both versions, TLS above a Unix socket.
 """
 
+import contextlib
 import os
 import socket
 import ssl
@@ -203,10 +204,8 @@ async def test_what_comes_is_whole_and_in_order(connection: Connection) -> None:
 
     def push() -> bool:
         nonlocal sent
-        try:
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
             sent += connection.client.socket.send(text[sent : sent + 50_000])
-        except (BlockingIOError, ssl.SSLWantWriteError):
-            pass
         return sent == len(text)
 
     await wait_until(push)

@@ -15,8 +15,10 @@ from disqued.config_values import (
     AddressesOrNone,
     AddressOrNone,
     Choice,
+    EndpointStrings,
     FileName,
     Folder,
+    FolderPath,
     Kind,
     Octal,
     OutputLimits,
@@ -24,6 +26,7 @@ from disqued.config_values import (
     RedisUrl,
     Renames,
     Size,
+    SomeOf,
     StoreName,
     Text,
     WholeNumber,
@@ -67,6 +70,8 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
             return redis_urls()
         case Prefix():
             return st.text(st.characters(categories=["L", "N", "P"], exclude_characters="{}"), min_size=1, max_size=30)
+        case FolderPath():
+            return TEXTS.map(lambda text: text.replace("\0", "")).filter(bool).map(kind.parse)
         case Text():
             return TEXTS.map(lambda text: text.replace("\0", "")).map(kind.parse)
         case AddressesOrNone():
@@ -76,6 +81,11 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
             return st.just("") | sound.map(str).filter(lambda text: "%" not in text)
         case Addresses():
             return st.lists(st.ip_addresses().map(str), min_size=1, max_size=16, unique=True).map(tuple)
+        case SomeOf():
+            return st.lists(st.sampled_from(kind.known), min_size=1, unique=True).map(kind.parse_words)
+        case EndpointStrings():
+            texts = TEXTS.map(lambda text: text.replace("\0", "")).map(Text().parse)
+            return st.lists(texts, max_size=4, unique=True).map(kind.parse_words)
         case OutputLimits():
             size = st.integers(0, INT64_MAX)
             return st.builds(OutputLimit, size, size, st.integers(0, 2**31 - 1))
@@ -85,15 +95,17 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
     raise AssertionError(f"a kind that is not known here: {kind}")
 
 
-MUTABLE = [setting for setting in SETTINGS.values() if setting.mutable]
+MUTABLE = [name for name, setting in SETTINGS.items() if setting.mutable]
 CHANGES = st.lists(
-    st.sampled_from(MUTABLE).flatmap(lambda s: st.tuples(st.just(s.name), values(s.kind).map(s.kind.format))),
+    st.sampled_from(MUTABLE).flatmap(
+        lambda name: st.tuples(st.just(name), values(SETTINGS[name].kind).map(SETTINGS[name].kind.format))
+    ),
     max_size=6,
 )
 #: Lines of a file that may be right.
-LINES = st.sampled_from(
-    [s for s in SETTINGS.values() if s.name not in ("include", "rename-command", "appendonly")]
-).flatmap(lambda setting: values(setting.kind).map(lambda value: f"{setting.name} {setting.kind.written(value)}"))
+LINES = st.sampled_from(sorted(SETTINGS.keys() - {"include", "rename-command", "appendonly"})).flatmap(
+    lambda name: values(SETTINGS[name].kind).map(lambda value: f"{name} {SETTINGS[name].kind.written(value)}")
+)
 COMMENTS = st.sampled_from(["", "", "# text", "  # port 5", "#port 6", "\t"])
 #: Lines that may be anything, close enough to right ones to go deep.
 WILD_LINES = TEXTS | st.builds(
@@ -103,7 +115,7 @@ WILD_LINES = TEXTS | st.builds(
 
 @given(st.data())
 def test_any_value_shown_or_written_reads_back_the_same(data: st.DataObject) -> None:
-    setting = data.draw(st.sampled_from(list(SETTINGS.values())))
+    setting = SETTINGS[data.draw(st.sampled_from(sorted(SETTINGS)))]
     value = data.draw(values(setting.kind))
     assert setting.parse(setting.kind.format(value)) == value
     assert setting.parse_words(split_words(setting.kind.written(value))) == value

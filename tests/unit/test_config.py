@@ -43,6 +43,9 @@ NAMES_OF_DISQUE = (
     *("client-output-buffer-limit", "unixsocketperm", "bind"),
 )
 
+#: What TLS needs.
+OWN, CA = "tls-cert-file c\ntls-key-file k", "tls-ca-cert-file ca"
+
 #: A file as people have it for Disque.
 FILE_OF_DISQUE = """\
 # Example
@@ -147,6 +150,7 @@ def test_every_live_setting_has_a_typed_attribute() -> None:
         "reports-file",
         "aclfile",
     }
+    files |= {"tls-cert-file", "tls-key-file", "tls-ca-cert-file"}
     for name in live - files:
         assert getattr(config, name.replace("-", "_")) == config[name]
 
@@ -560,13 +564,28 @@ def test_a_file_included_by_the_command_line_wins_over_the_file(tmp_path: Path) 
     [
         ("bind 0.0.0.0", "disqued.conf, line 1: bind 0.0.0.0: beyond the loopback addresses a password is needed"),
         ("bind 127.0.0.1 ::", "beyond the loopback addresses"),
-        ("port 0", "disqued.conf, line 1: port 0: without a TCP port a unixsocket is needed"),
+        ("port 0", "disqued.conf, line 1: port 0: without it a tls-port, a unixsocket or an endpoint"),
         (f"unixsocket /{'x' * 107}", "longer than the 107 bytes"),
         ("port 55536", "port 55536: the cluster bus has no port 10000 above it; set cluster-port"),
         ("port 7711\ncluster-port 7711", "line 2: cluster-port 7711: this is the port for clients"),
         ("cluster-bind 0.0.0.0", "cluster-bind 0.0.0.0: beyond the loopback addresses nodes have to prove who they"),
         ("cluster-bind 127.0.0.1 192.0.2.1", "set cluster-secret or cluster-secret-file, the same on every node"),
         ("cluster-secret x\ncluster-secret-file y", "there is a cluster-secret, too; give one of the two"),
+        ("tls-port 7712", "tls-port 7712: TLS needs a certificate and its key; set tls-cert-file"),
+        ("tls-port 7712\ntls-cert-file c", "set tls-key-file"),
+        (f"tls-port 7712\n{OWN}", "set tls-ca-cert-file, or tls-auth-clients no"),
+        (f"tls-port 7711\n{OWN}\n{CA}", "tls-port 7711: this is the port for clients without TLS"),
+        (f"tls-port 17711\n{OWN}\n{CA}\ncluster-port 17711", "cluster-port 17711: this is the port for clients"),
+        (f"port 0\ntls-port 55536\n{OWN}\n{CA}", "tls-port 55536: the cluster bus has no port 10000 above it"),
+        ("tls-cluster yes", "tls-cluster yes: TLS needs a certificate and its key"),
+        (f"tls-cluster yes\n{OWN}", "tls-cluster yes: nodes are known by who has signed"),
+        (f"bind 0.0.0.0\ntls-port 7712\n{OWN}\n{CA}", "line 1: bind 0.0.0.0: beyond the loopback addresses a password"),
+        (f"bind ::\nport 0\ntls-port 7712\n{OWN}\n{CA}\ntls-auth-clients optional", "`tls-auth-clients yes`"),
+        ("endpoint tcp:7712", "tcp:7712 is reached from beyond this machine, as far as it says: there a password"),
+        ("endpoint tcp:7712:interface=127.0.0.1 ssl:7713:privateKey=k", "ssl:7713:privateKey=k is reached from"),
+        ("endpoint ssl:7713:caCerts=ca:clientAuth=optional", "is reached from beyond this machine"),
+        ("endpoint systemd:domain=INET:index=0", "is reached from beyond this machine"),
+        ("endpoint ${CREDENTIALS_DIRECTORY}/x", "there is no CREDENTIALS_DIRECTORY in the environment"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_by_the_check(text: str, problem: str) -> None:
@@ -590,6 +609,15 @@ def test_settings_that_do_not_go_together_are_refused_by_the_check(text: str, pr
         "cluster-bind ::1",
         'cluster-bind ""',
         "",
+        f"tls-port 7712\n{OWN}\n{CA}",
+        f"tls-port 7712\n{OWN}\ntls-auth-clients no",
+        f"port 0\nbind 0.0.0.0\ntls-port 7712\n{OWN}\n{CA}",
+        f"bind 0.0.0.0\nrequirepass x\ntls-port 7712\n{OWN}\ntls-auth-clients no",
+        f"cluster-bind 0.0.0.0\ntls-cluster yes\n{OWN}\n{CA}",
+        "port 0\nendpoint unix:/tmp/x",
+        "endpoint tcp:7712:interface=127.0.0.1 tcp6:7712:interface=\\:\\:1 ssl:7713:interface=127.0.0.1",
+        "endpoint ssl:7713:caCerts=ca ssl:7714:caCerts=ca:clientAuth=yes",
+        "endpoint tcp:7712\nrequirepass x",
     ],
 )
 def test_settings_that_go_together_pass_the_check(text: str) -> None:
@@ -607,6 +635,9 @@ def test_settings_that_go_together_pass_the_check(text: str) -> None:
         ("bind 0.0.0.0\nrequirepass x", (), 17711),
         ("cluster-bind ::1\ncluster-port 4000", ("::1",), 4000),
         ("port 0\nunixsocket x", (), 0),
+        (f"port 0\ntls-port 7712\n{OWN}\n{CA}", ("127.0.0.1",), 17712),
+        (f"port 0\nbind 0.0.0.0\ntls-port 7712\n{OWN}\n{CA}", (), 17712),
+        (f"port 0\nbind 0.0.0.0\ntls-port 7712\ntls-cluster yes\n{OWN}\n{CA}", ("0.0.0.0",), 17712),
         ("port 0\nunixsocket x\ncluster-port 4000", ("127.0.0.1",), 4000),
     ],
 )
@@ -614,6 +645,34 @@ def test_other_nodes_are_let_in_where_that_is_safe(text: str, addresses: tuple[s
     config = Config.from_text(text)
     config.check()
     assert (config.bus_addresses, config.bus_port) == (addresses, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("tls-protocols tlsv1.3", ("TLSv1.3",)),
+        ("tls-protocols TLSv1.3 tlsv1.2", ("TLSv1.2", "TLSv1.3")),
+        ("endpoint tcp:1 unix:a", ("tcp:1", "unix:a")),
+        ('endpoint "unix:with blank"', ("unix:with blank",)),
+        ('endpoint ""', ()),
+    ],
+)
+def test_settings_of_several_words_are_read(text: str, read: tuple[str, ...]) -> None:
+    assert Config.from_text(text)[text.split(maxsplit=1)[0]] == read
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tls-protocols TLSv1.1", "allowed are one or more of TLSv1.2, TLSv1.3"),
+        ("tls-protocols", "allowed are one or more of TLSv1.2, TLSv1.3"),
+        ("endpoint tcp:1 tcp:1", "an endpoint is given twice; allowed are up to 16 endpoint strings"),
+        ("endpoint " + " ".join(f"tcp:{number}" for number in range(17)), "allowed are up to 16 endpoint strings"),
+    ],
+)
+def test_wrong_words_among_several_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(BadValue, match=problem):
+        Config.from_text(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""The TLS of one daemon: its certificates, when they end, and the handshakes that came to nothing.
+
+    tls-port, endpoint ssl:..., tls-cluster --> Certificates --> TlsFactory --> the clients, the bus
+         SIGHUP --> each is read anew              |
+         once a day, and when read                 +--> the log warns of one that ends soon, INFO says when
+
+It costs nothing where no setting asks for TLS, and needs the packages of disqued[tls] only then.
+
+Times are seconds.
+"""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from disqued.config import Config
+
+if TYPE_CHECKING:
+    from disqued.net.tls import TlsFactory
+    from disqued.tls_context import Certificates
+
+DAY_S: Final = 86_400
+WARN_S: Final = 14 * DAY_S  #: before the end of a certificate the log begins to speak of it
+EVENTS_MAX: Final = 1_000  #: lines that strangers can have written to the log
+NEEDED: Final = "TLS needs the packages of disqued[tls]"
+
+log = Logger()
+
+
+class CertificateError(Exception):
+    """The settings of TLS cannot be followed; `str()` says what is wrong with which."""
+
+
+def certificates_of(config: Config, asked: str) -> "Certificates":
+    """Read the files that the settings name; `asked`: yes, no, optional.  Raises CertificateError."""
+    try:
+        from disqued.tls_context import Asked, Certificates, Files, TlsError
+    except ImportError as error:
+        raise CertificateError(f"{NEEDED}: {error}") from None
+    assert config.tls_cert_file is not None
+    assert config.tls_key_file is not None
+    files = Files(
+        certificate=config.tls_cert_file, key=config.tls_key_file, ca=config.tls_ca_cert_file, asked=Asked(asked),
+        protocols=config.tls_protocols,
+    )  # fmt: skip
+    try:
+        return Certificates(files.context)
+    except TlsError as error:
+        raise CertificateError(str(error)) from None
+
+
+class Secured:
+    """What of a daemon is reached by TLS."""
+
+    def __init__(self, reactor: Any) -> None:
+        self.failed_handshakes = 0  #: of others to us
+        self._reactor = reactor
+        self._renewed: dict[str, Certificates] = {}  #: by what they are for
+        self._watched: dict[str, Certificates] = {}
+        self._told: set[str] = set()
+        self._call: IDelayedCall | None = None
+
+    def factory(self, what: str, certificates: "Certificates", above: Any) -> "TlsFactory":
+        """Put TLS below a factory that listens; `what` names the setting in the log."""
+        from disqued.net.tls import TlsFactory
+
+        self.take(what, certificates)
+        return TlsFactory(certificates, above, self._reactor, self._failed)
+
+    def take(self, what: str, certificates: "Certificates", *, renews: bool = True) -> None:
+        """Watch certificates, and renew them unless somebody else does."""
+        self._watched[what] = certificates
+        if renews:
+            self._renewed[what] = certificates
+        self._look(what, certificates)
+        if self._call is None:
+            self._call = self._reactor.callLater(DAY_S, self._look_daily)
+
+    def _look_daily(self) -> None:
+        self._call = self._reactor.callLater(DAY_S, self._look_daily)
+        for what, certificates in self._watched.items():
+            self._look(what, certificates)
+
+    @staticmethod
+    def _look(what: str, certificates: "Certificates") -> None:
+        ends_at = certificates.ends_at
+        left, end = ends_at - time.time(), datetime.fromtimestamp(ends_at, UTC).isoformat(" ")
+        if left <= 0:
+            log.warn("The certificate of {what} has expired, {end}: who looks at it goes away", what=what, end=end)
+        elif left < WARN_S:
+            log.warn("The certificate of {what} expires soon, {end}; SIGHUP takes up a new one", what=what, end=end)
+
+    def renew(self) -> None:
+        """Take up what has been renewed; the log says what came of it, and what cannot be read changes nothing."""
+        for what, certificates in self._renewed.items():
+            try:
+                certificates.renew()
+            except Exception as error:  # whatever reading, the parser of a string, or OpenSSL raises
+                log.error("SIGHUP: {what} keeps its certificate: {reason}", what=what, reason=str(error))
+            else:
+                log.info("SIGHUP: the certificate of {what} was read anew, for connections from now on", what=what)
+                self._look(what, certificates)
+
+    def _failed(self, address: Any, reason: str) -> None:
+        self.failed_handshakes += 1
+        host = getattr(address, "host", "a Unix socket")
+        event = f"{host}: {reason}"
+        if event not in self._told and len(self._told) < EVENTS_MAX:
+            self._told.add(event)
+            log.info("TLS with {host} comes to nothing: {reason}", host=host, reason=reason)
+
+    def stop(self) -> None:
+        """Look at nothing any more."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def facts(self) -> dict[str, Any]:
+        """What INFO says of it; nothing where there is no TLS."""
+        if not self._watched:
+            return {}
+        ends_at = min(certificates.ends_at for certificates in self._watched.values())
+        return {
+            "tls_certificate_expires_in_seconds": int(ends_at - time.time()),
+            "tls_failed_handshakes": self.failed_handshakes,
+        }

@@ -1,0 +1,461 @@
+"""TLS of clients: who is let in, who is not, what is told of it, and certificates that change."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import pytest_twisted
+from OpenSSL import SSL
+from twisted.internet import reactor
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.endpoints import TCP4ClientEndpoint, UNIXClientEndpoint, connectProtocol, wrapClientTLS
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from disqued.config import Config
+from disqued.net import certificates as certificates_module
+from disqued.net import tls as tls_module
+from disqued.net.certificates import CertificateError, Secured, certificates_of
+from disqued.net.endpoints import EndpointError, listen_at
+from disqued.net.tls import EagerTls, TlsFactory, reason_of
+from disqued.net.transport import EagerPort
+from disqued.tls_context import Asked, Certificates, Files, TlsError
+from tests.adapters.inprocess import RawClient, Running, wait_until
+from tests.certificates import LIFE, Authority
+
+Launch = Callable[..., Running]
+async_test = pytest_twisted.ensureDeferred
+
+#: Twisted gives pyOpenSSL objects of its own, which that would rather not be given any more.
+pytestmark = pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")
+
+PING = b"*1\r\n$4\r\nPING\r\n"
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+@attrs.define
+class Shows:
+    """The end of a client: the certificate that it shows, if any."""
+
+    own: tuple[Path, Path] | None = None  #: key, certificate
+
+    def clientConnectionForTLS(self, protocol: Any) -> SSL.Connection:
+        context = SSL.Context(SSL.TLS_METHOD)
+        if self.own is not None:
+            context.use_privatekey_file(str(self.own[0]))
+            context.use_certificate_file(str(self.own[1]))
+        return SSL.Connection(context, None)
+
+
+class Client(RawClient):
+    """A client that notes how it ended."""
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self.reason = reason
+        super().connectionLost(reason)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+        self._look()
+
+    async def ping(self) -> None:
+        """Be answered."""
+        before = len(self.received)
+        self.transport.write(PING)
+        await self.until(lambda: len(self.received) >= before + 7)
+
+
+@attrs.define
+class Served:
+    """A daemon in this process with a port for TLS."""
+
+    running: Running
+    secured: Secured
+    authority: Authority
+    folder: Path
+    certificates: Certificates
+    port: Any
+
+    async def connect(self, own: tuple[Path, Path] | None = None) -> Client:
+        """Connect, and go on when the handshake is over on this side."""
+        where = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
+        client: Client = await connectProtocol(wrapClientTLS(Shows(own), where), Client())
+        self.running.clients.append(client)
+        return client
+
+    async def refused(self, own: tuple[Path, Path] | None = None) -> None:
+        """See to it that a client is not let in."""
+        failed = self.secured.failed_handshakes
+        client = await self.connect(own)
+        client.transport.write(PING)
+        await wait_until(lambda: client.lost)
+        assert client.received == b""
+        await wait_until(lambda: self.secured.failed_handshakes == failed + 1)
+
+
+Serve = Callable[..., Served]
+
+
+@pytest_twisted.async_yield_fixture
+async def serve(launch: Launch, tmp_path: Path) -> AsyncIterator[Serve]:
+    ports: list[Any] = []
+
+    def begin(asked: str = "yes", settings: str = "") -> Served:
+        running = launch(settings)
+        authority = Authority(tmp_path)
+        key, certificate = authority.issue("node", "127.0.0.1")
+        files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked(asked))
+        certificates, secured = Certificates(files.context), running.daemon.tls
+        factory = secured.factory("tls-port", certificates, running.daemon)
+        port = EagerPort(0, factory, 50, "127.0.0.1", reactor)
+        port.startListening()
+        ports.append(port)
+        return Served(running, secured, authority, tmp_path, certificates, port)
+
+    yield begin
+    for port in ports:
+        await maybeDeferred(port.stopListening)
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """What is logged of TLS."""
+    lines: list[str] = []
+
+    def note(event: LogEvent) -> None:
+        if event.get("log_namespace", "").startswith("disqued.net.certificates"):
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(note)
+    yield lines
+    globalLogPublisher.removeObserver(note)
+
+
+@async_test
+async def test_who_has_a_certificate_of_the_authority_is_a_client_like_any_other(serve: Serve) -> None:
+    served = serve()
+    client = await served.connect(served.authority.issue("client"))
+    await client.ping()
+    assert client.received == b"+PONG\r\n"
+    (session,) = served.running.daemon.sessions()
+    assert session.address.startswith("127.0.0.1:")
+    assert session.descriptor > 2
+    assert session.output_buffered == 0
+    assert not session.is_gone()
+
+
+@async_test
+async def test_who_has_none_or_one_of_another_authority_or_an_old_one_is_no_client_and_the_log_says_why(
+    serve: Serve, told: list[str]
+) -> None:
+    served = serve()
+    other = Authority(served.folder, "another authority")
+    await served.refused()
+    await served.refused(other.issue("stranger"))
+    await served.refused(served.authority.issue("former", ends_in=-LIFE))
+    begun = "TLS with 127.0.0.1 comes to nothing: "
+    assert [line.removeprefix(begun) for line in told if line.startswith(begun)] == [
+        "it shows no certificate",
+        "its certificate is of another authority",
+        "its certificate has expired",
+    ]
+    await served.refused()
+    assert len([line for line in told if line.startswith(begun)]) == 3, "the log hears of each thing once"
+    assert served.running.daemon.statistics.connections == 0
+    facts = served.running.daemon.facts()["Server"]
+    assert facts["tls_failed_handshakes"] == 4
+    assert 0 < facts["tls_certificate_expires_in_seconds"] <= LIFE.total_seconds()
+
+
+@pytest.mark.parametrize("asked", ["no", "optional"])
+@async_test
+async def test_without_the_duty_to_show_one_whoever_comes_is_let_in(serve: Serve, asked: str) -> None:
+    served = serve(asked)
+    await (await served.connect()).ping()
+    await (await served.connect(served.authority.issue("client"))).ping()
+    stranger = Authority(served.folder, "another authority").issue("stranger")
+    if asked == "optional":
+        await served.refused(stranger)
+    else:
+        await (await served.connect(stranger)).ping()
+
+
+@async_test
+async def test_who_speaks_no_tls_is_told_nothing_and_ends(serve: Serve, told: list[str]) -> None:
+    served = serve()
+    client = await connectProtocol(TCP4ClientEndpoint(reactor, "127.0.0.1", served.port.getHost().port), Client())
+    client.transport.write(PING)
+    await wait_until(lambda: client.lost)
+    assert told[-1] == "TLS with 127.0.0.1 comes to nothing: it speaks no TLS"
+    assert not served.running.daemon.clients
+
+
+@async_test
+async def test_a_client_of_tls_on_the_port_without_it_ends(serve: Serve) -> None:
+    served = serve()
+    where = TCP4ClientEndpoint(reactor, "127.0.0.1", served.running.port.getHost().port)
+    client: Client = await connectProtocol(wrapClientTLS(Shows(), where), Client())
+    served.running.clients.append(client)
+    client.transport.write(PING)
+    await wait_until(lambda: client.lost)
+    assert client.received == b""
+
+
+@async_test
+async def test_one_client_too_many_is_told_so(serve: Serve) -> None:
+    served = serve(settings="maxclients 1")
+    own = served.authority.issue("client")
+    await (await served.connect(own)).ping()
+    client = await served.connect(own)
+    await wait_until(lambda: client.lost)
+    assert client.received == b"-ERR max number of clients reached\r\n"
+
+
+@async_test
+async def test_renewed_files_are_for_new_connections_and_open_ones_go_on(serve: Serve, told: list[str]) -> None:
+    served = serve()
+    before = served.authority.issue("client")
+    open_one = await served.connect(before)
+    await open_one.ping()
+    again = Authority(served.folder)  # of the same name, with another key
+    after = again.issue("client-of-now")
+    again.issue("node", "127.0.0.1")
+    await served.refused(after)
+    served.secured.renew()
+    assert told[-2] == "SIGHUP: the certificate of tls-port was read anew, for connections from now on"
+    await (await served.connect(after)).ping()
+    await served.refused(before)
+    await open_one.ping()
+    assert not open_one.lost
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("node.pem", "half of it", "tls-cert-file .*node.pem: .*; certificates in the form PEM are needed"),
+        (
+            "node.key",
+            "half of it",
+            "tls-key-file .*node.key: no key in the form PEM that can be read without a password",
+        ),
+        ("authority-under-test.pem", "", "tls-ca-cert-file .*authority-under-test.pem: .* in the form PEM are needed"),
+    ],
+)
+@async_test
+async def test_files_that_are_no_good_are_told_and_what_was_in_force_stays(
+    serve: Serve, told: list[str], file: str, text: str, said: str
+) -> None:
+    served = serve()
+    own = served.authority.issue("client")
+    (served.folder / file).write_text(text)
+    served.secured.renew()
+    assert told[-1].startswith("SIGHUP: tls-port keeps its certificate: ")
+    with pytest.raises(TlsError, match=said):
+        served.certificates.renew()
+    await (await served.connect(own)).ping()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "node.key").unlink(), "tls-key-file .*node.key: No such file"),
+        (lambda folder: (folder / "node.pem").unlink(), "tls-cert-file .*node.pem: No such file"),
+        (lambda folder: (folder / "authority-under-test.pem").unlink(), "tls-ca-cert-file .*: No such file"),
+        (lambda folder: (folder / "node.key").chmod(0o644), "tls-key-file .*: every user of this machine may read it"),
+        (
+            lambda folder: Authority(folder, "x").issue("y")[0].rename(folder / "node.key"),
+            "tls-key-file .*: this is the key of another certificate than that of tls-cert-file",
+        ),
+        (
+            lambda folder: Authority(folder).issue("node", password=b"secret"),
+            "tls-key-file .*: no key in the form PEM that can be read without a password",
+        ),
+    ],
+    ids=["no key", "no certificate", "no authority", "key of everybody", "key of another", "encrypted key"],
+)
+def test_files_that_cannot_be_used_stop_the_start_with_what_is_wrong(
+    tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    authority = Authority(tmp_path)
+    key, certificate = authority.issue("node", "127.0.0.1")
+    spoil(tmp_path)
+    config = Config.from_text(
+        f"tls-port 1\ntls-cert-file {certificate}\ntls-key-file {key}\ntls-ca-cert-file {authority.file}"
+    )
+    with pytest.raises(CertificateError, match=said):
+        certificates_of(config, "yes")
+
+
+@pytest.mark.parametrize(
+    ("ends_in", "said"),
+    [(-LIFE, "has expired, "), (LIFE, "expires soon, "), (30 * LIFE, "")],
+    ids=["past", "soon", "later"],
+)
+def test_a_certificate_that_ends_is_warned_of_when_it_is_read_and_each_day(
+    tmp_path: Path, told: list[str], ends_in: Any, said: str
+) -> None:
+    key, certificate = Authority(tmp_path).issue("node", ends_in=ends_in)
+    clock = Clock()
+    secured = Secured(clock)
+    assert secured.facts() == {}, "nothing is told where there is no TLS"
+    secured.take("tls-port", Certificates(Files(certificate=certificate, key=key, ca=None).context))
+    assert len(told) == bool(said)
+    clock.advance(certificates_module.DAY_S)
+    clock.advance(certificates_module.DAY_S)
+    assert len(told) == 3 * bool(said)
+    assert all(said in line for line in told)
+    assert (secured.facts()["tls_certificate_expires_in_seconds"] < 0) == (said == "has expired, ")
+    secured.stop()
+    assert not clock.getDelayedCalls()
+
+
+# Handshakes that come to no end.
+
+
+class Wire:
+    """A transport that takes everything."""
+
+    disconnecting = False
+
+    def __init__(self) -> None:
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        """Take it."""
+
+    def loseConnection(self) -> None:
+        self.ended = self.ended or "lost"
+
+    def abortConnection(self) -> None:
+        self.ended = "aborted"
+
+
+@attrs.define
+class Shaking:
+    """A factory on a clock of ours, and what it was told of failed handshakes."""
+
+    factory: TlsFactory
+    clock: Clock
+    failed: list[str]
+
+    def begin(self) -> tuple[EagerTls, Wire]:
+        connection, wire = self.factory.buildProtocol(None), Wire()
+        connection.makeConnection(wire)
+        return connection, wire
+
+
+@pytest.fixture
+def shaking(tmp_path: Path) -> Shaking:
+    key, certificate = Authority(tmp_path).issue("node")
+    clock, failed = Clock(), []
+    certificates = Certificates(Files(certificate=certificate, key=key, ca=None).context)
+    return Shaking(TlsFactory(certificates, None, clock, lambda address, reason: failed.append(reason)), clock, failed)
+
+
+def test_a_handshake_has_ten_seconds(shaking: Shaking) -> None:
+    connection, wire = shaking.begin()
+    shaking.clock.advance(tls_module.HANDSHAKE_S - 0.1)
+    assert not wire.ended
+    shaking.clock.advance(0.2)
+    assert wire.ended == "aborted"
+    connection.connectionLost(Failure(ConnectionError()))
+    assert shaking.failed == ["the handshake took longer than 10 s"]
+    assert not shaking.clock.getDelayedCalls()
+
+
+def test_of_too_many_handshakes_the_first_has_had_its_chance(shaking: Shaking) -> None:
+    begun = [shaking.begin() for _ in range(tls_module.SHAKING_MAX)]
+    assert not any(wire.ended for _, wire in begun)
+    shaking.begin()
+    assert [wire.ended for _, wire in begun] == ["aborted"] + [""] * (tls_module.SHAKING_MAX - 1)
+    begun[0][0].connectionLost(Failure(ConnectionError()))
+    assert shaking.failed == ["too many others are in their handshakes"]
+
+
+def test_handshakes_end_when_nobody_listens_any_more(shaking: Shaking) -> None:
+    begun = [shaking.begin() for _ in range(3)]
+    shaking.factory.stopFactory()
+    assert [wire.ended for _, wire in begun] == ["aborted"] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SSL.Error([("SSL routines", "", "wrong version number")]), "it speaks no TLS"),
+        (SSL.Error([("SSL routines", "", "http request")]), "it speaks no TLS"),
+        (SSL.Error([("SSL routines", "", "tlsv1 alert unknown ca")]), "it refuses us: tlsv1 alert unknown ca"),
+        (SSL.Error([("SSL routines", "", "no shared cipher")]), "no shared cipher"),
+        (SSL.Error([]), "TLS has failed"),
+        (ConnectionResetError("reset"), "reset"),
+    ],
+)
+def test_why_a_connection_has_ended_is_said_in_words(error: Exception, said: str) -> None:
+    assert reason_of(Failure(error)) == said
+
+
+# Endpoint strings.
+
+
+@async_test
+async def test_clients_come_through_every_kind_of_endpoint(launch: Launch, tmp_path: Path) -> None:
+    running = launch()
+    daemon = running.daemon
+    authority = Authority(tmp_path)
+    key, certificate = authority.issue("node", "127.0.0.1")
+    texts = [
+        "tcp:0:interface=127.0.0.1",
+        f"unix:{tmp_path / 'queue.sock'}",
+        f"ssl:0:interface=127.0.0.1:privateKey={key}:certKey={certificate}:caCerts={authority.file}",
+    ]
+    ports = [listen_at(text, daemon, reactor, daemon.tls) for text in texts]
+    tcp, tls = (TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port) for port in (ports[0], ports[2]))
+    ways = [
+        tcp,
+        UNIXClientEndpoint(reactor, os.fspath(tmp_path / "queue.sock")),
+        wrapClientTLS(Shows(authority.issue("client")), tls),
+    ]
+    for way in ways:
+        client = await connectProtocol(way, Client())
+        running.clients.append(client)
+        await client.ping()
+        assert client.received == b"+PONG\r\n"
+    stranger = await connectProtocol(wrapClientTLS(Shows(), tls), Client())
+    await wait_until(lambda: stranger.lost)
+    assert stranger.received == b""
+    assert len(daemon.clients) == 3
+    assert [session.address for session in daemon.sessions()][1] == f"{tmp_path / 'queue.sock'}:0"
+    for session in daemon.sessions():
+        assert session.output_buffered == 0
+        assert not session.is_gone()
+    for port in ports:
+        await maybeDeferred(port.stopListening)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tcp:x:interface=127.0.0.1", "endpoint tcp:x:interface=127.0.0.1: .*; allowed are endpoint strings such as"),
+        ("nonsense:1", "no endpoint for clients is of the kind 'nonsense'"),
+        ("ssl:0:privateKey={key}:certKey={key}.missing", "No such file"),
+        ("ssl:0:privateKey={key}:certKey={certificate}:caCerts={key}", "caCerts .*: .*certificates in the form PEM"),
+        ("ssl:0:privateKey={key}:certKey={certificate}:clientAuth=yes", "clientAuth=yes: without caCerts"),
+        ("ssl:0:privateKey={key}:certKey={certificate}:caCerts={ca}:clientAuth=no", "clientAuth=no: allowed are yes"),
+        ("unix:/nowhere/at/all", "there is no such folder"),
+    ],
+)
+@async_test
+async def test_an_endpoint_that_cannot_be_listened_at_is_told(
+    launch: Launch, tmp_path: Path, text: str, said: str
+) -> None:
+    daemon = launch().daemon
+    authority = Authority(tmp_path)
+    key, certificate = authority.issue("node", "127.0.0.1")
+    written = text.format(key=key, certificate=certificate, ca=authority.file)
+    with pytest.raises(EndpointError, match=said):
+        listen_at(written, daemon, reactor, daemon.tls)
