@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 _REFUSALS: Final = {
     9: "is not valid yet",
     10: "has expired",
-    18: "is signed by itself, and not by the authority",
+    18: "is of no authority but itself",
     19: "is of another authority",
     20: "is of another authority",
     21: "is of another authority",
@@ -48,6 +48,7 @@ _REFUSALS: Final = {
     24: "is of an authority that may sign none",
     26: "is for another purpose",
 }
+_OF_OTHERS: Final = (19, 20, 21)
 
 
 class TlsError(Exception):
@@ -141,7 +142,8 @@ def _read(label: str, path: Path, read: Callable[[str], object]) -> None:
 def _note(connection: SSL.Connection, certificate: Any, error: int, depth: int, good: int) -> bool:
     """Note why a certificate of the other end is not taken: OpenSSL's own words do not say it."""
     if not good:
-        whose = "its certificate" if depth == 0 else "a certificate that signs its own"
+        # That of an authority is sent along by some, and is then what is found wrong.
+        whose = "its certificate" if depth == 0 or error in _OF_OTHERS else "a certificate that signs its own"
         protocol = connection.get_app_data()
         protocol.refusal = f"{whose} {_REFUSALS.get(error, f'is not taken, by number {error} of OpenSSL')}"
     return bool(good)

@@ -31,6 +31,7 @@ from disqued.net.linkinbox import LinkInbox
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
 from disqued.net.passed import Adopt, adopt_nothing
+from disqued.net.transport import EagerPort
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 
@@ -128,10 +129,11 @@ class Bus(Factory):
 
     def listen(self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing) -> None:
         """Open the ports, or take those that are open already.  Raises CannotListenError."""
+        kind = tcp.Port if self._tls is None else EagerPort  # TLS wants to know what became of a write
         for address in addresses:
-            opened = adopt(self._heard_of, address, port, tcp.Port)
+            opened = adopt(self._heard_of, address, port, kind)
             if opened is None:
-                opened = tcp.Port(port, self._heard_of, backlog, address, self.reactor)
+                opened = kind(port, self._heard_of, backlog, address, self.reactor)
                 opened.startListening()
             self._ports.append(opened)
             port = opened.socket.getsockname()[1]
