@@ -29,8 +29,11 @@ from disqued.tls_context import Certificates, openssl_reason
 HANDSHAKE_S: Final = 10.0
 SHAKING_MAX: Final = 256  #: handshakes of others that are under way at a time
 RECORD: Final = 1 << 14  #: bytes that are encrypted together at most
-#: What OpenSSL says of an end that speaks something else.
-_NO_TLS: Final = ("wrong version number", "http request", "packet length too long", "unexpected message")
+NO_TLS: Final = "it speaks no TLS"
+#: What such an end is answered, where OpenSSL says nothing: fatal, "protocol version".  A node knows it for TLS.
+ALERT: Final = b"\x15\x03\x01\x00\x02\x02\x46"
+#: What OpenSSL says of it.
+_SIGNS: Final = ("wrong version number", "http request", "packet length too long", "unexpected message")
 
 #: Takes the address of the other end, and why there is no connection.
 Failed = Callable[[Any, str], None]
@@ -44,8 +47,8 @@ def reason_of(failure: Failure) -> str:
     words = openssl_reason(error)
     if "did not return a certificate" in words:
         return "it shows no certificate"
-    if any(sign in words for sign in _NO_TLS):
-        return "it speaks no TLS"
+    if any(sign in words for sign in _SIGNS):
+        return NO_TLS
     if "alert" in words:
         return f"it refuses us: {words}"
     return words or "TLS has failed"
@@ -121,6 +124,11 @@ class EagerTls(TLSMemoryBIOProtocol):
         told = self._reason or reason
         self._reason = None
         self.factory.failed(self._address, self.refusal or reason_of(told))
+
+    def _tlsShutdownFinished(self, reason: Failure | None) -> None:
+        if reason is not None and not self._begun and reason_of(reason) == NO_TLS:
+            self.transport.write(ALERT)
+        super()._tlsShutdownFinished(reason)  # type: ignore[no-untyped-call]
 
     def _shutdownTLS(self) -> None:
         super()._shutdownTLS()  # type: ignore[no-untyped-call]

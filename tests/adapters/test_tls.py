@@ -187,11 +187,12 @@ async def test_without_the_duty_to_show_one_whoever_comes_is_let_in(serve: Serve
 
 
 @async_test
-async def test_who_speaks_no_tls_is_told_nothing_and_ends(serve: Serve, told: list[str]) -> None:
+async def test_who_speaks_no_tls_is_told_by_an_alert_and_ends(serve: Serve, told: list[str]) -> None:
     served = serve()
     client = await connectProtocol(TCP4ClientEndpoint(reactor, "127.0.0.1", served.port.getHost().port), Client())
     client.transport.write(PING)
     await wait_until(lambda: client.lost)
+    assert client.received == tls_module.ALERT
     assert told[-1] == "TLS with 127.0.0.1 comes to nothing: it speaks no TLS"
     assert not served.running.daemon.clients
 
