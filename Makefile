@@ -46,7 +46,8 @@ help:
 	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
 	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
 	@echo 'make spark-cluster  submit a program to a master and two workers, with the package shipped and installed'
-	@echo 'make fuzz    try other random examples than the tests do, twenty times as many'
+	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
+	@echo '             try other random examples than the property tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -121,7 +122,8 @@ kills: .venv/.test-stamp .venv/.programs-stamp
 spark-cluster: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m tests.torture.sparksubmit
 
-fuzz: .venv/.test-stamp
+fuzz: .venv/.fuzz-stamp
+	$(BIN)/python -m tests.fuzz run --minutes $(or $(MINUTES),10)
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/property
 
 docs: .venv/.test-stamp
@@ -159,6 +161,11 @@ clean:
 	@echo 'Installing disqued and what its tests need into .venv'
 	@$(PIP) --editable '.[dev,sqlite]'
 	@touch $@ .venv/.run-stamp
+
+# A Python that atheris has no wheel for searches blindly.
+.venv/.fuzz-stamp: .venv/.test-stamp
+	@$(PIP) --only-binary atheris --editable '.[fuzz]' || echo 'atheris cannot be installed: inputs are made without it'
+	@touch $@
 
 # The wheel as it would be published, unpacked where programs find it by PYTHONPATH.
 SOURCES := setup.py setup.cfg pyproject.toml pyspark_disqued.py \

@@ -1,0 +1,138 @@
+"""A daemon on a clock of its own, without sockets and files but those in a folder that is thrown away."""
+
+import gc
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock as Reactor
+
+from disqued.commands import catalogue  # noqa: F401 - completes the table of commands
+from disqued.config import Config
+from disqued.core.node import Node
+from disqued.net.clients import ClientConnection
+from disqued.net.daemon import Daemon
+from disqued.net.identity import Identity
+from disqued.persistence.eventlog.log import EventLog
+from disqued.persistence.null import NullFactory
+from disqued.testing.clock import Clock
+
+#: Settings that would write files, or start what a clock alone cannot end.
+_LEFT_ALONE = ("persistence", "appendonly", "events")
+COLLECTED = 64  #: daemons that are thrown away together
+TURNS = 200  #: of the loop, at most, for what is put off
+
+_made = itertools.count(1)
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    refused = False
+    unsent = 0
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.ended = False
+        self.socket = self
+
+    def write(self, data: bytes) -> None:
+        """Keep it, unless the connection has ended."""
+        if not self.ended:
+            self.written += data
+
+    def is_gone(self) -> bool:
+        """Tell whether it has ended."""
+        return self.ended
+
+    def loseConnection(self) -> None:
+        """End."""
+        self.ended = True
+
+    abortConnection = loseConnection
+
+    def getPeer(self) -> IPv4Address:
+        """The other end."""
+        return IPv4Address("TCP", "127.0.0.1", 1)
+
+    getHost = getPeer
+
+    def fileno(self) -> int:
+        """A number that is none."""
+        return 99
+
+    def ignore(self, *_: object, **more: object) -> None:
+        """Do nothing."""
+
+    registerProducer = unregisterProducer = pauseProducing = resumeProducing = setTcpNoDelay = setTcpKeepAlive = ignore
+    setsockopt = ignore
+
+
+@attrs.define
+class Fuzzed:
+    """The daemon, and what it runs on."""
+
+    daemon: Daemon
+    reactor: Reactor
+
+    def client(self) -> tuple[ClientConnection, Wire]:
+        """Connect a client."""
+        wire = Wire()
+        connection: Any = self.daemon.buildProtocol(None)
+        connection.makeConnection(wire)
+        return connection, wire
+
+    def turn(self) -> None:
+        """Let what is put off happen, until nothing is."""
+        for _ in range(TURNS):
+            if not any(call.getTime() <= self.reactor.seconds() for call in self.reactor.getDelayedCalls()):
+                return
+            self.reactor.advance(0)
+
+    def check(self) -> None:
+        """Raise AssertionError when the daemon has met a bug of its own."""
+        reports = "".join(path.read_text() for path in self.daemon.config.dir.glob("crash-*.txt"))
+        assert not self.daemon.statistics.crashes, reports
+
+
+@contextmanager
+def fuzzed() -> Iterator[Fuzzed]:
+    """A daemon that serves."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config.from_text(f'dir {folder}\nhttp-audit-file ""')
+        reactor, clock, rng = Reactor(), Clock(), Random(7)
+        identity = Identity.load(Path(folder) / "nodes.conf", 7711, rng)
+        store: Any = NullFactory().create(config, reactor, clock)
+        store.open()
+        node = Node(identity.node_id, clock, rng, maxmemory=64 << 20)
+        daemon = Daemon(
+            config, node, identity, store, reactor, store_name="none", open_store=lambda name: store,
+            event_log=EventLog(node, reactor, config),
+        )  # fmt: skip
+        stand_in: Any = daemon
+        set_one = daemon.config_set
+        stand_in.config_set = lambda name, value: (
+            None if name.decode("latin-1").lower() in _LEFT_ALONE else set_one(name, value)
+        )
+        stand_in.sleep = lambda seconds: None
+        stand_in.shutdown = lambda client, *, rewrite: True
+        found = Fuzzed(daemon, reactor)
+        daemon.start(lambda: None)
+        while daemon.loading:
+            reactor.advance(0.01)
+        yield found
+        identity.release()
+    _throw_away()
+
+
+def _throw_away() -> None:
+    """Free what is left of daemons: they are large, and lie where a load hides them from the collector."""
+    if next(_made) % COLLECTED == 0:
+        gc.unfreeze()
+        gc.collect()

@@ -1,0 +1,47 @@
+"""A short run of every fuzzer: all that was ever kept, and the same mutants of it each time."""
+
+import pytest
+
+from tests.fuzz.corpus import kept
+from tests.fuzz.mutating import LONGEST, mutants
+from tests.fuzz.targets import TARGETS
+
+#: Mutants of a run: a few seconds for each target.
+COUNTS = {"resp": 800, "bus": 1_200, "journal": 4_000, "http": 300}
+KEPT = [(name, file) for name in TARGETS for file in kept(name)]
+
+# Twisted's HTTP, and what it calls, tell of things that only who writes a client could change.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.mark.parametrize(("name", "file"), KEPT)
+def test_a_kept_input_does_no_harm(name: str, file: str) -> None:
+    TARGETS[name](kept(name)[file])
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutants_of_the_kept_inputs_do_no_harm(name: str) -> None:
+    for data in mutants(name, list(kept(name).values()), COUNTS[name]):
+        try:
+            TARGETS[name](data)
+        except BaseException as error:
+            error.add_note(
+                f"the input was {data!r}; `python -m tests.fuzz keep {name}` keeps what comes in by its input"
+            )
+            raise
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_mutants_are_others_and_the_same_each_time(name: str) -> None:
+    corpus = list(kept(name).values())
+    first, again = (list(mutants(name, corpus, 50)) for _ in range(2))
+    assert first == again
+    assert len(set(first)) > 40
+    assert max(map(len, first)) <= LONGEST
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_has_inputs_to_begin_with(name: str) -> None:
+    inputs = kept(name).values()
+    assert len(inputs) >= 8
+    assert all(len(data) <= LONGEST for data in inputs)
