@@ -14,7 +14,8 @@ from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 from disqued.web.server import AdminError, AdminServer
 from tests.adapters.inprocess import RawClient, Running
-from tests.certificates import make_certificate
+from tests.adapters.test_tls import Shows
+from tests.certificates import Authority, make_certificate
 
 Launch = Callable[..., Running]
 async_test = pytest_twisted.ensureDeferred
@@ -146,6 +147,31 @@ async def test_a_key_of_another_certificate_stops_the_start(launch: Launch, tmp_
     server = AdminServer(launch(f"http-endpoint {endpoint}\nhttp-token-file {tmp_path}/tokens").daemon)
     with pytest.raises(AdminError, match=r"http-endpoint ssl:0.* do not match"):
         server.listen()
+    await server.stop()
+
+
+@async_test
+async def test_with_an_authority_nobody_reaches_the_page_who_has_no_certificate_of_it(
+    launch: Launch, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    key, certificate = authority.issue("node", "127.0.0.1")
+    (tmp_path / "tokens").write_text("ann viewer 0123456789abcdef")
+    (tmp_path / "tokens").chmod(0o600)
+    endpoint = f"ssl:0:interface=127.0.0.1:privateKey={key}:certKey={certificate}:caCerts={authority.file}"
+    running = launch(f"http-endpoint {endpoint}\nhttp-token-file {tmp_path}/tokens")
+    server = AdminServer(running.daemon)
+    server.listen()
+    where = TCP4ClientEndpoint(reactor, "127.0.0.1", server.port)
+    browser = await connectProtocol(wrapClientTLS(Shows(authority.issue("ann")), where), Browser())
+    await browser.ask()
+    browser.transport.abortConnection()
+    await browser.closed()
+    for own in (None, Authority(tmp_path, "another authority").issue("eve")):
+        refused = await connectProtocol(wrapClientTLS(Shows(own), where), Browser())
+        refused.transport.write(REQUEST)
+        await refused.closed()
+        assert refused.received == b""
     await server.stop()
 
 
