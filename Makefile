@@ -24,11 +24,13 @@ PYTEST_NODES := $(BIN)/python -m pytest --numprocesses $(shell expr $(WORKERS) +
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
+# The extras whose packages are locked with hashes.
+LOCKED := admin client redis sqlite tls
 FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs lock news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -49,6 +51,7 @@ help:
 	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
 	@echo '             try other random examples than the property tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
+	@echo 'make lock    write requirements/locked.txt anew, with the hashes of the versions in constraints.txt'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
 
@@ -138,6 +141,15 @@ docs: .venv/.test-stamp
 
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
+
+# pip-tools asks the registry for the hashes of every file of the versions in constraints.txt.
+lock: .venv/.test-stamp
+	$(BIN)/python -m venv build/lock
+	build/lock/bin/pip --disable-pip-version-check --quiet install pip-tools
+	(sed '/^[^#]/,$$d' requirements/locked.txt && build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras \
+		--no-header --no-annotate --no-emit-find-links --no-emit-index-url --no-emit-trusted-host --allow-unsafe \
+		--constraint requirements/constraints.txt $(LOCKED:%=--extra %) --output-file - setup.cfg) > requirements/locked.txt.new
+	mv requirements/locked.txt.new requirements/locked.txt
 
 news: .venv/.test-stamp
 	@$(BIN)/towncrier build --draft --version next

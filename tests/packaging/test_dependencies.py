@@ -1,0 +1,106 @@
+"""What is asked for, why, and what is installed: setup.cfg, requirements/bounds.toml, constraints.txt, locked.txt."""
+
+import configparser
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+ADVISORY = re.compile(r"CVE-\d{4}-\d{4,}|GHSA-[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}")
+
+
+def asked_for() -> list[Requirement]:
+    """Every requirement of the package, of its extras, and of its build; not those that name the package itself."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    lines = settings["options"]["install_requires"].splitlines()
+    for extra in settings["options.extras_require"].values():
+        lines += extra.splitlines()
+    lines += tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    found = [Requirement(line) for line in lines if line.strip()]
+    return [requirement for requirement in found if canonicalize_name(requirement.name) != "disqued"]
+
+
+def least(specifiers: SpecifierSet) -> list[str]:
+    """The lower bounds."""
+    return [each.version for each in specifiers if each.operator == ">="]
+
+
+def reasons() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((ROOT / "requirements" / "bounds.toml").read_text())
+
+
+def locked() -> dict[str, Version]:
+    """The one version of each package that the two commands install."""
+    lines = (ROOT / "requirements" / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+ASKED = sorted(asked_for(), key=str)
+
+
+@pytest.mark.parametrize("requirement", ASKED, ids=str)
+def test_every_requirement_has_one_lower_bound_whose_reason_is_in_the_table(requirement: Requirement) -> None:
+    entry = reasons()[canonicalize_name(requirement.name)]
+    assert least(requirement.specifier) == [entry["least"]], (
+        "the bound is another one than the table gives a reason for"
+    )
+
+
+@pytest.mark.parametrize("requirement", ASKED, ids=str)
+def test_every_requirement_is_locked_at_a_version_that_it_allows(requirement: Requirement) -> None:
+    assert locked()[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+@pytest.mark.parametrize("name", reasons())
+def test_a_reason_is_whole_and_no_bound_and_no_lock_is_below_a_fix(name: str) -> None:
+    entry = reasons()[name]
+    assert entry["why"].endswith(".")
+    assert name in {canonicalize_name(requirement.name) for requirement in ASKED} or entry.get("brought")
+    assert ("advisory" in entry) == ("fixed" in entry) == ("No advisory is known" not in entry["why"])
+    if "advisory" in entry:
+        assert ADVISORY.fullmatch(entry["advisory"])
+        assert locked()[name] >= Version(entry["fixed"])
+        assert entry.get("brought") or Version(entry["least"]) >= Version(entry["fixed"])
+
+
+def hashed() -> dict[str, tuple[Version, list[str]]]:
+    """The set with hashes: version and hashes of each package."""
+    text = (ROOT / "requirements" / "locked.txt").read_text().replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pairs = [
+        (Requirement(line.split("--hash")[0].strip()), re.findall(r"--hash=sha256:([0-9a-f]{64})", line))
+        for line in lines
+    ]
+    return {
+        canonicalize_name(each.name): (Version(str(each.specifier).removeprefix("==")), hashes)
+        for each, hashes in pairs
+    }
+
+
+def test_the_set_with_hashes_is_the_locked_one_and_holds_all_that_a_daemon_and_its_clients_need() -> None:
+    found = hashed()
+    assert {name: version for name, (version, _) in found.items()}.items() <= locked().items()
+    assert all(hashes for _, hashes in found.values())
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    extras = settings["options.extras_require"]
+    lines = settings["options"]["install_requires"].splitlines()
+    for extra in ("admin", "client", "redis", "sqlite", "tls"):
+        lines += extras[extra].splitlines()
+    names = {canonicalize_name(Requirement(line).name) for line in lines if line.strip()}
+    assert names <= found.keys()
+
+
+def test_the_locked_set_has_each_package_once() -> None:
+    lines = (ROOT / "requirements" / "constraints.txt").read_text().splitlines()
+    names = [canonicalize_name(line.split("==")[0]) for line in lines if not line.startswith("#")]
+    assert len(names) == len(set(names))
