@@ -23,7 +23,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
-from disqued.net.transport import READ_SIZE
+from disqued.net.rounds import READ_SIZE
 from disqued.tls_context import Certificates, openssl_reason
 
 HANDSHAKE_S: Final = 10.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
-PROCESS_S = 60  #: seconds that one process searches: thousands of daemons leave some memory behind
+PROCESS_S = 60  #: seconds that one process searches, with memory for the daemons that the collector has not found yet
 NAMES = ("resp", "bus", "journal", "http")
 
 
