@@ -80,7 +80,7 @@ async def read_body(entry: Route, request: Any, in_thread: InThread) -> Any:
 
 
 def _media(request: Any) -> str:
-    value = (request.requestHeaders.getRawHeaders("content-type") or [""])[0]
+    value = (request.requestHeaders.getRawHeaders(b"content-type") or [b""])[0].decode("latin-1")
     return str(value).partition(";")[0].strip().lower()
 
 

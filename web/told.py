@@ -24,8 +24,9 @@ def wants_page(request: Any, path: bytes) -> bool:
     """Tell whether a person asks, in a browser, for something that is no business of programs alone."""
     if unquote_to_bytes(path).split(b"/")[1:2] == [b"api"]:
         return False
-    ranges = ",".join(request.requestHeaders.getRawHeaders("accept", [])).lower().split(",")
-    return any(one.partition(";")[0].strip() == "text/html" for one in ranges)
+    # As bytes: what was sent need be no text.
+    ranges = b",".join(request.requestHeaders.getRawHeaders(b"accept", [])).lower().split(b",")
+    return any(one.partition(b";")[0].strip() == b"text/html" for one in ranges)
 
 
 def told(site: Site, visitor: Visitor, request: Any, problem: Problem, path: bytes) -> Reply:

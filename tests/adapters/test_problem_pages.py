@@ -136,3 +136,15 @@ async def test_a_bug_before_there_is_a_route_is_a_page(admin: Admin, monkeypatch
     assert_problem_page(await page(client, "/", status=500), "Internal error", "the log has its traceback.")
     answer = await client.get("/")
     assert (answer.status, answer.body["code"]) == (500, "ERR")
+
+
+@async_test
+async def test_headers_that_are_no_text_are_no_harm(admin: Admin) -> None:
+    client = admin()
+    exchange = client.begin("GET", "/", headers={"Accept": "text/\xb3", "X": "1\r\nHost: 127.0.0.1:7780"})
+    answer = await exchange.answer()
+    assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
+    refused = await client.request("POST", "/api/commands/PING", body=b"{}", headers={"Content-Type": "text/\xb3\xff"})
+    assert refused.status == 415, refused
+    sound = await client.get("/", headers={"Accept": "text/html, text/\xb3"})
+    assert sound.status == 200

@@ -281,6 +281,20 @@ def test_a_node_with_a_certificate_of_another_authority_is_kept_out_and_both_say
         assert cluster_info(two)["cluster_known_nodes"] == "2"
 
 
+def test_a_certificate_does_not_take_the_place_of_a_secret_that_is_asked_for(tmp_path: Path) -> None:
+    with ends_well(Secured(tmp_path, QUICK, authorities=[Authority(tmp_path)] * 2)) as cluster:
+        for number, secret in enumerate(("sesame", "open")):
+            cluster.options = (*QUICK, "--cluster-secret", secret)
+            cluster.nodes.append(cluster.launch(number))
+            cluster.started.append(cluster.nodes[-1])
+        one, two = cluster.nodes
+        assert one.call("CLUSTER", "MEET", HOST, two.port) == "OK"
+        wait_until(
+            lambda: "refused there: the secret of the cluster is another one" in one.log(), "why there is no link"
+        )
+        assert cluster_info(two)["cluster_known_nodes"] == "1"
+
+
 def test_a_node_without_tls_and_one_with_it_say_that_they_differ(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with ends_well(Secured(tmp_path, QUICK, authorities=[authority])) as cluster:
