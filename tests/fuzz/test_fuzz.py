@@ -7,7 +7,7 @@ from tests.fuzz.mutating import LONGEST, mutants
 from tests.fuzz.targets import TARGETS
 
 #: Mutants of a run: a few seconds for each target.
-COUNTS = {"resp": 800, "bus": 1_200, "journal": 4_000, "http": 300}
+COUNTS = {"resp": 400, "bus": 400, "journal": 2_000, "http": 300}
 KEPT = [(name, file) for name in TARGETS for file in kept(name)]
 
 # Twisted's HTTP, and what it calls, tell of things that only who writes a client could change.
