@@ -136,6 +136,11 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     # What the protocol above sees.
 
+    def loseConnection(self) -> None:
+        """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
+        self.unregisterProducer()  # type: ignore[no-untyped-call]
+        super().loseConnection()  # type: ignore[no-untyped-call]
+
     @property
     def unsent(self) -> int:
         """Bytes that the socket has not taken."""

@@ -252,6 +252,16 @@ async def test_everything_written_before_a_close_arrives(connection: Connection)
 
 
 @async_test
+async def test_a_producer_does_not_keep_a_connection_open_that_is_to_end(connection: Connection) -> None:
+    connection.server.transport.registerProducer(Producer(), True)
+    connection.server.transport.write(b"goodbye")
+    connection.server.transport.loseConnection()
+    await until_read(connection.client, lambda: connection.client.ended)
+    await wait_until(lambda: connection.server.lost)
+    assert connection.client.received == b"goodbye"
+
+
+@async_test
 async def test_a_half_closed_connection_ends_after_what_was_said_before(connection: Connection) -> None:
     connection.client.socket.send(b"last words")
     connection.client.half_close()
