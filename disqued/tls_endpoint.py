@@ -17,7 +17,6 @@ from zope.interface import implementer
 from disqued.endpoint_words import parameter, without
 from disqued.tls_context import Asked, Certificates, TlsError, trust
 
-SCHEME: Final = "ssl:"
 CA: Final = "caCerts"
 AUTH: Final = "clientAuth"
 

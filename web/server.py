@@ -6,7 +6,7 @@ What is wrong with its settings stops the start, in one line that says what: Adm
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, ensureDeferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from disqued.config import Config
 from disqued.credentials import written_out
-from disqued.tls_endpoint import SCHEME, RenewableTLS
+from disqued.endpoint_words import kind
 from disqued.web import openapi, render
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
@@ -25,6 +25,9 @@ from disqued.web.gateway import Gateway
 from disqued.web.site import Site
 from disqued.web.tokens import TokenError
 from disqued.web.turns import next_turn
+
+if TYPE_CHECKING:
+    from disqued.tls_context import Certificates
 
 log = Logger()
 
@@ -55,7 +58,7 @@ class AdminServer:
         self.site = Site(gateway, access, AuditLog(config.http_audit_file))
         self.factory = AdminFactory(self.site, gateway.reactor)
         self._ports: list[Any] = []
-        self._tls: RenewableTLS | None = None
+        self._tls: Certificates | None = None
         self._stopped = False
         #: Fires when all that is to be listened on is open: some endpoints take their time.
         self.opened: Deferred[None] = Deferred()
@@ -116,8 +119,10 @@ class AdminServer:
 
     def _endpoint(self, text: str) -> Any:
         text = written_out(text, quoteStringArgument)
-        if not text.startswith(SCHEME):
+        if kind(text) != "ssl":
             return serverFromString(self._reactor, text)
+        from disqued.tls_endpoint import RenewableTLS
+
         self._tls = RenewableTLS(self._reactor, text)
         return self._tls
 
@@ -144,7 +149,7 @@ class AdminServer:
         return None
 
     @property
-    def certificates(self) -> RenewableTLS | None:
+    def certificates(self) -> "Certificates | None":
         """What it shows of itself, if it speaks TLS."""
         return self._tls
 
@@ -167,7 +172,7 @@ def _fault(text: str, error: BaseException | None) -> str:
     """Why an endpoint cannot be served; what OpenSSL says of a bad key is a list of tuples."""
     reason = str(error) or type(error).__name__
     if isinstance(error, ImportError):
-        reason = f"{reason}; TLS needs the packages of twisted[tls]"
+        reason = f"{reason}; TLS needs the packages of disqued[tls]"
     return (
         f"http-endpoint {text}: {type(error).__name__}: {reason}; allowed are endpoint strings such as"
         " ssl:7780:privateKey=node.key:certKey=node.pem and unix:/run/disqued/http.sock"
