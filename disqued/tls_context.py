@@ -123,7 +123,7 @@ def trust(context: SSL.Context, ca: Path, asked: Asked, label: str) -> None:
     if asked is not Asked.NO:
         _read(label, ca, lambda path: context.load_client_ca(path.encode()))
     context.set_verify(mode, _note)
-    # OpenSSL's flag comes with the callback: a session of another context is none of ours.
+    # Without it OpenSSL refuses clients that show a certificate and would resume a session.
     context.set_session_id(b"disqued")
 
 

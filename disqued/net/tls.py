@@ -212,7 +212,9 @@ class TlsFactory(TLSMemoryBIOFactory):
         """Note a handshake; when there are too many, the first of them has had its chance."""
         self._shaking[connection] = None
         if len(self._shaking) > SHAKING_MAX:
-            next(iter(self._shaking)).give_up("too many others are in their handshakes")
+            first = next(iter(self._shaking))
+            del self._shaking[first]
+            first.give_up("too many others are in their handshakes")
 
     def ended(self, connection: EagerTls) -> None:
         """Forget one."""

@@ -375,6 +375,8 @@ def test_of_too_many_handshakes_the_first_has_had_its_chance(shaking: Shaking) -
     assert not any(wire.ended for _, wire in begun)
     shaking.begin()
     assert [wire.ended for _, wire in begun] == ["aborted"] + [""] * (tls_module.SHAKING_MAX - 1)
+    shaking.begin()
+    assert [wire.ended for _, wire in begun[:3]] == ["aborted", "aborted", ""]
     begun[0][0].connectionLost(Failure(ConnectionError()))
     assert shaking.failed == ["too many others are in their handshakes"]
 
