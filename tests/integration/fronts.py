@@ -1,4 +1,4 @@
-"""TLS in front of daemons, which speak none themselves: what a user puts there as stunnel or a proxy, in the reactor.
+"""TLS in front of daemons that have no port for it: what a user puts there as stunnel or a proxy, in the reactor.
 
 client ==TLS==> a port of ours --> the port of the daemon, which has HELLO name ours (`--cluster-announce-port`)
 """
