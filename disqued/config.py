@@ -308,8 +308,8 @@ class Config:
         lets_in = self.port or (self.tls_port and self.tls_auth_clients != "yes")
         if lets_in and _beyond_loopback(self.bind):
             problem = (
-                "beyond the loopback addresses a password is needed; set requirepass or aclfile, or bind 127.0.0.1, or let"
-                " nobody in without a certificate: `port 0`, a tls-port and `tls-auth-clients yes`"
+                "beyond the loopback addresses a password is needed; set requirepass or aclfile, or bind 127.0.0.1, or"
+                " let nobody in without a certificate: `port 0`, a tls-port and `tls-auth-clients yes`"
             )
             raise self._fault("bind", problem)
         for text in self.endpoint:
