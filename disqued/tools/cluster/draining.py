@@ -1,0 +1,76 @@
+"""`disqued cluster drain`: a node hands on all that it holds, until nothing is lost when it is stopped.
+
+    CLUSTER LEAVING yes --> CLUSTER INFO again and again: jobs and acks left, and what is waited for
+                        --> cluster_safe_to_stop:yes
+
+The node goes on leaving when this ends before its time; only CLUSTER LEAVING no makes it stay.
+"""
+
+from typing import Final
+
+import click
+
+from disqued.client.replies import read_info
+from disqued.tools.connecting import Failed, Node, Target, node_options
+from disqued.tools.members import Member, members, named
+from disqued.tools.waiting import bar, wait_until
+
+DRAIN_S: Final = 3_600.0
+
+
+@click.command(short_help="let a node hand on all that it holds")
+@click.argument("name", metavar="NODE")
+@click.option("--cancel", is_flag=True, help="Let the node stay: what it has handed on stays where it is.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=DRAIN_S, show_default=True, metavar="SECONDS",
+    help="How long it may take.",
+)  # fmt: skip
+@node_options
+def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
+    """Let NODE hand on all that it holds, and wait until nothing is lost when it is stopped.
+
+    NODE is its host:port, its id, or the beginning of that; -h and -p name any node of the cluster.
+
+    \b
+    Examples:
+      disqued cluster drain 10.0.0.3:7711
+      disqued cluster drain 5f24c115 -h 10.0.0.1
+      disqued cluster drain --cancel 10.0.0.3:7711
+
+    The node serves its clients meanwhile, takes no new copies, and sends consumers that would wait to other nodes.  It
+    is leaving until --cancel, over a restart, too; also when this command is interrupted or its time is over.
+    """
+    known = members(target)
+    member = named(name, known)
+    with member.target.node() as node:
+        if cancel:
+            node.call("CLUSTER", "LEAVING", "no")
+            click.echo(f"{member.address} stays")
+            return
+        if len(known) == 1:
+            raise Failed(f"{member.address} stands alone: there is no other node that could take its jobs")
+        empty(node, member, wait_s)
+    click.echo(f"{member.address} is drained: nothing is lost when it is stopped")
+
+
+def empty(node: Node, member: Member, wait_s: float) -> None:
+    """Let a node leave, and wait until it may be stopped.
+
+    Raises Failed, and the errors of `disqued.client.errors`.
+    """
+    node.call("CLUSTER", "LEAVING", "yes")
+    most = 0
+    with bar(f"{member.address} hands its jobs on") as drawn:
+
+        def missing() -> str:
+            nonlocal most
+            facts = read_info(node.call("CLUSTER", "INFO"), b"")
+            left = int(facts["cluster_leaving_jobs_left"])
+            most = max(most, left)
+            waits_for = facts["cluster_leaving_waits_for"]
+            drawn.show(most - left, most, waits_for)
+            if facts["cluster_safe_to_stop"] == "yes":
+                return ""
+            return f"{left} jobs are left on it; {waits_for or 'it looks whether that was all'}"
+
+        wait_until(missing, wait_s, f"{member.address} has handed on all that it held")

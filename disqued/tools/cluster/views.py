@@ -1,0 +1,161 @@
+"""What each node of a cluster says of itself and of the others, and what is wrong in that.
+
+    every node --CLUSTER NODES, CLUSTER INFO, INFO--> NodeView --together--> problems, pairs that do not see each other
+
+A pair is sound when both nodes have the other one in CLUSTER NODES, met, with a link and without a flag that says that
+it fails.  Problems are sentences for people, in the order of the nodes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from disqued.client.errors import DisquedError
+from disqued.client.replies import read_info
+from disqued.tools.connecting import Node
+from disqued.tools.members import ID_SHOWN, Member, info
+
+#: Flags of CLUSTER NODES with which no jobs can be given to a node.
+UNSOUND: Final = frozenset({"fail", "fail?", "handshake"})
+#: Of INFO: what a view is made of.
+SECTIONS: Final = ("server", "memory", "jobs", "persistence", "cluster", "clients")
+
+
+@attrs.frozen
+class Line:
+    """A line of CLUSTER NODES: a node, as another one sees it."""
+
+    id: str
+    address: str  #: host:port, as far as it is known
+    flags: frozenset[str]
+    is_linked: bool
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether jobs can be given to that node."""
+        return self.is_linked and not self.flags & UNSOUND
+
+
+@attrs.frozen
+class NodeView:
+    """A node, and what it says; nothing when it does not answer."""
+
+    member: Member
+    lines: tuple[Line, ...] = ()
+    cluster: Mapping[str, str] = attrs.field(factory=dict)  #: CLUSTER INFO
+    facts: Mapping[str, str] = attrs.field(factory=dict)  #: INFO
+    #: Why there is nothing; "" when there is.
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        """Id of the node."""
+        return self.member.id
+
+    @property
+    def name(self) -> str:
+        """The node, for people: where it is, and which one."""
+        return f"{self.member.address} ({self.id[:ID_SHOWN]})"
+
+    @property
+    def others(self) -> list[Line]:
+        """The other nodes, as this one sees them."""
+        return [line for line in self.lines if "myself" not in line.flags]
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that it holds, copies and those that are done and not yet forgotten included."""
+        return int(self.facts.get("registered_jobs", 0))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Tell whether it is being drained."""
+        return self.cluster.get("cluster_leaving") == "yes"
+
+    @property
+    def is_safe(self) -> bool:
+        """Tell whether it may be stopped and nothing is lost."""
+        return self.cluster.get("cluster_safe_to_stop") == "yes"
+
+    @property
+    def state(self) -> str:
+        """One word for people."""
+        if self.error:
+            return "away"
+        if self.is_leaving:
+            return "left" if self.is_safe else "leaving"
+        return "ok" if all(line.is_sound for line in self.others) else "cut off"
+
+
+def read_lines(text: str) -> tuple[Line, ...]:
+    """Read CLUSTER NODES."""
+    return tuple(_lines(text))
+
+
+def _lines(text: str) -> Iterator[Line]:
+    for line in text.splitlines():
+        id_, address, flags, _, _, link = line.split()
+        yield Line(id_, address.partition("@")[0], frozenset(flags.split(",")), link == "connected")
+
+
+def look_at(member: Member, node: Node) -> NodeView:
+    """Ask a node, whose answer may be that it is away."""
+    try:
+        return NodeView(
+            member,
+            read_lines(node.call("CLUSTER", "NODES").decode()),
+            read_info(node.call("CLUSTER", "INFO"), b""),
+            info(node, *SECTIONS),
+        )
+    except DisquedError as error:
+        return NodeView(member, error=str(error))
+
+
+def look_at_all(known: Iterable[Member]) -> list[NodeView]:
+    """Ask each node on a connection of its own."""
+    views = []
+    for member in known:
+        with member.target.node() as node:
+            views.append(look_at(member, node))
+    return views
+
+
+# What is wrong.
+
+
+def unseen(views: Sequence[NodeView]) -> list[str]:
+    """Name the pairs of which one node does not see the other: `a does not see b`."""
+    missing = []
+    for view in views:
+        sound = {line.id for line in view.lines if line.is_sound}
+        missing += [f"{view.name} does not see {other.name}" for other in views if other.id not in {view.id, *sound}]
+    return missing
+
+
+def problems(views: Sequence[NodeView]) -> list[str]:
+    """Say what is not in order, a sentence each; nothing when all is."""
+    found: list[str] = []
+    answering = [view for view in views if not view.error]
+    for view in views:
+        found += [f"{view.name}: {view.error}"] if view.error else _own_problems(view)
+    found += unseen(answering)
+    ids = {view.id for view in views}
+    strangers = {line.id: line for view in answering for line in view.others if line.id not in ids}
+    for line in strangers.values():
+        what = (
+            "is being called and has not answered yet" if "handshake" in line.flags else "is known to some nodes only"
+        )
+        found.append(f"{line.address}: {what}")
+    return found
+
+
+def _own_problems(view: NodeView) -> Iterator[str]:
+    if twin := view.cluster.get("cluster_same_id_at"):
+        yield f"{view.name}: another node with the same id is at {twin}; CLUSTER RESET HARD on one of them"
+    if view.facts.get("loading") == "1":
+        yield f"{view.name}: is loading its jobs"
+    if view.facts.get("aof_last_write_status", "ok") != "ok":
+        yield f"{view.name}: its journal cannot be written; nothing is added there"
+    if view.facts.get("memory_level", "0") == "3":
+        yield f"{view.name}: its memory is full; nothing is added there"

@@ -1,0 +1,50 @@
+"""What people read: bytes, counts and spans in a few characters, and tables.
+
+A table that does not go to a terminal is as wide as it has to be: programs cut lines themselves.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UNITS: Final = ("B", "K", "M", "G", "T")
+_COUNTS: Final = ("", "k", "M", "G")
+WIDE: Final = 400  #: characters
+
+
+def console() -> "Console":
+    """Make the console of standard output."""
+    from rich.console import Console
+
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=WIDE)
+
+
+def size(number: float) -> str:
+    """Write bytes: 512B, 1.5K, 20M; a K is 1024."""
+    return _scaled(number, 1024, _UNITS)
+
+
+def count(number: float) -> str:
+    """Write a number: 999, 1.2k, 35M."""
+    return _scaled(number, 1000, _COUNTS)
+
+
+def _scaled(number: float, step: int, units: tuple[str, ...]) -> str:
+    for unit in units:
+        if round(number) < step or unit == units[-1]:
+            break
+        number /= step
+    figure = f"{number:.1f}" if number < 10 and unit != units[0] else f"{number:.0f}"
+    return figure.removesuffix(".0") + unit
+
+
+def span(seconds: float) -> str:
+    """Write a span: 0.3s, 42s, 5m, 3h, 2d."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    for limit, unit, length in ((120, "s", 1), (7_200, "m", 60), (172_800, "h", 3_600)):
+        if seconds < limit:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"
