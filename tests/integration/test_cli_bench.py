@@ -1,0 +1,219 @@
+"""`disqued bench` on real daemons: what it sends, what it measures, and what it leaves."""
+
+import csv
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import QUICK, Cluster, ends_well, registered
+from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
+from tests.integration.verbs import at, done, refused, run, told
+
+Start = Callable[..., Daemon]
+PROGRAM = (sys.executable, "-c", "from disqued.tools.bench import command; command(prog_name='disqued bench')")
+
+
+def calls(daemon: Daemon, command: str) -> int:
+    """How often a node was sent a command."""
+    with daemon.redis() as client:
+        return int(client.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0))
+
+
+def row(report: dict[str, object], name: str) -> dict[str, float]:
+    commands = report["commands"]
+    assert isinstance(commands, list)
+    (found,) = [each for each in commands if each["command"] == name]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_as_many_requests_are_sent_as_were_asked_for_in_the_shares_of_the_mix(start: Start) -> None:
+    node = start()
+    report = told("bench", *at(node), "-n", 1_001, "-c", 7, "-P", 3, "--mix", "addjob=3,qlen=1", "--json")
+    assert (calls(node, "addjob"), calls(node, "qlen")) == (751, 250)
+    assert (row(report, "addjob")["requests"], row(report, "qlen")["requests"]) == (751, 250)
+    assert row(report, "all")["requests"] == 1_001
+    times = [row(report, "all")[name] for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")]
+    assert 0 < times[0] <= times[1] <= times[2] <= times[3]
+    # The jobs were left, told, and are gone.
+    assert report["removed"] == 751
+    wait_until(lambda: registered(node) == 0, "no job of the load")
+
+
+def test_several_processes_share_a_load(start: Start) -> None:
+    node = start()
+    words = ("-n", 1_000, "-c", 5, "--processes", 3, "ADDJOB", "__queue__", "__body__", 0, "KEY", "k__n__")
+    report = told("bench", *at(node), "--json", "-d", 10, *words)
+    assert report["processes"] == 3
+    assert row(report, "addjob")["requests"] == 1_000
+    assert report["removed"] == 1_000  # all numbers are different, or keys would have held jobs back
+
+
+def test_jobs_that_are_handed_out_are_acknowledged(start: Start) -> None:
+    node = start()
+    report = told("bench", *at(node), "-n", 3_000, "-c", 4, "--queues", 3, "--json")
+    assert row(report, "getjob")["requests"] >= 1_000
+    acked = row(report, "ackjob")
+    assert acked["requests"] > 900
+    assert acked["requests"] + report["removed"] == row(report, "addjob")["requests"]
+    assert acked["errors"] == 0
+
+
+def test_jobs_are_kept_when_that_is_asked_for(start: Start) -> None:
+    node = start()
+    words = ("-n", 100, "-c", 2, "--mix", "addjob", "-d", 5, "--queue", "mine")
+    assert told("bench", *at(node), "--keep", "--json", *words)["removed"] == 0
+    assert node.call("QLEN", "mine") == 100
+    assert node.call("QPEEK", "mine", 1)[0][2] == "xxxxx"
+    said = refused("bench", *at(node), *words)
+    assert "100 jobs are in mine already" in said
+    assert node.call("QLEN", "mine") == 100
+    told("bench", *at(node), "--keep", "--json", *words)
+    assert node.call("QLEN", "mine") == 200
+
+
+def test_a_rate_is_kept(start: Start) -> None:
+    node = start()
+    report = told("bench", *at(node), "--rate", 200, "-n", 300, "-c", 5, "--json", "PING")
+    assert row(report, "ping")["requests"] == 300
+    assert 1.4 <= report["seconds"] <= 5  # the last is due after 299 / 200 s, and not before
+
+
+def test_a_load_ends_when_its_time_is_over(start: Start) -> None:
+    node = start()
+    report = told("bench", *at(node), "--seconds", 0.5, "--rate", 100, "-c", 2, "--json", "PING")
+    assert row(report, "ping")["requests"] == 50
+    report = told("bench", *at(node), "--seconds", 0.5, "-c", 2, "--json", "PING")
+    assert row(report, "ping")["requests"] > 10
+    assert report["seconds"] < 5
+
+
+def test_a_stall_is_seen_by_all_that_were_due_in_it(start: Start) -> None:
+    node = start()
+
+    def stall() -> None:
+        """Freeze the node when the load has begun, for a second."""
+        wait_until(lambda: calls(node, "ping") > 20, "a load")
+        node.process.send_signal(signal.SIGSTOP)
+        threading.Event().wait(1.0)
+        node.process.send_signal(signal.SIGCONT)
+
+    frozen = threading.Thread(target=stall)
+    frozen.start()
+    report = told("bench", *at(node), "--rate", 100, "--seconds", 4, "-c", 1, "--timeout", 30, "--json", "PING")
+    frozen.join()
+    # One request alone met the stall on its way; a hundred were due in it, and waited for half a second each.
+    assert row(report, "ping")["requests"] == 400
+    assert row(report, "ping")["max_ms"] >= 900
+    assert row(report, "ping")["mean_ms"] >= 60
+
+
+def test_errors_are_counted_and_told_and_are_no_success(start: Start) -> None:
+    node = start()
+    words = ("-n", 20, "-c", 2, "--mix", "bad=1,ping=1", "--command", "bad=QPEEK __queue__ many")
+    result = run("bench", *at(node), *words, "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert row(report, "bad")["errors"] == 10
+    assert report["error_texts"] == {"bad": {"ERR value is not an integer or out of range": 10}}
+    assert "bad: 10 times ERR value is not an integer or out of range" in run("bench", *at(node), *words).stdout
+
+
+def test_people_and_spreadsheets_read_the_same(start: Start) -> None:
+    node = start()
+    printed = done("bench", *at(node), "-n", 60, "-c", 2)
+    assert re.search(
+        r"^command +requests +errors +requests/s +p50 ms +p99 ms +p99\.9 ms +max ms$", printed, re.MULTILINE
+    )
+    assert re.search(r"^all +60 +0 ", printed, re.MULTILINE)
+    lines = list(csv.DictReader(io.StringIO(done("bench", *at(node), "-n", 60, "-c", 2, "--csv"))))
+    assert [line["command"] for line in lines] == ["addjob", "getjob", "ackjob", "all"]
+    assert lines[-1]["requests"] == "60"
+
+
+def test_a_node_that_says_nothing_ends_the_load(start: Start) -> None:
+    node = start()
+
+    def freeze() -> None:
+        wait_until(lambda: calls(node, "ping") > 20, "a load")
+        node.process.send_signal(signal.SIGSTOP)
+
+    freezing = threading.Thread(target=freeze)
+    freezing.start()
+    try:
+        said = refused("bench", *at(node), "--rate", 100, "--seconds", 60, "-c", 2, "--timeout", 1, "PING")
+    finally:
+        freezing.join()
+        node.process.send_signal(signal.SIGCONT)
+    assert said == f"disqued bench: 127.0.0.1:{node.port} said nothing for 1 s (--timeout)"
+
+
+def test_a_node_that_goes_away_ends_the_load(start: Start) -> None:
+    node = start()
+
+    def kill() -> None:
+        wait_until(lambda: calls(node, "ping") > 20, "a load")
+        node.kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    said = refused("bench", *at(node), "--rate", 100, "--seconds", 60, "-c", 2, "PING")
+    killing.join()
+    assert said == f"disqued bench: the connection to 127.0.0.1:{node.port} broke: it was closed"
+
+
+def test_an_interrupt_ends_the_load_and_shows_what_was_until_then(start: Start) -> None:
+    node = start()
+    argv = [*PROGRAM, *at(node), "--rate", "100", "--seconds", "600", "-c", "2", "--mix", "addjob", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as bench:
+        wait_until(lambda: calls(node, "addjob") > 20, "a load")
+        bench.send_signal(signal.SIGINT)
+        said, complained = bench.communicate(timeout=LIMIT)
+    assert (bench.returncode, complained) == (130, "")
+    report = json.loads(said)
+    assert report["interrupted"] is True
+    assert report["removed"] == row(report, "addjob")["requests"] == calls(node, "addjob")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-n", 1, "--seconds", 1), "one of them is allowed"),
+        (("--json", "--csv"), "one of them is allowed"),
+        (("--mix", "flyjob"), "the mix names 'flyjob', which is no command"),
+        (("--mix", "ping", "PING"), "--mix and --command do not go with it"),
+        (("--command", "nothing"), "--command 'nothing' is written NAME="),
+        (("ADDJOB", "q-__n__", "b", "0"), "--keep allows that"),
+        (("--rate", "0"), "0.0 is not in the range x>0"),
+    ],
+)
+def test_a_load_that_cannot_be_is_a_misuse(words: tuple[object, ...], said: str) -> None:
+    assert said in refused("bench", *words, status=2)
+
+
+def test_a_node_that_is_away_is_said_in_one_line() -> None:
+    assert refused("bench", "-p", 1) == "disqued bench: no node answers at 127.0.0.1:1: connection refused"
+
+
+def test_a_password_and_a_socket_are_enough_to_get_in(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "disqued.socket"
+    start("--unixsocket", str(path)).call("CONFIG", "SET", "requirepass", "secret")
+    report = told("bench", "-s", path, "-a", "secret", "-n", 50, "-c", 2, "--json", "PING")
+    assert row(report, "ping")["requests"] == 50
+    assert "NOAUTH" in refused("bench", "-s", path, "-n", 50, "PING")
+
+
+def test_the_jobs_of_a_load_are_removed_on_every_node(tmp_path: Path) -> None:
+    with ends_well(Cluster(tmp_path, QUICK)) as cluster:
+        cluster.start(3)
+        report = told("bench", *at(cluster.nodes[0]), "-n", 200, "-c", 4, "--mix", "addjob", "--json")
+        assert report["removed"] == 200
+        cluster.wait_empty()
