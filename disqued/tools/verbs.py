@@ -12,6 +12,8 @@ COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
 VERBS: Final = {
     "cli": ("talk to a node: one command, or a prompt", "disqued.tools.cli.command"),
     "check": ("look at a node for a monitoring system", "disqued.tools.check"),
+    "bench": ("put a load on a node, and measure how long its requests take", "disqued.tools.bench"),
+    "cluster": ("make a cluster of nodes, look at it, drain nodes", "disqued.tools.cluster"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),

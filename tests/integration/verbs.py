@@ -3,43 +3,52 @@
 What they print goes to no terminal, so that nothing of it is a control character.
 """
 
+import contextlib
+import io
 import json
-from importlib import import_module
 from typing import Any
 
-from click.testing import CliRunner, Result
+import attrs
 
+from disqued.tools import program
 from tests.integration.daemon import Daemon
 
 
-def run(verb: str, *words: object) -> Result:
-    """Run a verb to its end; its `exit_code`, `stdout` and `stderr` are what a shell would see."""
-    command = import_module(f"disqued.tools.{verb}").command
-    result = CliRunner().invoke(command, [str(word) for word in words], prog_name=f"disqued {verb}")
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+@attrs.frozen
+class Result:
+    """What a shell would see of a verb."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
 
 
-def done(verb: str, *words: object) -> str:
+def run(*words: object) -> Result:
+    """Run a verb to its end."""
+    said, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        status = program.run([str(word) for word in words])
+    return Result(status, said.getvalue(), complained.getvalue())
+
+
+def done(*words: object) -> str:
     """Run a verb that is to succeed, and return what it printed."""
-    result = run(verb, *words)
+    result = run(*words)
     assert (result.exit_code, result.stderr) == (0, ""), result.stderr
     return result.stdout
 
 
-def told(verb: str, *words: object) -> Any:
+def told(*words: object) -> Any:
     """Run a verb that is to succeed and to print JSON, and read that."""
-    return json.loads(done(verb, *words))
+    return json.loads(done(*words))
 
 
-def refused(verb: str, *words: object, status: int = 1) -> str:
+def refused(*words: object, status: int = 1) -> str:
     """Run a verb that is to fail without a word on standard output, and return what it said in one line."""
-    result = run(verb, *words)
+    result = run(*words)
     assert (result.exit_code, result.stdout) == (status, ""), (result.stdout, result.stderr)
-    lines = [line for line in result.stderr.splitlines() if line and not line.startswith(("Usage:", "Try "))]
-    assert len(lines) == 1, result.stderr
-    return lines[0]
+    (line,) = result.stderr.splitlines()
+    return line
 
 
 def at(daemon: Daemon) -> tuple[str, ...]:

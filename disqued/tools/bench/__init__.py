@@ -8,6 +8,7 @@ report.py      table, JSON, CSV
 leftovers.py   the jobs that stay behind
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from disqued.client.errors import DisquedError
 from disqued.tools.bench.mix import DEFAULT, KNOWN, BadMix, Mix, make_mix, of_words, read_mix, template
 from disqued.tools.connecting import Failed, Target, node_options
 
@@ -116,8 +118,11 @@ def command(  # noqa: PLR0917 - click gives them by name
     plans = _plans(target, chosen, names, load, requests, seconds)
     try:
         figures = Crew(plans).run()
-    finally:
-        left = remove(target, filled) if filled else 0
+    except Failed:
+        with contextlib.suppress(Failed, DisquedError):  # the first failure is the one to tell
+            remove(target, filled)
+        raise
+    left = remove(target, filled)
     _tell(figures, {**load, "removed": left}, as_json=as_json, as_csv=as_csv)
     context.exit(INTERRUPTED if figures.was_interrupted else FAILED if figures.errors else 0)
 

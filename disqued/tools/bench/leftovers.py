@@ -35,6 +35,8 @@ def leftovers(target: Target, queues: Sequence[bytes]) -> set[bytes]:
 def remove(target: Target, queues: Sequence[bytes]) -> int:
     """Acknowledge all jobs of some queues; returns how many there were.  Raises Failed when some stay."""
     removed: set[bytes] = set()
+    if not queues:
+        return 0
     with bar("removing jobs") as drawn:
         for _ in range(ROUNDS_MAX):
             left = 0

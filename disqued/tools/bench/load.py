@@ -124,7 +124,7 @@ class Lane(asyncio.Protocol):
             self.is_open.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        why = str(error) if error else "it was closed"
+        why = (isinstance(error, OSError) and error.strerror) or str(error or "the node has closed it")
         if not self.is_open.done():
             self.is_open.set_exception(ConnectionError(why))
         self._load.lost(why)
