@@ -12,6 +12,7 @@ COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
 VERBS: Final = {
     "cli": ("talk to a node: one command, or a prompt", "disqued.tools.cli.command"),
     "check": ("look at a node for a monitoring system", "disqued.tools.check"),
+    "top": ("the nodes and queues of a cluster, as they are now", "disqued.tools.top"),
     "bench": ("put a load on a node, and measure how long its requests take", "disqued.tools.bench"),
     "cluster": ("make a cluster of nodes, look at it, drain nodes", "disqued.tools.cluster"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),

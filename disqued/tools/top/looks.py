@@ -1,0 +1,185 @@
+"""A look at every node of a cluster, again and again; one that does not answer holds up nobody.
+
+    HELLO of any node --> all nodes --> a thread each: INFO, CLUSTER INFO, TIME, HELLO
+                                                       QSCAN --> QSTAT of each queue
+                                                       QPEEK 1, SHOW of the longest: since when its oldest is there
+                          --wait, no longer than asked for--> NodeLook of each, or why there is none
+
+A node that has not answered in time is asked no second time until it has: its thread waits for it, and the next looks
+do not.  It is looked for where the others say that it is.  Nodes that no node tells of any more are forgotten, unless
+nobody answers at all.  Ages go by the clock of their node.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from disqued.client.errors import DisquedError, ServerError
+from disqued.client.job import Topology
+from disqued.client.replies import read_facts, read_hello, read_info, read_jobs, read_page
+from disqued.tools.connecting import Target
+from disqued.tools.members import Link, Member, members
+
+QUEUES_MAX: Final = 2_000  #: of one node, that are looked at
+AGES_MAX: Final = 200  #: of these, the longest, whose oldest job is looked at
+PAGE: Final = 1_000
+NS: Final = 1_000_000_000
+
+
+@attrs.frozen
+class QueueLook:
+    """A queue, as one node knows it."""
+
+    name: bytes
+    length: int
+    jobs_in: int  #: since the node began
+    jobs_out: int
+    blocked: int
+    pause: str
+    #: How long its oldest job has been there, in seconds; None = nothing waits, or it was not looked at.
+    oldest_s: float | None = None
+
+
+@attrs.frozen
+class NodeLook:
+    """A node, at one moment."""
+
+    member: Member
+    at: float  #: on the monotonic clock
+    facts: Mapping[str, str] = attrs.field(factory=dict)  #: INFO, and CLUSTER INFO
+    queues: Mapping[bytes, QueueLook] = attrs.field(factory=dict)
+    told: Topology | None = None
+    #: Why there is nothing of that; "" when there is.
+    error: str = ""
+
+    def number(self, name: str) -> int:
+        """A figure of INFO or CLUSTER INFO; 0 when it is not told."""
+        return int(self.facts.get(name, 0))
+
+
+class Watch:
+    """The nodes of a cluster, and one thread at a time that asks each of them."""
+
+    def __init__(self, target: Target) -> None:
+        """Ask for the nodes.  Raises the errors of `disqued.client.errors`."""
+        self._target = target
+        self._members = {member.id: member for member in members(target)}
+        self._links: dict[str, Link] = {}
+        self._asked: set[str] = set()  #: nodes that have not answered yet
+        self._looks: dict[str, NodeLook] = {}  #: answers of this round
+        self._changed = threading.Condition()
+
+    def look(self, wait_s: float) -> list[NodeLook]:
+        """Look at every node; who has not answered after the time is away."""
+        with self._changed:
+            self._looks.clear()
+            known = list(self._members.values())
+            fresh = {member.id for member in known} - self._asked
+            self._asked |= fresh
+            for member in known:
+                if member.id in fresh:
+                    threading.Thread(target=self._ask, args=(member,), daemon=True).start()
+            self._changed.wait_for(lambda: fresh <= self._looks.keys(), wait_s)
+            now = time.monotonic()
+            looks = [
+                self._looks.get(member.id) or NodeLook(member, now, error=f"{member.address} does not answer")
+                for member in known
+            ]
+        self._follow(looks)
+        return looks
+
+    def _ask(self, member: Member) -> None:
+        link = self._links.setdefault(member.address, Link(member.target))
+        try:
+            look = look_at(member, link)
+        except DisquedError as error:
+            link.close()
+            look = NodeLook(member, time.monotonic(), error=str(error))
+        with self._changed:
+            self._asked.discard(member.id)
+            self._looks[member.id] = look
+            self._changed.notify()
+
+    def _follow(self, looks: Sequence[NodeLook]) -> None:
+        """Learn of nodes that have come, and forget those that nobody tells of."""
+        told = [each for look in looks if look.told for each in look.told.nodes]
+        if not told:
+            return
+        found = {look.member.id: look.member for look in looks if look.told}
+        for node in told:
+            id_ = node.id.decode()
+            if id_ not in found and node.host:
+                found[id_] = Member(id_, self._target.at((node.host, node.port)), node.priority)
+        order = {id_: place for place, id_ in enumerate(self._members)}
+        self._members = dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def look_at(member: Member, link: Link) -> NodeLook:
+    """Ask a node for everything.  Raises the errors of `disqued.client.errors`."""
+    at = time.monotonic()
+    info, hello, clock = link.ask_all([("INFO", "default"), ("HELLO",), ("TIME",)])
+    told = read_hello(_sound(hello), b"")
+    facts = read_info(_sound(info), b"")
+    if facts.get("loading") == "1":
+        return NodeLook(member, at, facts, told=told)
+    (cluster,) = link.ask_all([("CLUSTER", "INFO")])
+    facts |= read_info(_sound(cluster), b"")
+    seconds, _ = _sound(clock)
+    return NodeLook(member, at, facts, _queues(link, int(seconds)), told)
+
+
+def _sound(reply: Any) -> Any:
+    if isinstance(reply, ServerError):
+        raise reply
+    return reply
+
+
+def _queues(link: Link, now_s: int) -> dict[bytes, QueueLook]:
+    names: list[bytes] = []
+    cursor = b"0"
+    while len(names) < QUEUES_MAX:
+        cursor, found = read_page(link.ask("QSCAN", cursor, "COUNT", PAGE), b"")
+        names += found
+        if cursor == b"0":
+            break
+    replies = link.ask_all([("QSTAT", name) for name in dict.fromkeys(names[:QUEUES_MAX])])
+    looks = {look.name: look for look in map(_queue, replies) if look}
+    longest = sorted((look for look in looks.values() if look.length), key=lambda look: -look.length)[:AGES_MAX]
+    for name, created_ns in _oldest(link, [look.name for look in longest]).items():
+        looks[name] = attrs.evolve(looks[name], oldest_s=max(0.0, now_s - created_ns / NS))
+    return looks
+
+
+def _queue(reply: Any) -> QueueLook | None:
+    """Read QSTAT; None for a queue that is gone by now, or is none of jobs."""
+    if reply is None or isinstance(reply, ServerError):
+        return None
+    facts: Any = read_facts(reply, b"")
+    return QueueLook(
+        facts["name"], facts["len"], facts["jobs-in"], facts["jobs-out"], facts["blocked"], facts["pause"].decode()
+    )
+
+
+def _oldest(link: Link, names: Sequence[bytes]) -> dict[bytes, int]:
+    """Since when the oldest jobs of some queues are there, in unix nanoseconds."""
+    peeked = [
+        job
+        for reply in link.ask_all([("QPEEK", name, 1) for name in names])
+        if not isinstance(reply, ServerError)
+        for job in read_jobs(reply, b"")
+    ]
+    shown = link.ask_all([("SHOW", job.id) for job in peeked])
+    found: dict[bytes, int] = {}
+    for job, reply in zip(peeked, shown, strict=True):
+        facts: Any = None if isinstance(reply, ServerError) else read_facts(reply, b"")
+        if facts is not None:
+            found[job.queue] = facts["ctime"]
+    return found
+
+
+def queues_in_all(looks: Iterable[NodeLook]) -> int:
+    """How many queues the nodes have that were looked at in part; the same queue on two nodes is two."""
+    return sum(max(look.number("registered_queues"), len(look.queues)) for look in looks)

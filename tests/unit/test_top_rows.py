@@ -1,0 +1,117 @@
+"""What two looks tell of nodes and queues, and how it is drawn."""
+
+import io
+from collections.abc import Mapping
+
+import pytest
+from rich.console import Console
+
+from disqued.tools.connecting import Target
+from disqued.tools.members import Member
+from disqued.tools.top.looks import NodeLook, QueueLook
+from disqued.tools.top.rows import ORDERS, QueueRow, node_rows, queue_rows, rate
+from disqued.tools.top.screen import View, draw
+
+FACTS = {"used_memory": "10", "maxmemory": "100", "registered_jobs": "7", "cluster_known_nodes": "3"}
+
+
+def look(number: int, at: float, queues: Mapping[str, QueueLook] | None = None, **facts: str) -> NodeLook:
+    member = Member(f"{number}" * 40, Target(("127.0.0.1", 7710 + number)))
+    named = {name.encode(): queue for name, queue in (queues or {}).items()}
+    return NodeLook(member, at, {**FACTS, "cluster_reachable_nodes": "2", **facts}, named)
+
+
+def queue(name: str, length: int = 0, came: int = 0, went: int = 0, **more: object) -> QueueLook:
+    given: dict[str, object] = {"blocked": 0, "pause": "none", **more}
+    return QueueLook(name.encode(), length, came, went, **given)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        ({}, "ok"),
+        ({"cluster_reachable_nodes": "1"}, "cut off"),
+        ({"memory_level": "3"}, "full"),
+        ({"cluster_leaving": "yes"}, "leaving"),
+        ({"cluster_leaving": "yes", "cluster_safe_to_stop": "yes"}, "left"),
+        ({"loading": "1"}, "loading"),
+    ],
+)
+def test_the_state_of_a_node_is_one_word(facts: dict[str, str], state: str) -> None:
+    (row,) = node_rows([look(1, 0, **facts)], [])
+    assert row.state == state
+    assert (row.memory, row.memory_limit, row.jobs, row.known) == (10, 100, 7, 2)
+
+
+def test_a_node_that_does_not_answer_is_away() -> None:
+    silent = NodeLook(Member("1" * 40, Target()), 5, error="no node answers")
+    (row,) = node_rows([silent], [look(1, 0)])
+    assert (row.state, row.error, row.memory, row.commands_s) == ("away", "no node answers", None, None)
+
+
+def test_rates_are_what_counters_have_grown_by() -> None:
+    assert rate(10, 30, 2) == 10
+    assert rate(100, 30, 2) == 15  # it has begun anew
+    assert rate(10, 30, 0) == 0
+    now = look(1, 12, total_commands_processed="50")
+    assert node_rows([now], [look(1, 10, total_commands_processed="20")])[0].commands_s == 15
+    assert node_rows([now], [])[0].commands_s is None
+    assert node_rows([now], [NodeLook(now.member, 10, error="away")])[0].commands_s is None
+
+
+def test_a_queue_is_one_row_whichever_nodes_have_a_part_of_it() -> None:
+    before = [look(1, 0, {"mail": queue("mail", 5, 10, 1)}), look(2, 0)]
+    now = [
+        look(1, 2, {"mail": queue("mail", 6, 20, 3, blocked=1, oldest_s=7.0)}),
+        look(2, 2, {"mail": queue("mail", 4, 2, 0, blocked=2, oldest_s=9.0, pause="in")}),
+    ]
+    (row,) = queue_rows(now, before, "length", reverse=False)
+    # Of the second node it is new: all that it counted came since.
+    assert row == QueueRow("mail", 10, 9.0, 6.0, 1.0, 3, "in part", 2)
+    (row,) = queue_rows(now, [], "length", reverse=False)
+    assert (row.in_s, row.out_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("length", "bac"), ("age", "cba"), ("in", "abc"), ("out", "cab"), ("blocked", "acb"), ("name", "abc"),
+    ],
+)  # fmt: skip
+def test_queues_are_sorted_by_any_of_the_keys(order: str, names: str) -> None:
+    before = [look(1, 0, {name: queue(name) for name in "abc"})]
+    now = [
+        look(1, 1, {
+            "c": queue("c", 1, 1, 9, blocked=2, oldest_s=30.0),
+            "b": queue("b", 9, 5, 1, blocked=1, oldest_s=20.0),
+            "a": queue("a", 5, 9, 5, blocked=3, oldest_s=None),
+        })
+    ]  # fmt: skip
+    assert [row.name for row in queue_rows(now, before, order, reverse=False)] == list(names)
+    assert [row.name for row in queue_rows(now, before, order, reverse=True)] == list(reversed(names))
+    assert set(ORDERS) == {"length", "age", "in", "out", "blocked", "name"}
+
+
+def drawn(view: View, lines: int = 10) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200).print(draw(view, "title", lines, keys=True))
+    return file.getvalue()
+
+
+def test_names_of_queues_are_shown_as_they_are() -> None:
+    strange = ["[red]mail", "tab\there", "\x1b[31m", "", "[/]"]
+    now = [look(1, 0, {name: queue(name) for name in strange})]
+    text = drawn(View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 5, "name", False))
+    for shown in ("[red]mail", "tab\\x09here", "\\x1b[31m", '""', "[/]"):
+        assert shown in text
+    assert "\x1b" not in text
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    now = [look(1, 0, {f"q{number}": queue(f"q{number}") for number in range(5)})]
+    view = View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 9, "name", False)
+    text = drawn(view, lines=2)
+    assert "3 queues more" in text
+    assert "q1" in text
+    assert "q2" not in text
+    assert "(9 on nodes, not all are looked at)" in text
