@@ -1,0 +1,175 @@
+"""`disqued move`: the jobs of a queue go to another queue, or to another cluster (moving.py)."""
+
+import math
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import attrs
+import click
+
+from disqued.client.addresses import read_server
+from disqued.client.replies import read_number
+from disqued.client.tls import Tls
+from disqued.tools.connecting import Failed, Target, node_options
+from disqued.tools.members import Link, Member, members
+from disqued.tools.moving import Mover, Pace, Refused
+from disqued.tools.waiting import Bar, bar
+
+BATCH: Final = 100
+BATCH_MAX: Final = 2_000  #: jobs that one GETJOB gives
+INTERRUPTED: Final = 130
+
+
+@click.command()
+@click.argument("queue", metavar="FROM")
+@click.argument("to", required=False, metavar="[TO]")
+@click.option("--to", "there", metavar="NODE",
+              help="Node of another cluster: host:port, or disqued://[user]:password@host:port.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Jobs to move at most.  [default: all]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Jobs to move a second at most.")
+@click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=BATCH, show_default=True, metavar="N",
+              help="Jobs that are taken at a time.")  # fmt: skip
+@click.option("--replicate", type=click.IntRange(1, 65_535), metavar="N",
+              help="Copies of each job there.  [default: as it has here]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would be moved, and move nothing.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
+              help="How long the other side may be away.")  # fmt: skip
+@node_options
+@click.pass_context
+def command(  # noqa: PLR0917 - click gives them by name
+    context: click.Context, target: Target, queue: str, to: str | None, there: str | None, limit: int | None,
+    rate: float | None, batch: int, replicate: int | None, dry_run: bool, wait_s: float,
+) -> None:  # fmt: skip
+    """Move the jobs that wait in the queue FROM, on all nodes of the cluster, to the queue TO, or to another cluster.
+
+    \b
+    Examples:
+      disqued move mail-dead mail
+      disqued move mail --to 10.1.0.1:7711 --rate 500
+      disqued move mail old-mail --limit 10000 --dry-run
+
+    A job is acknowledged here when it has its copies there, and nobody else is given it meanwhile.  This may be stopped
+    at any time and run again: jobs are added with the key move/ID, so that what is there already is not added twice, as
+    long as it is there.  Jobs that are delivered at most once (RETRY 0) are taken before they are added, and lost if
+    this is killed in between; --batch 1 makes that one job at most.
+
+    A moved job has a new id, the rest of its TTL, and the same body, RETRY, REPLICATE and key of its own; its counters
+    begin anew.  Jobs that are delayed, or with consumers, are not moved.  It ends when all queues are empty.
+
+    Exit status 0 when that is so, or --limit is reached; 1 when jobs are refused there: these stay here.
+    """
+    from_queue, to_queue = os.fsencode(queue), os.fsencode(queue if to is None else to)
+    known = members(target)
+    other = None if there is None else _other(target, there)
+    _check_elsewhere(known, other, from_queue, to_queue)
+    waiting = {member: _length(member, from_queue) for member in known}
+    there_shown = f" of {other}" if other else ""
+    if dry_run:
+        count = min(sum(waiting.values()), limit or math.inf)
+        click.echo(f"{count} jobs would be moved from {queue} to {to or queue}{there_shown}")
+        for member, length in waiting.items():
+            click.echo(f"  {member.address}: {length} wait")
+        return
+    run = Run(from_queue, to_queue, other, limit, Pace(rate), min(batch, math.ceil(rate or batch)), replicate, wait_s)
+    with bar(f"{queue} to {to or queue}") as drawn, _until_interrupted(run):
+        run.move(known, min(sum(waiting.values()), limit or math.inf), drawn)
+    click.echo(f"{run.moved} jobs were moved from {queue} to {to or queue}{there_shown}")
+    context.exit(INTERRUPTED if run.is_stopped else 0)
+
+
+@attrs.define
+class Run:
+    """Moving until there is no more, or as many as were asked for."""
+
+    queue: bytes
+    to: bytes
+    other: Target | None  #: a node of another cluster; None = each job stays on its node
+    limit: int | None
+    pace: Pace
+    batch: int
+    replicate: int | None
+    patience: float
+    moved: int = 0
+    is_stopped: bool = False  #: end with the batch that is under way
+
+    def move(self, known: list[Member], expected: float, drawn: Bar) -> None:
+        """Move what every node has, until none has more.  Raises Failed."""
+        drawn.show(0, expected, "")
+        with ExitStack() as opened:
+            movers = [self._mover(member, opened) for member in known]
+            while sum([self._empty(mover, expected, drawn) for mover in movers]):
+                pass
+
+    def _mover(self, member: Member, opened: ExitStack) -> Mover:
+        here = opened.enter_context(Link(member.target))
+        there = opened.enter_context(Link(self.other)) if self.other else here
+        return Mover(here, there, self.queue, self.to, replicate=self.replicate, patience=self.patience)
+
+    def _empty(self, mover: Mover, expected: float, drawn: Bar) -> int:
+        """Move what one node has; returns how many jobs."""
+        before = self.moved
+        while not self.is_stopped and (room := self._room):
+            try:
+                moved = mover.move(room)
+            except Refused as refusal:
+                self.moved += refusal.moved
+                raise Failed(
+                    f"{self.moved} jobs were moved; the next were refused there, and are where they were: {refusal}"
+                ) from None
+            if not moved:
+                break
+            self.moved += moved
+            drawn.show(self.moved, max(expected, self.moved), "")
+            self.pace.wait(self.moved)
+        return self.moved - before
+
+    @property
+    def _room(self) -> int:
+        """How many jobs may be moved next."""
+        return self.batch if self.limit is None else min(self.batch, self.limit - self.moved)
+
+
+@contextmanager
+def _until_interrupted(run: Run) -> Iterator[None]:
+    """Let Ctrl-C end the work behind the batch that is under way; a second one ends it at once."""
+
+    def stop(number: int, frame: object) -> None:
+        run.is_stopped = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _other(target: Target, name: str) -> Target:
+    """The node of another cluster; what its name does not say is as for the first one.  Raises click.UsageError."""
+    try:
+        server = read_server(name)
+        tls = target.tls if server.by_tls is None else Tls.of_words(server.options) if server.by_tls else None
+    except ValueError as error:
+        raise click.UsageError(f"--to: {error}") from None
+    if not server.password:
+        return attrs.evolve(target, address=server.address, tls=tls)
+    user, password = server.user.encode() or None, server.password.encode()
+    return attrs.evolve(target, address=server.address, user=user, password=password, tls=tls)
+
+
+def _check_elsewhere(known: list[Member], other: Target | None, queue: bytes, to: bytes) -> None:
+    """Raise click.UsageError when jobs would go to where they are."""
+    if queue != to:
+        return
+    if other is None or {member.id for member in members(other)} & {member.id for member in known}:
+        raise click.UsageError(
+            "the jobs are there already: name another queue (disqued move FROM TO), or a node of another cluster (--to)"
+        )
+
+
+def _length(member: Member, queue: bytes) -> int:
+    with member.target.node() as node:
+        return read_number(node.call("QLEN", queue), b"")
