@@ -15,6 +15,7 @@ VERBS: Final = {
     "top": ("the nodes and queues of a cluster, as they are now", "disqued.tools.top"),
     "bench": ("put a load on a node, and measure how long its requests take", "disqued.tools.bench"),
     "cluster": ("make a cluster of nodes, look at it, drain nodes", "disqued.tools.cluster"),
+    "restart": ("restart a node so that nothing is lost, and wait until it serves", "disqued.tools.restart"),
     "move": ("move the jobs of a queue to another queue or cluster", "disqued.tools.move"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from disqued.client.errors import Unreachable
 from disqued.tools.connecting import Target
 from disqued.tools.members import Link
 from disqued.tools.moving import Mover
@@ -197,9 +198,9 @@ def test_jobs_come_back_when_the_other_side_stays_away(start: Start, tmp_path: P
     made = fill(here, "mail", 5)
     to = address(there)
     there.kill()
-    with Link(Target((HOST, here.port))) as near, Link(Target((HOST, there.port))) as far:
-        with pytest.raises(Exception, match="no node answers"):
-            Mover(near, far, b"mail", b"mail", patience=0.5).move(5)
+    near, far = Link(Target((HOST, here.port))), Link(Target((HOST, there.port)))
+    with near, far, pytest.raises(Unreachable, match="no node answers"):
+        Mover(near, far, b"mail", b"mail", patience=0.5).move(5)
     assert sorted(bodies(here, "mail")) == sorted(made)
     assert (
         refused("move", "mail", "--to", to, *at(here)) == f"disqued move: no node answers at {to}: connection refused"

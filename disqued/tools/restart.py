@@ -1,0 +1,237 @@
+"""`disqued restart`: one node ends and begins again, and nothing is lost or delivered twice by that.
+
+    --drain      CLUSTER LEAVING yes, until nothing is only there    its jobs are on other nodes
+                 SHUTDOWN
+    otherwise    CONFIG SET aof-enqueue-jobs-once yes                its jobs come back with their places in the queues,
+                 CONFIG REWRITE                                      at-most-once jobs, too
+                 SHUTDOWN REWRITE-AOF
+    then         wait until the process is over --> the command --> wait until a new process of the same node serves
+                 CLUSTER LEAVING no, after --drain --> wait until it and the others see each other
+
+What was changed for a restart that does not come to the shutdown is taken back.  A node that was leaving before is
+leaving afterwards.  Spans are seconds.
+"""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+import click
+
+from disqued.client.addresses import Socket
+from disqued.client.errors import DisquedError, ServerError
+from disqued.tools.cluster.draining import empty
+from disqued.tools.cluster.joining import wait_joined
+from disqued.tools.cluster.views import look_at_all
+from disqued.tools.connecting import Failed, Node, Target, node_options
+from disqued.tools.members import Member, info, members
+from disqued.tools.waiting import wait_until
+
+ONCE: Final = "aof-enqueue-jobs-once"
+WAIT_S: Final = 300.0
+LOCAL: Final = ("127.", "::1", "localhost")
+OVER: Final = ("Z", "X")  #: states of a process that has ended, and that nobody has asked after
+TERMINAL: Final = 2  #: standard error, where the command writes to
+
+
+@click.command()
+@click.option("--command", "start", metavar="COMMAND",
+              help="What starts the node again; a line for the shell that comes back.")  # fmt: skip
+@click.option("--unit", metavar="UNIT", help="Unit of systemd; the same as --command 'systemctl start UNIT'.")
+@click.option("--drain", is_flag=True, help="Let the node hand all on before, in the place of restoring it afterwards.")
+@click.option("--no-config-rewrite", is_flag=True,
+              help=f"The command itself gives --{ONCE} yes, as the node has no file to write that to.")  # fmt: skip
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=WAIT_S, show_default=True, metavar="SECONDS",
+              help="How long each step may take.")  # fmt: skip
+@node_options
+def command(  # noqa: PLR0917 - click gives them by name
+    target: Target, start: str | None, unit: str | None, drain: bool, no_config_rewrite: bool, wait_s: float
+) -> None:
+    """Restart the node that -h and -p name, so that nothing is lost and nothing is delivered twice.
+
+    \b
+    Examples:
+      disqued restart --unit disqued
+      disqued restart --drain -h 10.0.0.3 --command 'ssh 10.0.0.3 systemctl start disqued'
+      disqued restart -p 7712 --command 'disqued --config node-2.conf > node-2.log 2>&1 &'
+
+    \b
+    Without --drain the jobs stay on the node: they are written down with their places in the queues, and are there
+    again afterwards, at-most-once jobs, too.  Meanwhile jobs that nobody else has a copy of wait.
+    With --drain the other nodes of the cluster get them before, and no job waits; the node comes back empty but for
+    copies.
+
+    Clients lose their connections, and open them again.  What the command prints goes to standard error.  Nodes are
+    restarted one after the other: this ends when the node serves, and all see each other.
+
+    Exit status 0 when that is so; 1 when a step failed or took too long, with a line that says what to do.
+    """
+    if (start is None) == (unit is None):
+        raise click.UsageError("what starts the node again is given by --command or by --unit, one of them")
+    began_at = time.monotonic()
+    words = ["/bin/sh", "-c", start] if start is not None else ["systemctl", "start", unit or ""]
+    with target.node() as node:
+        run = Run.of(target, node, wait_s, drains=drain)
+        if drain:
+            run.drain(node)
+        else:
+            run.write_down(node, rewrites_config=not no_config_rewrite)
+        run.start(words)
+        run.wait_served(node)
+        if drain and not run.was_leaving:
+            node.call("CLUSTER", "LEAVING", "no")
+        wait_joined([run.member, *run.others], wait_s)
+        jobs = info(node, "jobs")["registered_jobs"]
+    click.echo(
+        f"{target} was restarted in {time.monotonic() - began_at:.1f} s; it holds {jobs} jobs and sees"
+        f" {len(run.others)} other nodes"
+    )
+
+
+@attrs.frozen
+class Run:
+    """The restart of one node."""
+
+    member: Member
+    others: list[Member]  #: that answered before it
+    run_id: str  #: of the process that ends
+    process_id: int
+    drains: bool
+    was_leaving: bool
+    wait_s: float
+
+    @classmethod
+    def of(cls, target: Target, node: Node, wait_s: float, *, drains: bool) -> "Run":
+        """Look at what there is.  Raises the errors of `disqued.client.errors`."""
+        member, *known = members(target)
+        facts = info(node, "server")
+        others = [view.member for view in look_at_all(known) if not view.error]
+        was_leaving = node.call("CLUSTER", "LEAVING") == b"yes"
+        return cls(member, others, facts["run_id"], int(facts["process_id"]), drains, was_leaving, wait_s)
+
+    # To the end of the process.
+
+    def drain(self, node: Node) -> None:
+        """Let the node hand all on, and end it."""
+        if not self.others:
+            raise Failed(
+                f"{self.member.address} has no other node that could take its jobs; without --drain they stay on it"
+            )
+        with self._undone(node, ("CLUSTER", "LEAVING", "yes" if self.was_leaving else "no")):
+            empty(node, self.member, self.wait_s)
+            self._shut_down(node, "SHUTDOWN")
+
+    def write_down(self, node: Node, *, rewrites_config: bool) -> None:
+        """Let the node write its jobs and queues down, for its next start, and end it."""
+        undo = [("CONFIG", "SET", ONCE, "no"), *([("CONFIG", "REWRITE")] if rewrites_config else [])]
+        with self._undone(node, *undo):
+            node.call("CONFIG", "SET", ONCE, "yes")
+            if rewrites_config:
+                self._rewrite_config(node)
+            self._shut_down(node, "SHUTDOWN", "REWRITE-AOF")
+
+    def _rewrite_config(self, node: Node) -> None:
+        try:
+            node.call("CONFIG", "REWRITE")
+        except ServerError as error:
+            raise Failed(
+                f"{self.member.address} cannot note for its next start that its queues are to be restored: {error};"
+                f" start it with a configuration file that it may write, or let the command give --{ONCE} yes and say"
+                " --no-config-rewrite, or use --drain"
+            ) from None
+
+    @contextlib.contextmanager
+    def _undone(self, node: Node, *commands: tuple[str, ...]) -> Iterator[None]:
+        """Take back what was changed when the node has not ended."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(DisquedError):
+                for words in commands:
+                    node.call(*words)
+            raise
+
+    def _shut_down(self, node: Node, *words: str) -> None:
+        """End the node, and wait until it has ended.  Raises Failed."""
+        try:
+            node.call(*words, waits=self.wait_s)
+        except ServerError as error:
+            raise Failed(f"{self.member.address} does not end: {error}") from None
+        except DisquedError:
+            pass  # there is no reply: the connection ends
+        wait_until(lambda: self._alive(node), self.wait_s, f"{self.member.address} has ended")
+
+    def _alive(self, node: Node) -> str:
+        """Say what there is of the process still; "" when it is over."""
+        if self._is_local and _is_running(self.process_id):
+            return f"process {self.process_id} is there"
+        try:
+            return "it answers" if info(node, "server").get("run_id") == self.run_id else ""
+        except DisquedError:
+            return ""
+
+    @property
+    def _is_local(self) -> bool:
+        """Tell whether its process is one of this machine, and can be looked for."""
+        address = self.member.target.address
+        return isinstance(address, Socket) or address[0].startswith(LOCAL)
+
+    # From its beginning on.
+
+    def start(self, words: list[str]) -> None:
+        """Run what starts it again.  Raises Failed."""
+        shown = words[-1] if words[0] == "/bin/sh" else " ".join(words)
+        try:
+            done = subprocess.run(  # noqa: S603 - it is what the user asks for
+                words, stdin=subprocess.DEVNULL, stdout=TERMINAL, start_new_session=True, timeout=self.wait_s,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Failed(
+                f"`{shown}` has not come back after {self.wait_s:g} s (--wait), and was ended; a node in the foreground"
+                f" needs a & behind it; {self._down}"
+            ) from None
+        except OSError as error:
+            raise Failed(f"`{shown}` cannot be run: {error.strerror}; {self._down}") from None
+        if done.returncode:
+            raise Failed(f"`{shown}` has ended with status {done.returncode}; {self._down}")
+
+    @property
+    def _down(self) -> str:
+        if self.drains:
+            return f"{self.member.address} is down, its jobs are on the others; CLUSTER LEAVING no when it is started"
+        return f"{self.member.address} is down, and has all that it had when it is started"
+
+    def wait_served(self, node: Node) -> None:
+        """Wait until another process of the same node serves.  Raises Failed."""
+        wait_until(lambda: self._missing(node), self.wait_s, f"{self.member.address} serves again")
+
+    def _missing(self, node: Node) -> str:
+        try:
+            facts = info(node, "server", "persistence")
+            if facts["run_id"] == self.run_id:
+                return "the process is the one from before"
+            if facts.get("loading") == "1":
+                return "it is loading its jobs"
+            id_ = node.call("CLUSTER", "MYID").decode()
+        except (DisquedError, KeyError) as error:
+            return str(error)
+        if id_ != self.member.id:
+            raise Failed(
+                f"another node answers at {self.member.address}: {id_}, and not {self.member.id}; was it started with"
+                " another data folder (dir)?"
+            )
+        return ""
+
+
+def _is_running(process_id: int) -> bool:
+    """Tell whether there is such a process on this machine."""
+    try:
+        stat = Path(f"/proc/{process_id}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in OVER
