@@ -34,6 +34,7 @@ from disqued.tools.waiting import wait_until
 ONCE: Final = "aof-enqueue-jobs-once"
 WAIT_S: Final = 300.0
 LOCAL: Final = ("127.", "::1", "localhost")
+NAME: Final = b"disqued"  #: on the command line of a node
 OVER: Final = ("Z", "X")  #: states of a process that has ended, and that nobody has asked after
 TERMINAL: Final = 2  #: standard error, where the command writes to
 
@@ -51,7 +52,7 @@ TERMINAL: Final = 2  #: standard error, where the command writes to
 def command(  # noqa: PLR0917 - click gives them by name
     target: Target, start: str | None, unit: str | None, drain: bool, no_config_rewrite: bool, wait_s: float
 ) -> None:
-    """Restart the node that -h and -p name, so that nothing is lost and nothing is delivered twice.
+    """Restart the node that -h and -p name, so that nothing is lost and nothing is delivered twice by that.
 
     \b
     Examples:
@@ -59,9 +60,9 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued restart --drain -h 10.0.0.3 --command 'ssh 10.0.0.3 systemctl start disqued'
       disqued restart -p 7712 --command 'disqued --config node-2.conf > node-2.log 2>&1 &'
 
-    \b
     Without --drain the jobs stay on the node: they are written down with their places in the queues, and are there
     again afterwards, at-most-once jobs, too.  Meanwhile jobs that nobody else has a copy of wait.
+
     With --drain the other nodes of the cluster get them before, and no job waits; the node comes back empty but for
     copies.
 
@@ -99,6 +100,7 @@ class Run:
     member: Member
     others: list[Member]  #: that answered before it
     run_id: str  #: of the process that ends
+    #: Of the process; 0 when it is none of this machine, as far as can be seen.
     process_id: int
     drains: bool
     was_leaving: bool
@@ -111,7 +113,8 @@ class Run:
         facts = info(node, "server")
         others = [view.member for view in look_at_all(known) if not view.error]
         was_leaving = node.call("CLUSTER", "LEAVING") == b"yes"
-        return cls(member, others, facts["run_id"], int(facts["process_id"]), drains, was_leaving, wait_s)
+        process_id = int(facts["process_id"]) if _is_here(target, facts["process_id"]) else 0
+        return cls(member, others, facts["run_id"], process_id, drains, was_leaving, wait_s)
 
     # To the end of the process.
 
@@ -167,18 +170,12 @@ class Run:
 
     def _alive(self, node: Node) -> str:
         """Say what there is of the process still; "" when it is over."""
-        if self._is_local and _is_running(self.process_id):
+        if self.process_id and _is_running(self.process_id):
             return f"process {self.process_id} is there"
         try:
             return "it answers" if info(node, "server").get("run_id") == self.run_id else ""
         except DisquedError:
             return ""
-
-    @property
-    def _is_local(self) -> bool:
-        """Tell whether its process is one of this machine, and can be looked for."""
-        address = self.member.target.address
-        return isinstance(address, Socket) or address[0].startswith(LOCAL)
 
     # From its beginning on.
 
@@ -226,6 +223,15 @@ class Run:
                 " another data folder (dir)?"
             )
         return ""
+
+
+def _is_here(target: Target, process_id: str) -> bool:
+    """Tell whether a process is one of this machine, and no other one that has its number in a container."""
+    if not isinstance(target.address, Socket) and not target.address[0].startswith(LOCAL):
+        return False
+    with contextlib.suppress(OSError):
+        return NAME in Path(f"/proc/{process_id}/cmdline").read_bytes()
+    return False
 
 
 def _is_running(process_id: int) -> bool:

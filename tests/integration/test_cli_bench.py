@@ -1,18 +1,25 @@
 """`disqued bench` on real daemons: what it sends, what it measures, and what it leaves."""
 
+import asyncio
+import contextlib
 import csv
 import io
 import json
+import os
+import pty
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from tests.certificates import Authority
 from tests.integration.cluster import QUICK, Cluster, ends_well, registered
 from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import at, done, refused, run, told
@@ -44,7 +51,7 @@ def test_as_many_requests_are_sent_as_were_asked_for_in_the_shares_of_the_mix(st
     times = [row(report, "all")[name] for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")]
     assert 0 < times[0] <= times[1] <= times[2] <= times[3]
     # The jobs were left, told, and are gone.
-    assert report["removed"] == 751
+    assert report["left"] == 751
     wait_until(lambda: registered(node) == 0, "no job of the load")
 
 
@@ -54,7 +61,7 @@ def test_several_processes_share_a_load(start: Start) -> None:
     report = told("bench", *at(node), "--json", "-d", 10, *words)
     assert report["processes"] == 3
     assert row(report, "addjob")["requests"] == 1_000
-    assert report["removed"] == 1_000  # all numbers are different, or keys would have held jobs back
+    assert report["left"] == 1_000  # all numbers are different, or keys would have held jobs back
 
 
 def test_jobs_that_are_handed_out_are_acknowledged(start: Start) -> None:
@@ -63,20 +70,21 @@ def test_jobs_that_are_handed_out_are_acknowledged(start: Start) -> None:
     assert row(report, "getjob")["requests"] >= 1_000
     acked = row(report, "ackjob")
     assert acked["requests"] > 900
-    assert acked["requests"] + report["removed"] == row(report, "addjob")["requests"]
+    assert acked["requests"] + report["left"] == row(report, "addjob")["requests"]
     assert acked["errors"] == 0
 
 
 def test_jobs_are_kept_when_that_is_asked_for(start: Start) -> None:
     node = start()
     words = ("-n", 100, "-c", 2, "--mix", "addjob", "-d", 5, "--queue", "mine")
-    assert told("bench", *at(node), "--keep", "--json", *words)["removed"] == 0
+    report = told("bench", *at(node), "--keep", "--json", *words)
+    assert (report["left"], report["removed"]) == (100, False)
     assert node.call("QLEN", "mine") == 100
     assert node.call("QPEEK", "mine", 1)[0][2] == "xxxxx"
     said = refused("bench", *at(node), *words)
     assert "100 jobs are in mine already" in said
     assert node.call("QLEN", "mine") == 100
-    told("bench", *at(node), "--keep", "--json", *words)
+    assert "200 jobs were left, and are kept" in done("bench", *at(node), "--keep", *words)
     assert node.call("QLEN", "mine") == 200
 
 
@@ -114,6 +122,24 @@ def test_a_stall_is_seen_by_all_that_were_due_in_it(start: Start) -> None:
     assert row(report, "ping")["requests"] == 400
     assert row(report, "ping")["max_ms"] >= 900
     assert row(report, "ping")["mean_ms"] >= 60
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(start: Start) -> None:
+    node = start()
+    argv = [*PROGRAM, *at(node), "--rate", "100", "--seconds", "1", "-c", "2", "PING"]
+    ours, theirs = pty.openpty()
+    variables = {**environment(), "TERM": "xterm"}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, env=variables) as bench:
+        os.close(theirs)
+        drawn = b""
+        with contextlib.suppress(OSError):  # as a terminal says that nobody draws any more
+            while data := os.read(ours, 65_536):
+                drawn += data
+        said, _ = bench.communicate(timeout=LIMIT)
+    os.close(ours)
+    assert b"requests" in drawn
+    assert "ping" in said
+    assert "\x1b" not in said
 
 
 def test_errors_are_counted_and_told_and_are_no_success(start: Start) -> None:
@@ -183,7 +209,7 @@ def test_an_interrupt_ends_the_load_and_shows_what_was_until_then(start: Start) 
     assert (bench.returncode, complained) == (130, "")
     report = json.loads(said)
     assert report["interrupted"] is True
-    assert report["removed"] == row(report, "addjob")["requests"] == calls(node, "addjob")
+    assert report["left"] == row(report, "addjob")["requests"] == calls(node, "addjob")
 
 
 @pytest.mark.parametrize(
@@ -214,9 +240,61 @@ def test_a_password_and_a_socket_are_enough_to_get_in(start: Start, tmp_path: Pa
     assert "NOAUTH" in refused("bench", "-s", path, "-n", 50, "PING")
 
 
+class TlsFront(threading.Thread):
+    """A port with TLS in front of a daemon, for the time of a `with`."""
+
+    def __init__(self, port: int, key: Path, certificate: Path) -> None:
+        super().__init__(daemon=True)
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(certificate, key)
+        self._behind = port
+        self._is_ready = threading.Event()
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        self._is_ready.wait(LIMIT)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self.join(LIMIT)
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0, ssl=self._context)
+        self.port = server.sockets[0].getsockname()[1]
+        self._is_ready.set()
+        await self._over.wait()
+        server.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind = await asyncio.open_connection("127.0.0.1", self._behind)
+        await asyncio.gather(self._pass_on(reader, behind[1]), self._pass_on(behind[0], writer))
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+        writer.close()
+
+
+def test_a_load_goes_by_tls(start: Start, tmp_path: Path) -> None:
+    node = start()
+    authority = Authority(tmp_path)
+    with TlsFront(node.port, *authority.issue("node", "127.0.0.1")) as front:
+        words = ("-p", front.port, "--tls", "-n", 50, "-c", 2, "--json", "PING")
+        report = told("bench", "--cacert", authority.file, *words)
+        assert row(report, "ping")["requests"] == 50
+        assert "certificate" in refused("bench", *words)
+
+
 def test_the_jobs_of_a_load_are_removed_on_every_node(tmp_path: Path) -> None:
     with ends_well(Cluster(tmp_path, QUICK)) as cluster:
         cluster.start(3)
         report = told("bench", *at(cluster.nodes[0]), "-n", 200, "-c", 4, "--mix", "addjob", "--json")
-        assert report["removed"] == 200
+        assert report["left"] == 200
         cluster.wait_empty()

@@ -139,8 +139,8 @@ def test_a_drained_node_holds_nothing_that_is_only_there(cluster: Cluster) -> No
 
 def test_a_node_that_is_to_stay_stays(cluster: Cluster) -> None:
     node = cluster.nodes[1]
-    done("cluster", "drain", address(node), *at(node))
-    assert done("cluster", "drain", "--cancel", address(node), *at(node)) == f"{address(node)} stays\n"
+    done("cluster", "drain", address(node))
+    assert done("cluster", "drain", "--cancel", address(node)) == f"{address(node)} stays\n"
     assert node.call("CLUSTER", "LEAVING") == "no"
 
 
@@ -148,8 +148,10 @@ def test_what_cannot_be_drained_is_refused(cluster: Cluster, start: Start) -> No
     alone = start()
     assert "stands alone" in refused("cluster", "drain", address(alone), *at(alone))
     assert alone.call("CLUSTER", "LEAVING") == "no"
-    said = refused("cluster", "drain", "127.0.0.1:9", *at(cluster.nodes[0]))
-    assert "'127.0.0.1:9' names no node of this cluster; they are " in said
+    said = refused("cluster", "drain", "none", *at(cluster.nodes[0]))
+    assert "'none' names no node of this cluster; they are " in said
+    assert "no node answers at 127.0.0.1:9" in refused("cluster", "drain", "127.0.0.1:9", *at(cluster.nodes[0]))
+    assert "is no address of a node" in refused("cluster", "drain", "a:b", *at(cluster.nodes[0]))
 
 
 def test_a_drain_that_takes_too_long_says_what_is_left(cluster: Cluster) -> None:

@@ -144,6 +144,16 @@ def test_what_stands_in_a_template_is_filled_in() -> None:
     assert words(requests) == [b"ADDJOB", b"b", b"xx of 4", b"0", b"KEY", b"k44"]
 
 
+def test_a_command_for_each_queue_is_the_same_whether_it_is_kept_or_made_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = Requests(one("ADDJOB __queue__ __body__ 0"), [b"a", b"bb"], b"xx")
+    monkeypatch.setattr("disqued.tools.bench.mix.READY_MAX", 3)
+    made = Requests(one("ADDJOB __queue__ __body__ 0"), [b"a", b"bb"], b"xx")
+    assert [words(kept) for _ in range(3)] == [words(made) for _ in range(3)]
+    assert words(made)[1] == b"bb"
+
+
 def test_a_word_with_a_blank_and_bytes_that_are_no_text_are_kept() -> None:
     mix = make_mix([of_words("echo", ["ECHO", "a b", "\udcff"])], [1])
     assert words(Requests(mix, [b"q"], b"")) == [b"ECHO", b"a b", b"\xff"]
@@ -208,8 +218,8 @@ def test_a_report_has_a_row_for_each_command_and_one_for_all() -> None:
 def test_programs_read_the_same() -> None:
     (_, *lines) = csv.reader(io.StringIO(report.as_csv(figures())))
     assert [line[0] for line in lines] == ["addjob", "getjob", "all"]
-    told = report.as_object(figures(), {"removed": 7})
-    assert told["removed"] == 7
+    told = report.as_object(figures(), {"left": 7})
+    assert told["left"] == 7
     assert told["error_texts"] == {"addjob": {"OOM full": 2}}
     names = list(told["commands"][0])
     assert dict(zip(names, map(str, told["commands"][2].values()), strict=True)) == dict(

@@ -71,8 +71,8 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued bench                                     jobs are added, taken and acknowledged
       disqued bench -c 10 -P 16 -n 1000000 --mix addjob
       disqued bench --rate 5000 --seconds 60 --mix addjob=5,getjob=4,ackjob=1
-      disqued bench --command once='ADDJOB __queue__ __body__ 0 RETRY 0 REPLICATE 1' --mix once,getjob
-      disqued bench -n 1000 QPEEK __queue__ 10          one command, as it stands there
+      disqued bench --mix a,getjob --command a='ADDJOB __queue__ __body__ 0 TTL 9'
+      disqued bench -n 1000 QPEEK __queue__ 10          this command alone
       disqued bench --rate 1000 --json | jq '.commands[-1].p99_ms'
 
     Without --rate each connection sends -P requests at once, and the next when all replies are there; a request takes
@@ -100,7 +100,7 @@ def command(  # noqa: PLR0917 - click gives them by name
     names = [os.fsencode(queue)] if queues == 1 else [os.fsencode(f"{queue}-{number}") for number in range(queues)]
     try:
         chosen = _mix(words, mix, commands)
-        filled = [] if keep else chosen.filled(names)
+        filled = _filled(chosen, names, keep=keep)
     except BadMix as error:
         raise click.UsageError(str(error)) from None
     if requests is None and seconds is None:
@@ -110,20 +110,20 @@ def command(  # noqa: PLR0917 - click gives them by name
         "address": str(target), "connections": connections, "pipeline": pipeline, "size": size, "rate": rate,
         "processes": processes,
     }  # fmt: skip
-    _check(target, filled)
+    _check(target, [] if keep else filled)
 
     from disqued.tools.bench.crew import Crew
-    from disqued.tools.bench.leftovers import remove
+    from disqued.tools.bench.leftovers import leftovers, remove
 
     plans = _plans(target, chosen, names, load, requests, seconds)
     try:
         figures = Crew(plans).run()
     except Failed:
         with contextlib.suppress(Failed, DisquedError):  # the first failure is the one to tell
-            remove(target, filled)
+            remove(target, [] if keep else filled)
         raise
-    left = remove(target, filled)
-    _tell(figures, {**load, "removed": left}, as_json=as_json, as_csv=as_csv)
+    left = len(leftovers(target, filled)) if keep else remove(target, filled)
+    _tell(figures, {**load, "left": left, "removed": not keep}, as_json=as_json, as_csv=as_csv)
     context.exit(INTERRUPTED if figures.was_interrupted else FAILED if figures.errors else 0)
 
 
@@ -140,6 +140,16 @@ def _mix(words: Sequence[str], mix: str | None, commands: Sequence[str]) -> Mix:
             raise BadMix(f"--command {text!r} is written NAME='ADDJOB __queue__ __body__ 0'")
         own[name] = template(name, body)
     return read_mix(mix or (",".join(own) if own else DEFAULT), own)
+
+
+def _filled(mix: Mix, queues: list[bytes], *, keep: bool) -> list[bytes]:
+    """The queues whose jobs are told of at the end.  Raises BadMix when they are to be removed and nobody can know."""
+    try:
+        return mix.filled(queues)
+    except BadMix:
+        if keep:
+            return []
+        raise
 
 
 def _check(target: Target, filled: Sequence[bytes]) -> None:
@@ -194,6 +204,6 @@ def _tell(figures: Any, more: dict[str, Any], *, as_json: bool, as_csv: bool) ->
     )
     console().print(report.as_table(figures))
     lines = [*report.remarks(figures)]
-    if more["removed"]:
-        lines.append(f"{more['removed']:,} jobs were left, and are removed")
+    if more["left"]:
+        lines.append(f"{more['left']:,} jobs were left, and are {'removed' if more['removed'] else 'kept'}")
     click.echo("\n".join(["", *lines]) if lines else "", nl=bool(lines))

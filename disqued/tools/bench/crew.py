@@ -90,16 +90,18 @@ class Crew:
 
     def _listen(self, drawn: Bar, begin_at: float) -> None:
         try:
-            for number, pipe in enumerate(self._pipes):
-                if pipe in wait(self._pipes):
-                    self._hear(number, pipe)
+            open_ = {pipe: number for number, pipe in enumerate(self._pipes) if number not in self._outcomes}
+            for pipe in wait(list(open_)):
+                assert isinstance(pipe, Pipe)
+                self._hear(open_[pipe], pipe)
             self._draw(drawn, begin_at)
         except KeyboardInterrupt:
             if self._was_interrupted:
                 raise
             self._was_interrupted = True
-            for pipe in self._pipes:
-                pipe.send(None)
+            for number, pipe in enumerate(self._pipes):
+                if number not in self._outcomes:
+                    pipe.send(None)
 
     def _hear(self, number: int, pipe: Pipe) -> None:
         try:

@@ -90,8 +90,8 @@ class Outcome:
     error: str = ""
 
 
-class FineSelector(selectors.EpollSelector):
-    """Epoll, whose shortest waits are as long as was asked for: epoll itself rounds up to a millisecond."""
+class FineSelector(selectors.DefaultSelector):
+    """The selector of the system, with short waits as long as was asked for: epoll rounds them up to a millisecond."""
 
     def select(self, timeout: float | None = None) -> "list[tuple[selectors.SelectorKey, int]]":
         if timeout is not None and 0 < timeout < FINEST_S:

@@ -47,6 +47,7 @@ GETS: Final = b"GETJOB"
 #: Commands that a job is as it was after.
 LEAVE: Final = (b"SHOW", b"WORKING")
 LONGEST_ROUND: Final = 10_000  #: requests after which a mix begins anew
+READY_MAX: Final = 16 << 20  #: bytes of a command that are kept for all queues, so that it is not made each time
 IDS_MAX: Final = 1_000_000  #: that are remembered; the oldest are forgotten
 
 
@@ -167,6 +168,7 @@ class Requests:
         #: How often each command had no job, and another one took its turn.
         self.passed_over = [0] * len(mix.templates)
         self._turns = cycle(mix.round)
+        self._names = list(queues)
         self._queues = cycle(queues)
         self._body = body
         self._number = first - step
@@ -189,7 +191,14 @@ class Requests:
         if not any(part in word for word in words for part in (QUEUE, ID, NUMBER)):
             ready = encode(words)
             return lambda turn: ready
+        if not any(part in word for word in words for part in (ID, NUMBER)) and self._fits(words):
+            made_ready = {queue: encode([word.replace(QUEUE, queue) for word in words]) for queue in self._names}
+            return lambda turn: made_ready[next(self._queues)]
         return lambda turn: encode(self._filled(turn, words))
+
+    def _fits(self, words: Sequence[bytes]) -> bool:
+        """Tell whether a command for each queue may be kept in memory."""
+        return len(self._names) * sum(map(len, words)) <= READY_MAX
 
     def _filled(self, turn: int, words: Sequence[bytes]) -> list[bytes]:
         values = {NUMBER: b"%d" % self._number}

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from disqued.client.addresses import read_address
 from disqued.client.replies import read_info
 from disqued.tools.connecting import Failed, Node, Target, node_options
 from disqued.tools.members import Member, members, named
@@ -29,7 +30,7 @@ DRAIN_S: Final = 3_600.0
 def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
     """Let NODE hand on all that it holds, and wait until nothing is lost when it is stopped.
 
-    NODE is its host:port, its id, or the beginning of that; -h and -p name any node of the cluster.
+    NODE is its host:port, or its id or the beginning of that, where -h and -p name any node of the cluster.
 
     \b
     Examples:
@@ -40,7 +41,8 @@ def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
     The node serves its clients meanwhile, takes no new copies, and sends consumers that would wait to other nodes.  It
     is leaving until --cancel, over a restart, too; also when this command is interrupted or its time is over.
     """
-    known = members(target)
+    entry = target if ":" not in name else _at(target, name)
+    known = members(entry)
     member = named(name, known)
     with member.target.node() as node:
         if cancel:
@@ -51,6 +53,14 @@ def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
             raise Failed(f"{member.address} stands alone: there is no other node that could take its jobs")
         empty(node, member, wait_s)
     click.echo(f"{member.address} is drained: nothing is lost when it is stopped")
+
+
+def _at(target: Target, name: str) -> Target:
+    """The node that is named by its address.  Raises Failed."""
+    try:
+        return target.at(read_address(name))
+    except ValueError as error:
+        raise Failed(str(error)) from None
 
 
 def empty(node: Node, member: Member, wait_s: float) -> None:

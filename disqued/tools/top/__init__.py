@@ -54,10 +54,12 @@ def command(  # noqa: PLR0917 - click gives them by name
     does not answer is shown as away, and is there again when it answers.
 
     \b
-    of a node    its state, memory and limit, jobs (copies count, too), clients, consumers that wait (waiting),
-                 commands a second (ops/s), and how many of the nodes that it knows it can give jobs to (sees)
-    of a queue   jobs that wait on all nodes, age of the oldest, jobs that were queued and that left it a second,
-                 consumers that wait for it, and whether it is paused
+    of a node    state, memory and its limit (of), jobs with their copies, clients,
+                 consumers that wait, commands a second (ops/s), and how many of
+                 the nodes that it knows it can give jobs to (sees)
+    of a queue   jobs that wait on all nodes, age of the oldest, jobs that were
+                 queued (in/s) and that left it (out/s), consumers that wait for
+                 it, whether it is paused, and on how many nodes it is
 
     Rates are of the time between two looks.  Of each node 2000 queues are looked at, and the age of the oldest job in
     the 200 longest.
