@@ -24,9 +24,8 @@ import click
 
 from disqued.client.addresses import Socket
 from disqued.client.errors import DisquedError, ServerError
-from disqued.tools.cluster.draining import empty
-from disqued.tools.cluster.joining import wait_joined
-from disqued.tools.cluster.views import look_at_all
+from disqued.tools.cluster_views import look_at_all
+from disqued.tools.cluster_waits import empty, wait_joined
 from disqued.tools.connecting import Failed, Node, Target, node_options
 from disqued.tools.members import Member, info, members
 from disqued.tools.waiting import wait_until

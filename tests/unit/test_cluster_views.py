@@ -4,7 +4,7 @@ import click
 import pytest
 
 from disqued.tools.cluster.joining import check_addresses
-from disqued.tools.cluster.views import Line, NodeView, problems, read_lines, unseen
+from disqued.tools.cluster_views import Line, NodeView, problems, read_lines, unseen
 from disqued.tools.connecting import Failed, Target
 from disqued.tools.members import Member, named
 from disqued.tools.shown import count, size, span

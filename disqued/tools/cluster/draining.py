@@ -11,10 +11,9 @@ from typing import Final
 import click
 
 from disqued.client.addresses import read_address
-from disqued.client.replies import read_info
-from disqued.tools.connecting import Failed, Node, Target, node_options
-from disqued.tools.members import Member, members, named
-from disqued.tools.waiting import bar, wait_until
+from disqued.tools.cluster_waits import empty
+from disqued.tools.connecting import Failed, Target, node_options
+from disqued.tools.members import members, named
 
 DRAIN_S: Final = 3_600.0
 
@@ -61,26 +60,3 @@ def _at(target: Target, name: str) -> Target:
         return target.at(read_address(name))
     except ValueError as error:
         raise Failed(str(error)) from None
-
-
-def empty(node: Node, member: Member, wait_s: float) -> None:
-    """Let a node leave, and wait until it may be stopped.
-
-    Raises Failed, and the errors of `disqued.client.errors`.
-    """
-    node.call("CLUSTER", "LEAVING", "yes")
-    most = 0
-    with bar(f"{member.address} hands its jobs on") as drawn:
-
-        def missing() -> str:
-            nonlocal most
-            facts = read_info(node.call("CLUSTER", "INFO"), b"")
-            left = int(facts["cluster_leaving_jobs_left"])
-            most = max(most, left)
-            waits_for = facts["cluster_leaving_waits_for"]
-            drawn.show(most - left, most, waits_for)
-            if facts["cluster_safe_to_stop"] == "yes":
-                return ""
-            return f"{left} jobs are left on it; {waits_for or 'it looks whether that was all'}"
-
-        wait_until(missing, wait_s, f"{member.address} has handed on all that it held")

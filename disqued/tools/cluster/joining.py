@@ -16,13 +16,12 @@ import click
 
 from disqued.client.addresses import Socket, read_address
 from disqued.client.replies import read_hello
-from disqued.tools.cluster.views import NodeView, look_at, look_at_all, unseen
+from disqued.tools.cluster_views import NodeView, look_at, look_at_all
+from disqued.tools.cluster_waits import wait_joined
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import Member, members
-from disqued.tools.waiting import bar, wait_until
 
 JOIN_S: Final = 60.0
-_WHY: Final = "a node that is refused says why in its log: another cluster-secret, or no way to a bus port"
 
 YES = click.option("--yes", is_flag=True, help="Join them although nodes hold jobs, or are of other clusters.")
 WAIT = click.option(
@@ -105,21 +104,6 @@ def join(first: NodeView, others: Sequence[NodeView], wait_s: float, known: Sequ
             host, port = _digits(other.member.target)
             node.call("CLUSTER", "MEET", host, port, other.facts["cluster_bus_port"])
     wait_joined([view.member for view in {view.id: view for view in (first, *known, *others)}.values()], wait_s)
-
-
-def wait_joined(known: Sequence[Member], wait_s: float) -> None:
-    """Wait until all of these nodes see each other.  Raises Failed."""
-    pairs = len(known) * (len(known) - 1)
-    with bar("nodes see each other") as drawn:
-
-        def missing() -> str:
-            views = look_at_all(known)
-            silent = [f"{view.name}: {view.error}" for view in views if view.error]
-            blind = silent or unseen(views)
-            drawn.show(pairs - len(blind), pairs, "")
-            return "; ".join([*blind, _WHY]) if blind else ""
-
-        wait_until(missing, wait_s, "all nodes see each other")
 
 
 # What is refused.

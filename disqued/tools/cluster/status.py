@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from disqued.tools.cluster.views import NodeView, look_at_all, problems
+from disqued.tools.cluster_views import NodeView, look_at_all, problems
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.members import ID_SHOWN, members
 from disqued.tools.shown import console, size
