@@ -199,9 +199,10 @@ def test_a_node_that_goes_away_ends_the_load(start: Start) -> None:
     )
 
 
-def test_an_interrupt_ends_the_load_and_shows_what_was_until_then(start: Start) -> None:
+@pytest.mark.parametrize("rate", ["100", "10000000"])
+def test_an_interrupt_ends_the_load_and_shows_what_was_until_then(start: Start, rate: str) -> None:
     node = start()
-    argv = [*PROGRAM, *at(node), "--rate", "100", "--seconds", "600", "-c", "2", "--mix", "addjob", "--json"]
+    argv = [*PROGRAM, *at(node), "--rate", rate, "--seconds", "600", "-c", "2", "--mix", "addjob", "--json"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as bench:
         wait_until(lambda: calls(node, "addjob") > 20, "a load")
         bench.send_signal(signal.SIGINT)

@@ -168,6 +168,12 @@ def test_a_dry_run_moves_nothing(cluster: Cluster) -> None:
     assert first.call("QLEN", "mail") == 3
 
 
+def test_a_node_that_is_leaving_and_has_no_jobs_left_is_passed_over(cluster: Cluster) -> None:
+    fill(cluster.nodes[0], "mail", 3, "REPLICATE", 1)
+    done("cluster", "drain", address(cluster.nodes[1]))
+    assert done("move", "mail", "letters", *at(cluster.nodes[2])) == "3 jobs were moved from mail to letters\n"
+
+
 def test_jobs_are_not_moved_to_where_they_are(cluster: Cluster) -> None:
     first, second, _ = cluster.nodes
     for words in (("mail",), ("mail", "mail"), ("mail", "--to", address(second))):

@@ -37,6 +37,7 @@ from disqued.tools.connecting import Target
 
 TOLD_EVERY_S: Final = 0.2
 FINEST_S: Final = 0.002  #: timers below that go by `select`, which counts in microseconds
+DUE_AT_ONCE: Final = 1_000  #: requests that are looked at before replies are read
 ERRORS_KEPT: Final = 20  #: kinds of errors that are told apart
 
 
@@ -214,6 +215,7 @@ class Load:
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._last_reply_at = 0.0
         self._stopped_at: float | None = None
+        self._is_cut = False  #: somebody has said that it is enough
 
     async def run(self) -> Outcome:
         """Do all of it."""
@@ -259,6 +261,7 @@ class Load:
             self._finish("nobody wants to know any more")
             return
         if begin_at is None:
+            self._is_cut = True
             self._stop()
         else:
             asyncio.get_running_loop().call_at(begin_at, self._begin, begin_at)
@@ -277,7 +280,7 @@ class Load:
             self._send_due()
 
     def _stop(self) -> None:
-        """Send nothing that is not due already, and end when the replies are there."""
+        """Send nothing that is not due already, or nothing at all, and end when the replies are there."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
         self._look()
@@ -316,7 +319,7 @@ class Load:
     def due(self, number: int) -> float | None:
         """When a request is due; None when there is no such request."""
         assert self.plan.rate is not None
-        if self.plan.requests is not None and number >= self.plan.requests:
+        if self._is_cut or (self.plan.requests is not None and number >= self.plan.requests):
             return None
         at = self._begin_at + number / self.plan.rate
         last = self._stopped_at
@@ -327,13 +330,17 @@ class Load:
 
     def _send_due(self) -> None:
         """Send all that is due on whichever connection, and come back when the next is due."""
-        now = time.monotonic()
-        while (at := self.due(self._next_due)) is not None and at <= now:
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        for _ in range(DUE_AT_ONCE):
+            at = self.due(self._next_due)
+            if at is None or self._end.done():
+                return
+            if at > now:
+                loop.call_at(at, self._send_due)
+                return
             self._lanes[self._next_due % self.plan.connections].send_due(now)
             self._next_due += 1
-            self._taken += 1
-        if at is not None and not self._end.done():
-            asyncio.get_running_loop().call_at(at, self._send_due)
+        loop.call_soon(self._send_due)
 
     # Replies.
 
