@@ -87,7 +87,8 @@ class Mover:
     def move(self, count: int) -> int:
         """Move so many jobs at most; returns how many, 0 when there are none.
 
-        Raises Failed when some could not be added there; those are here as before.
+        Raises Refused when some were refused there; those are here as before.  Raises Failed for at-most-once jobs
+        that cannot be put back, and the errors of `disqued.client.errors`.
         """
         jobs = self._take(count)
         if not jobs:
@@ -116,14 +117,18 @@ class Mover:
         return found if found or not jobs else self._take(count)  # those that were given are over
 
     def _add(self, jobs: Sequence[Taken]) -> list[Any]:
-        """Add jobs there; what is not sure to be there is added again, which its key makes once."""
+        """Add jobs there; what is not sure to be there is added again, which its key makes once while it is there.
+
+        An at-most-once job might be done already, and its key be free: it is never added again.
+        """
         end = time.monotonic() + self._patience
         commands = [job.words(self._to, self._replicate) for job in jobs]
         while True:
             try:
                 return self._there.ask_all(commands, waits=ADD_S)
-            except (Unreachable, Uncertain):
-                if time.monotonic() >= end:
+            except (Unreachable, Uncertain) as error:
+                is_repeatable = isinstance(error, Unreachable) or not any(job.is_given_once for job in jobs)
+                if not is_repeatable or time.monotonic() >= end:
                     raise
                 time.sleep(PAUSE_S)
 

@@ -1,6 +1,7 @@
 """Waiting for what nodes do by themselves, and showing how far it has come.
 
-    looks = steps(spec, every look_s, up to limit_s)    a look --> not yet --> a moment --> a look ... --> Failed
+    look --> "" --> done
+         --> what is missing --> a moment --> look again, until the time is over --> Failed, with what is missing
 
 A bar is drawn on standard error, and only where that is a terminal: what is redirected has no control characters in
 it.  Spans are seconds.

@@ -1,10 +1,14 @@
 """What is known of a job that is moved, how it is added elsewhere, and how fast."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from disqued.client.errors import ServerError
-from disqued.tools.moving import Pace, Taken, read_taken
+from disqued.client.errors import ServerError, Uncertain, Unreachable
+from disqued.tools.connecting import Failed
+from disqued.tools.moving import Mover, Pace, Taken, read_taken
 
+LIMIT = 60.0
 ID = b"DI" + b"0" * 44 + b"SQ"
 
 
@@ -65,3 +69,62 @@ def test_a_rate_is_kept_on_the_whole() -> None:
     assert slept == [pytest.approx(0.5), pytest.approx(1.5)]
     Pace(None, lambda: now[0], sleep).wait(10**9)
     assert len(slept) == 2
+
+
+class Side:
+    """A node that does what a test says: each answer is for the commands of one call, or is raised."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[object]] = []
+
+    def ask_all(self, commands: Sequence[Sequence[object]], waits: float = 0.0) -> object:
+        self.asked.append([words[0] for words in commands])
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask(self, *words: object, waits: float = 0.0) -> object:
+        (reply,) = self.ask_all([words])  # type: ignore[misc]
+        return reply
+
+
+def given(count: int) -> list[object]:
+    return [[[b"mail", ID, b"body"]] * count]
+
+
+def mover(here: Side, there: Side) -> Mover:
+    return Mover(here, there, b"mail", b"mail", patience=LIMIT)  # type: ignore[arg-type]
+
+
+def test_what_may_be_there_is_added_again_with_its_key() -> None:
+    here = Side(given(2), [shown(), shown()], [2])
+    there = Side(Uncertain("it broke"), Unreachable("it is away"), [b"new", b"new"])
+    assert mover(here, there).move(2) == 2
+    assert there.asked == [[b"ADDJOB"] * 2] * 3
+    assert here.asked == [["GETJOB"], ["SHOW"] * 2, ["ACKJOB"]]
+
+
+def test_an_at_most_once_job_that_may_be_there_is_never_added_again() -> None:
+    here = Side(given(2), [shown(), shown(retry=0)], [1])
+    there = Side(Unreachable("it is away"), Uncertain("it broke"))
+    with pytest.raises(Failed, match="1 at-most-once jobs were added there; they may be there, and cannot"):
+        mover(here, there).move(2)
+    assert there.asked == [[b"ADDJOB"] * 2] * 2
+    assert here.asked[2:] == [["ENQUEUE"]]
+
+
+def test_an_at_most_once_job_that_cannot_be_put_back_is_told_with_its_body() -> None:
+    refusal = ServerError("PAUSED Queue paused in input, try later")
+    here = Side(given(1), [shown(retry=0)], [1], [refusal])
+    with pytest.raises(Failed, match=r"neither be added there nor put back; their bodies are \[b'body'\]"):
+        mover(here, Side([refusal])).move(1)
+    assert here.asked[2:] == [["ACKJOB"], [b"ADDJOB"]]
+
+
+def test_jobs_that_are_over_when_they_are_looked_at_are_passed_over() -> None:
+    here = Side(given(1), [None], given(1), [shown()], [1])
+    assert mover(here, Side([b"new"])).move(1) == 1
+    here = Side(given(1), [None], [None], [])
+    assert mover(here, Side()).move(1) == 0
