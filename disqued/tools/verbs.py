@@ -11,9 +11,9 @@ COMPLETION_VARIABLE: Final = "_DISQUED_COMPLETE"
 #: Name: what it does, in one line, and its module.  In the order in which one would use them.
 VERBS: Final = {
     "cli": ("talk to a node: one command, or a prompt", "disqued.tools.cli.command"),
-    "check": ("look at a node for a monitoring system", "disqued.tools.check"),
     "top": ("the nodes and queues of a cluster, as they are now", "disqued.tools.top"),
     "bench": ("put a load on a node, and measure how long its requests take", "disqued.tools.bench"),
+    "check": ("look at a node for a monitoring system", "disqued.tools.check"),
     "cluster": ("make a cluster of nodes, look at it, drain nodes", "disqued.tools.cluster"),
     "restart": ("restart a node so that nothing is lost, and wait until it serves", "disqued.tools.restart"),
     "move": ("move the jobs of a queue to another queue or cluster", "disqued.tools.move"),
