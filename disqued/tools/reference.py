@@ -134,10 +134,15 @@ def markdown() -> Iterator[str]:
 
 def _markdown_block(text: str) -> str:
     if not text.startswith("\b"):
-        return " ".join(text.split()).replace("*", "\\*").replace("<", "\\<") + "\n"
+        return _plain(" ".join(text.split())) + "\n"
     first, *lines = text.removeprefix("\b\n").splitlines()
     body = inspect.cleandoc("\n".join(lines)).splitlines()
     return f"{first.strip()}\n\n" + "\n".join(f"    {line}" for line in body) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text in which nothing is a sign of markdown."""
+    return text.replace("*", "\\*").replace("<", "\\<").replace("__", "\\_\\_")
 
 
 def _table(options: Sequence[click.Option]) -> str:
@@ -145,7 +150,7 @@ def _table(options: Sequence[click.Option]) -> str:
     for option in options:
         names, value = _names(option)
         shown = ", ".join(f"`{name}`" for name in names.split(", ")) + (f" `{value}`" if value else "")
-        rows.append(f"| {shown} | {_said(option)} |".replace("[1", "\\[1"))
+        rows.append(f"| {shown} | {_plain(_said(option))} |".replace("[1", "\\[1"))
     return "\n".join(rows) + "\n"
 
 

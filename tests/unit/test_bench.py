@@ -10,7 +10,8 @@ from random import Random
 import hiredis
 import pytest
 
-from disqued.tools.bench import load, report
+from disqued.tools import reference
+from disqued.tools.bench import command, load, report
 from disqued.tools.bench.crew import Figures
 from disqued.tools.bench.latencies import GATHERED, Latencies
 from disqued.tools.bench.load import Tally
@@ -106,9 +107,17 @@ def test_a_load_of_nothing_but_ids_is_refused() -> None:
         make_mix([template("odd", "ADDJOB __id__ __body__ 0")], [1])
 
 
-def test_every_name_that_is_known_is_a_template() -> None:
+def test_every_name_that_is_known_is_a_template_and_in_the_help() -> None:
     for name, text in KNOWN.items():
         assert template(name, text).verb.decode().lower() == name
+    help_ = " ".join((command.help or "").split())
+    assert f"{', '.join(list(KNOWN)[:-1])} and {list(KNOWN)[-1]}." in help_
+
+
+def test_the_reference_shows_placeholders_and_no_bold_words() -> None:
+    page = "\n".join(reference.markdown())
+    assert r"Length of \_\_body\_\_." in page
+    assert r"In commands \_\_queue\_\_ is the queue" in page
 
 
 def test_the_queues_that_are_filled_are_known_before() -> None:

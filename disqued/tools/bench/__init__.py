@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from disqued.client.errors import DisquedError
-from disqued.tools.bench.mix import DEFAULT, KNOWN, BadMix, Mix, make_mix, of_words, read_mix, template
+from disqued.tools.bench.mix import DEFAULT, BadMix, Mix, make_mix, of_words, read_mix, template
 from disqued.tools.connecting import Failed, Target, node_options
 
 CONNECTIONS: Final = 50
@@ -28,13 +28,8 @@ QUEUES_MAX: Final = 1_000
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 
-_NAMES = ", ".join(KNOWN)
 
-
-@click.command(
-    context_settings={"allow_interspersed_args": False},
-    epilog=f"Names for --mix without --command: {_NAMES}.",
-)
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, metavar="[COMMAND ...]")
 @click.option("-c", "--connections", type=click.IntRange(1, 10_000), default=CONNECTIONS, show_default=True,
               metavar="N", help="Connections, over all processes.")  # fmt: skip
@@ -85,7 +80,8 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     In commands __queue__ is the queue, __body__ the body, __n__ a number that comes once, and __id__ a job that this
     load was told of: handed out by its GETJOBs, or if it has none, added by its ADDJOBs.  While no job is known another
-    command has the turn.
+    command has the turn.  Names that --mix knows without --command are addjob, getjob, ackjob, fastack, nack, working,
+    enqueue, dequeue, deljob, show, qlen, qpeek, qstat, ping and hello.
 
     Jobs that are left in the queues at the end are told, and acknowledged unless --keep says otherwise; so a queue that
     holds jobs before is refused.  What other commands than ADDJOB add is left.

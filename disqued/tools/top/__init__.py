@@ -30,7 +30,8 @@ LINES: Final = 50  #: queues that --once shows
 @click.option("--interval", type=click.FloatRange(0.1, 3_600), default=INTERVAL_S, show_default=True,
               metavar="SECONDS", help="Time between two looks.")  # fmt: skip
 @click.option("--sort", "order", type=click.Choice(list(ORDERS)), default="length", show_default=True,
-              help="What queues are sorted by; a key changes it.")  # fmt: skip
+              metavar="WORD",
+              help="What queues are sorted by: length, age, in, out, blocked or name; a key changes it.")  # fmt: skip
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--queue", "pattern", default="*", metavar="PATTERN", help="Only queues whose names match, like mail-*.")
 @click.option("--limit", type=click.IntRange(1), metavar="N",
@@ -53,13 +54,11 @@ def command(  # noqa: PLR0917 - click gives them by name
     -h and -p name any node; the others are found through it, and through each other when it goes away.  A node that
     does not answer is shown as away, and is there again when it answers.
 
-    \b
-    of a node    state, memory and its limit (of), jobs with their copies, clients,
-                 consumers that wait, commands a second (ops/s), and how many of
-                 the nodes that it knows it can give jobs to (sees)
-    of a queue   jobs that wait on all nodes, age of the oldest, jobs that were
-                 queued (in/s) and that left it (out/s), consumers that wait for
-                 it, whether it is paused, and on how many nodes it is
+    Of a node: state, memory and its limit (of), jobs with their copies, queues, clients, consumers that wait, commands
+    a second (ops/s), and how many of the nodes that it knows it can give jobs to (sees).
+
+    Of a queue: jobs that wait on all nodes, age of the oldest, jobs that were queued (in/s) and that left it (out/s) a
+    second, consumers that wait for it, whether it is paused, and on how many nodes it is.
 
     Rates are of the time between two looks.  Of each node 2000 queues are looked at, and the age of the oldest job in
     the 200 longest.
