@@ -2,9 +2,7 @@
 
 import math
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Final
 
 import attrs
@@ -16,7 +14,7 @@ from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import Link, Member, members
 from disqued.tools.moving import Mover, Pace, Refused
-from disqued.tools.waiting import Bar, bar
+from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 
 BATCH: Final = 100
 BATCH_MAX: Final = 2_000  #: jobs that one GETJOB gives
@@ -73,11 +71,12 @@ def command(  # noqa: PLR0917 - click gives them by name
         for member, length in waiting.items():
             click.echo(f"  {member.address}: {length} wait")
         return
-    run = Run(from_queue, to_queue, other, limit, Pace(rate), min(batch, math.ceil(rate or batch)), replicate, wait_s)
-    with bar(f"{queue} to {to or queue}") as drawn, _until_interrupted(run):
+    size = min(batch, math.ceil(rate or batch))
+    with bar(f"{queue} to {to or queue}") as drawn, interruptible() as interrupt:
+        run = Run(from_queue, to_queue, other, limit, Pace(rate), size, replicate, wait_s, interrupt)
         run.move(known, min(sum(waiting.values()), limit or math.inf), drawn)
     click.echo(f"{run.moved} jobs were moved from {queue} to {to or queue}{there_shown}")
-    context.exit(INTERRUPTED if run.is_stopped else 0)
+    context.exit(INTERRUPTED if interrupt.came else 0)
 
 
 @attrs.define
@@ -92,8 +91,8 @@ class Run:
     batch: int
     replicate: int | None
     patience: float
+    interrupt: Interrupt  #: ends it with the batch that is under way
     moved: int = 0
-    is_stopped: bool = False  #: end with the batch that is under way
 
     def move(self, known: list[Member], expected: float, drawn: Bar) -> None:
         """Move what every node has, until none has more.  Raises Failed."""
@@ -111,7 +110,7 @@ class Run:
     def _empty(self, mover: Mover, expected: float, drawn: Bar) -> int:
         """Move what one node has; returns how many jobs."""
         before = self.moved
-        while not self.is_stopped and (room := self._room):
+        while not self.interrupt.came and (room := self._room):
             try:
                 moved = mover.move(room)
             except Refused as refusal:
@@ -130,21 +129,6 @@ class Run:
     def _room(self) -> int:
         """How many jobs may be moved next."""
         return self.batch if self.limit is None else min(self.batch, self.limit - self.moved)
-
-
-@contextmanager
-def _until_interrupted(run: Run) -> Iterator[None]:
-    """Let Ctrl-C end the work behind the batch that is under way; a second one ends it at once."""
-
-    def stop(number: int, frame: object) -> None:
-        run.is_stopped = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _other(target: Target, name: str) -> Target:

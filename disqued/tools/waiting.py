@@ -4,10 +4,13 @@
          --> what is missing --> a moment --> look again, until the time is over --> Failed, with what is missing
 
 A bar is drawn on standard error, and only where that is a terminal: what is redirected has no control characters in
-it.  Spans are seconds.
+it.  What may be ended in the middle only by itself notes Ctrl-C, and looks for it (`interruptible`).
+
+Spans are seconds.
 """
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -44,6 +47,29 @@ def bar(what: str) -> Iterator[Bar]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=None, note="")
         yield Bar(lambda done, total, note: progress.update(task, completed=done, total=total, note=note))
+
+
+@attrs.define
+class Interrupt:
+    """Whether Ctrl-C was pressed."""
+
+    came: bool = False
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Let the work within end by itself at Ctrl-C, which is noted; a second one ends it at once."""
+    interrupt = Interrupt()
+
+    def note(number: int, frame: object) -> None:
+        interrupt.came = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_until(look: Callable[[], str], limit_s: float, what: str) -> None:

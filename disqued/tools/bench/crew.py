@@ -6,6 +6,7 @@
 Times are seconds on the monotonic clock.
 """
 
+import contextlib
 import multiprocessing
 import time
 from collections.abc import Sequence
@@ -19,9 +20,10 @@ import attrs
 from disqued.tools.bench.latencies import Latencies
 from disqued.tools.bench.load import Outcome, Plan, Progress, Tally, work
 from disqued.tools.connecting import Failed
-from disqued.tools.waiting import Bar, bar
+from disqued.tools.waiting import Bar, bar, interruptible
 
 LEAD_S: Final = 0.05  #: from when all are ready to the first request
+LISTEN_S: Final = 0.2  #: after which Ctrl-C is looked for
 START_S: Final = 60.0  #: how long processes and their connections may take to be there
 PERCENTILES: Final = (50.0, 99.0, 99.9, 100.0)
 
@@ -79,28 +81,31 @@ class Crew:
                 raise Failed(f"process {number} of the load was not ready after {START_S:g} s")
             self._hear(number, pipe)
         self._check()
-        begin_at = time.monotonic() + LEAD_S
-        for pipe in self._pipes:
-            pipe.send(begin_at)
-        with bar("requests") as drawn:
+        with bar("requests") as drawn, interruptible() as interrupt:
+            begin_at = time.monotonic() + LEAD_S
+            for pipe in self._pipes:
+                pipe.send(begin_at)
             while len(self._outcomes) < len(self._pipes):
-                self._listen(drawn, begin_at)
+                self._listen()
+                self._draw(drawn, begin_at)
+                if interrupt.came and not self._was_interrupted:
+                    self._stop()
         self._check()
         return self._figures(begin_at)
 
-    def _listen(self, drawn: Bar, begin_at: float) -> None:
-        try:
-            open_ = {pipe: number for number, pipe in enumerate(self._pipes) if number not in self._outcomes}
-            for pipe in wait(list(open_)):
-                assert isinstance(pipe, Pipe)
-                self._hear(open_[pipe], pipe)
-            self._draw(drawn, begin_at)
-        except KeyboardInterrupt:
-            if self._was_interrupted:
-                raise
-            self._was_interrupted = True
-            for number, pipe in enumerate(self._pipes):
-                if number not in self._outcomes:
+    def _listen(self) -> None:
+        """Hear what the processes say that are not done, for a moment at most."""
+        open_ = {pipe: number for number, pipe in enumerate(self._pipes) if number not in self._outcomes}
+        for pipe in wait(list(open_), LISTEN_S):
+            assert isinstance(pipe, Pipe)
+            self._hear(open_[pipe], pipe)
+
+    def _stop(self) -> None:
+        """Let nothing more be sent."""
+        self._was_interrupted = True
+        for number, pipe in enumerate(self._pipes):
+            if number not in self._outcomes:
+                with contextlib.suppress(OSError):  # it has just ended
                     pipe.send(None)
 
     def _hear(self, number: int, pipe: Pipe) -> None:
