@@ -25,7 +25,7 @@ COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 # The extras whose packages are locked with hashes.
-LOCKED := admin client redis sqlite tls
+LOCKED := admin cli client redis sqlite tls
 FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
@@ -147,8 +147,8 @@ lock: .venv/.test-stamp
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip --disable-pip-version-check --quiet install pip-tools
 	(sed '/^[^#]/,$$d' requirements/locked.txt && build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras \
-		--no-header --no-annotate --no-emit-find-links --no-emit-index-url --no-emit-trusted-host --allow-unsafe \
-		--constraint requirements/constraints.txt $(LOCKED:%=--extra %) --output-file - setup.cfg) > requirements/locked.txt.new
+		--no-header --no-annotate --no-emit-find-links --no-emit-index-url --no-emit-trusted-host --no-allow-unsafe \
+		--constraint requirements/constraints.txt $(LOCKED:%=--extra %) --output-file - setup.cfg | sed '/^# /,$$d') > requirements/locked.txt.new
 	mv requirements/locked.txt.new requirements/locked.txt
 
 news: .venv/.test-stamp

@@ -86,7 +86,7 @@ def hashed() -> dict[str, tuple[Version, list[str]]]:
     }
 
 
-def test_the_set_with_hashes_is_the_locked_one_and_holds_all_that_a_daemon_and_its_clients_need() -> None:
+def test_the_set_with_hashes_is_the_locked_one_and_holds_all_that_a_daemon_its_clients_and_its_verbs_need() -> None:
     found = hashed()
     assert {name: version for name, (version, _) in found.items()}.items() <= locked().items()
     assert all(hashes for _, hashes in found.values())
@@ -94,7 +94,7 @@ def test_the_set_with_hashes_is_the_locked_one_and_holds_all_that_a_daemon_and_i
     settings.read(ROOT / "setup.cfg")
     extras = settings["options.extras_require"]
     lines = settings["options"]["install_requires"].splitlines()
-    for extra in ("admin", "client", "redis", "sqlite", "tls"):
+    for extra in ("admin", "cli", "client", "redis", "sqlite", "tls"):
         lines += extras[extra].splitlines()
     names = {canonicalize_name(Requirement(line).name) for line in lines if line.strip()}
     assert names <= found.keys()
