@@ -21,6 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constr
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 # Who tests whole nodes waits for them a third of the time: one more than there are processors keeps these busy.
 PYTEST_NODES := $(BIN)/python -m pytest --numprocesses $(shell expr $(WORKERS) + 1) --dist worksteal
+SPHINX := $(BIN)/python -m sphinx -b html -q -W --keep-going
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
@@ -30,7 +31,7 @@ FAST := tests/unit tests/property
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs lock news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs lock site news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -52,6 +53,7 @@ help:
 	@echo '             try other random examples than the property tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
 	@echo 'make lock    write requirements/locked.txt anew, with the hashes of the versions in constraints.txt'
+	@echo 'make site    write the documentation as a site into build/site; a link that leads nowhere is an error'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
 
@@ -72,7 +74,7 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 #
 # The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.
 test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled site
 	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 	$(PYTEST) tests --ignore=tests/unit -m reference
 	DISQUED_BUILD=compiled $(PYTEST_NODES) tests --durations=10
@@ -138,6 +140,11 @@ docs: .venv/.test-stamp
 	$(call write,disqued.reports.reference,docs/reference/reports.md)
 	$(call write,disqued.tools.reference markdown,docs/reference/command-line.md)
 	$(call write,disqued.tools.reference man,man/disqued.1)
+
+# The site is made anew as a whole: of a page that did not change the warnings would not be told.
+site: .venv/.test-stamp
+	$(SPHINX) -E -d build/doctrees docs build/site
+	@echo 'The documentation is in build/site/index.html'
 
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
