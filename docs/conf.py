@@ -11,6 +11,9 @@ Nothing is fetched, neither while the site is built nor while it is read.
 import re
 from pathlib import Path
 
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
 ROOT = Path(__file__).resolve().parents[1]
 
 project = "disqued"
@@ -32,3 +35,8 @@ html_show_copyright = False
 html_show_search_summary = False
 #: Sessions and settings are no Python; a block that is says so.
 highlight_language = "text"
+
+
+def setup(app: Sphinx) -> None:
+    """Name the language of a block that Pygments does not know."""
+    app.add_lexer("csv", TextLexer)
