@@ -23,7 +23,7 @@ TYPED = re.compile(rf"(?:\$|{re.escape(HOST)}:(\d+)>) (.*)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IDS = (re.compile(r"\bDI[0-9a-f]{44}SQ\b"), re.compile(r"\b[0-9a-f]{40}\b"))
 #: Typed again until the answer is as shown: these change nothing, and what they tell may take a moment.
-LOOKS = re.compile(r".*\b(INFO|NODES|QLEN|QSTAT|SHOW|JSCAN|CLIENT LIST|curl|grep)\b")
+LOOKS = re.compile(r".*\b(INFO|NODES|QLEN|QSTAT|SHOW|JSCAN|CLIENT LIST|curl|grep|ls)\b")
 
 Start = Callable[..., Daemon]
 
