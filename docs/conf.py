@@ -38,5 +38,6 @@ highlight_language = "text"
 
 
 def setup(app: Sphinx) -> None:
-    """Name the language of a block that Pygments does not know."""
-    app.add_lexer("csv", TextLexer)
+    """Name the languages of blocks that Pygments does not know."""
+    for language in ("csv", "nft"):
+        app.add_lexer(language, TextLexer)

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -78,6 +78,8 @@ class Terminal:
     #: What the page says -> what it is in this run.
     words: dict[str, str] = attrs.field(factory=dict)
     nodes: dict[str, Daemon] = attrs.field(factory=dict)
+    #: The words before each line that is typed into a shell: those that bring it to another host.
+    host: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
         """Let redis-cli print what it prints on a screen."""
@@ -136,7 +138,7 @@ class Terminal:
         else:
             path = f"{self.folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
             done = subprocess.run(
-                ["bash", "-c", typed], cwd=self.folder, env={**environment(), "PATH": path}, timeout=LIMIT,
+                [*self.host, "bash", "-c", typed], cwd=self.folder, env={**environment(), "PATH": path}, timeout=LIMIT,
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
         return [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
