@@ -120,7 +120,7 @@ class Terminal:
         words = self.translated(options).split()
         given = dict(zip(words[::2], words[1::2], strict=True))
         port, folder = given.pop("--port", "7711"), given.pop("--dir", "data")
-        if "--http-port" in given:
+        if given.get("--http-port", "0") not in {"0", *self.words.values()}:
             given["--http-port"] = self.words.setdefault(given["--http-port"], str(free_port()))
         known = next((shown for shown, daemon in self.nodes.items() if port in (shown, str(daemon.port))), port)
         again = self.nodes[known].port if known in self.nodes else 0
