@@ -54,6 +54,7 @@ RUN_BY = {
     "docs/how-to/move-jobs.md": ("tests/pipeline/test_moving_howto.py",),
     "docs/how-to/python-clients.md": ("tests/integration/test_client_howto.py",),
     "docs/how-to/reports.md": ("tests/integration/test_reports_howto.py",),
+    "docs/how-to/secure.md": (PAGES_OF_SESSIONS,),
     "docs/how-to/spark.md": ("tests/pipeline/test_spark_howto.py",),
     "docs/how-to/systemd.md": ("tests/integration/test_systemd_howto.py",),
     "docs/how-to/upgrade.md": (OPERATORS,),
