@@ -102,9 +102,11 @@ def _paused(terminal: Terminal, over: ExitStack) -> None:
     terminal.begin("--port 7711").call("PAUSE", "mail", "in")
 
 
-@trouble("NOAUTH, or WRONGPASS")
+@trouble("NOAUTH, WRONGPASS or NOPERM")
 def _password(terminal: Terminal, over: ExitStack) -> None:
-    terminal.begin("--port 7711").call("CONFIG", "SET", "requirepass", "a-password-for-clients")
+    daemon = terminal.begin("--port 7711")
+    daemon.call("ACL", "SETUSER", "mailer", "on", ">mailers-password", "~mail", "+qlen")
+    daemon.call("CONFIG", "SET", "requirepass", "a-password-for-clients")
 
 
 @trouble("A queue grows")
