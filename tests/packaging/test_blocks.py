@@ -41,6 +41,7 @@ RUN_BY = {
     "docs/how-to/admin.md": (SMALLER,),
     "docs/how-to/backup.md": (OPERATORS,),
     "docs/how-to/cluster.md": ("tests/integration/test_cluster_howto.py",),
+    "docs/how-to/command-line.md": ("tests/integration/test_command_line_howto.py",),
     "docs/how-to/deploy.md": ("tests/integration/test_deploy_howto.py",),
     "docs/how-to/from-bananaq.md": (PAGES_OF_SESSIONS,),
     "docs/how-to/from-disque.md": (OPERATORS,),
@@ -95,6 +96,10 @@ NOT_RUN = {
     ("docs/how-to/systemd.md", "python3 -m venv"): MACHINE,
     ("docs/how-to/systemd.md", "/opt/disqued/bin/pip"): MACHINE,
     ("docs/performance.md", "make bench"): HOURS,
+    (
+        "docs/reference/command-line.md",
+        "",
+    ): "forms and examples of the help, for hosts and files of others; how-tos run such",
     ("docs/reference/disqued-spark.md", "pip install"): MACHINE,
     ("docs/reference/disqued-spark.md", "disqued-spark VERB"): "a form, and no command",
     ("docs/reference/event-log.md", "disqued ship-events"): "copies to another host: tests/integration/test_cli.py",
