@@ -1,8 +1,14 @@
 """A short run of every fuzzer: all that was ever kept, and the same mutants of it each time."""
 
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.fuzz.corpus import kept
+from tests.fuzz.corpus import FOLDER, kept
 from tests.fuzz.mutating import LONGEST, mutants
 from tests.fuzz.targets import TARGETS
 
@@ -45,3 +51,23 @@ def test_every_target_has_inputs_to_begin_with(name: str) -> None:
     inputs = kept(name).values()
     assert len(inputs) >= 8
     assert all(len(data) <= LONGEST for data in inputs)
+
+
+def test_the_lines_of_the_page_try_an_input_and_keep_it() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs/explanation/fuzzing.md").read_text()
+    lines = re.findall(r"^    python -m (tests\.fuzz .*?) *#", page, re.MULTILINE)
+    assert [line.split()[1] for line in lines] == ["try", "keep"]
+    known = next(
+        path
+        for path in sorted((FOLDER / "http").iterdir())
+        if path.name == hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()[:16]
+    )
+    for line in lines:
+        typed = re.sub(r"build/fuzz/http-crash-\w+", str(known), line)
+        assert str(known) in typed
+        done = subprocess.run(
+            f"{sys.executable} -m {typed}", shell=True, cwd=root, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ("" if "try" in line else f"{known}\n")

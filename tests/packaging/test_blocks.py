@@ -33,6 +33,7 @@ PAGES_OF_SESSIONS = "tests/integration/test_docs.py"
 RUN_BY = {
     "README.md": (PAGES_OF_SESSIONS, SMALLER),
     "docs/explanation/audit.md": (SMALLER,),
+    "docs/explanation/fuzzing.md": ("tests/fuzz/test_fuzz.py",),
     "docs/explanation/keys.md": (PAGES_OF_SESSIONS,),
     "docs/explanation/persistence.md": (SMALLER,),
     "docs/explanation/redis.md": (SMALLER,),
@@ -40,6 +41,7 @@ RUN_BY = {
     "docs/explanation/sqlite.md": (SMALLER,),
     "docs/how-to/admin.md": (SMALLER,),
     "docs/how-to/backup.md": (OPERATORS,),
+    "docs/how-to/benchmark.md": ("tests/integration/test_cli_howto.py",),
     "docs/how-to/cluster.md": ("tests/integration/test_cluster_howto.py",),
     "docs/how-to/command-line.md": ("tests/integration/test_command_line_howto.py",),
     "docs/how-to/deploy.md": ("tests/integration/test_deploy_howto.py",),
@@ -58,6 +60,7 @@ RUN_BY = {
     "docs/how-to/secure.md": (PAGES_OF_SESSIONS,),
     "docs/how-to/spark.md": ("tests/pipeline/test_spark_howto.py",),
     "docs/how-to/systemd.md": ("tests/integration/test_systemd_howto.py",),
+    "docs/how-to/tls.md": ("tests/integration/test_tls_howto.py",),
     "docs/how-to/upgrade.md": (OPERATORS,),
     "docs/operations/runbook.md": ("tests/integration/test_runbook.py",),
     "docs/reference/disqued-spark.md": (SMALLER,),
