@@ -53,7 +53,7 @@ class Rounds:
     def run(self, events: list[tuple[int, int]]) -> None:
         """Carry out events; those of transports with `in_rounds` that have something to read, in rounds."""
         selectables = self._selectables
-        received: list[tuple[Any, bytes]] = []
+        received: list[tuple[Any, bytes | None]] = []
         for descriptor, event in events:
             # An event before this one may have closed the descriptor.
             selectable = selectables.get(descriptor)
@@ -65,13 +65,13 @@ class Rounds:
                     received = []
                 self._carry_out(selectable, descriptor, event)
                 continue
+            data: bytes | None = None
             try:
-                data: bytes = selectable.socket.recv(READ_SIZE)
+                data = selectable.socket.recv(READ_SIZE)
             except BlockingIOError:
                 continue
             except OSError:
-                self._disconnect(selectable, CONNECTION_LOST, True)
-                continue
+                pass  # It is ended in its turn: what others sent is here already.
             received.append((selectable, data))
             if len(received) == ROUND_CONNECTIONS:
                 self._deliver_all(received)
@@ -79,7 +79,7 @@ class Rounds:
         if received:
             self._deliver_all(received)
 
-    def _deliver_all(self, received: list[tuple[Any, bytes]]) -> None:
+    def _deliver_all(self, received: list[tuple[Any, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""
         gatherer = self.gatherer
         if gatherer is None or len(received) == 1:
@@ -87,24 +87,36 @@ class Rounds:
                 self._deliver(selectable, data)
             return
         gatherer.begin_round()
-        ends = self._seconds() + ROUND_S
-        for selectable, data in received:
-            self._deliver(selectable, data)
-            if self._seconds() > ends:
-                gatherer.end_round()
-                gatherer.begin_round()
-                ends = self._seconds() + ROUND_S
-        gatherer.end_round()
+        try:
+            ends = self._seconds() + ROUND_S
+            for selectable, data in received:
+                self._deliver(selectable, data)
+                if self._seconds() > ends:
+                    gatherer.end_round()
+                    gatherer.begin_round()
+                    ends = self._seconds() + ROUND_S
+        finally:
+            gatherer.end_round()
 
-    def _deliver(self, selectable: Any, data: bytes) -> None:
-        """Give a protocol what was received, unless its connection has ended since; nothing is the end of it."""
+    def _deliver(self, selectable: Any, data: bytes | None) -> None:
+        """Give a protocol what was received, unless its connection has ended since; nothing is the end of it.
+
+        Whatever goes wrong is told, and the others of the round have their turn.
+        """
         if selectable.disconnected or selectable._aborting:
             return
-        if not data:
-            self._disconnect(selectable, CONNECTION_DONE, True)
-            return
+        why: Any = None
         try:
-            selectable.protocol.dataReceived(data)
+            if data:
+                selectable.protocol.dataReceived(data)
+            else:
+                why = CONNECTION_LOST if data is None else CONNECTION_DONE
         except BaseException as error:  # a bug of the protocol: its connection ends, as Twisted has it
             log.err()  # type: ignore[no-untyped-call]
-            self._disconnect(selectable, error, True)
+            why = error
+        if why is None:
+            return
+        try:
+            self._disconnect(selectable, why, True)
+        except Exception:
+            log.err()  # type: ignore[no-untyped-call]

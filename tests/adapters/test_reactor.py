@@ -306,6 +306,30 @@ def test_a_protocol_that_fails_in_a_round_loses_its_connection_alone(bed: Make) 
     assert here.told[-1] == ("end", b"")
 
 
+def test_a_protocol_that_fails_when_it_is_told_of_the_end_keeps_nobody_from_their_turn(bed: Make) -> None:
+    here = bed()
+    here.connect(3)
+
+    def fail(reason: object = None) -> None:
+        raise ZeroDivisionError("planted")
+
+    for records in here.made:
+        if records.transport.getPeer().port == here.clients[0].getsockname()[1]:
+            records.connectionLost = fail  # type: ignore[method-assign]
+    here.clients[0].shutdown(socket.SHUT_WR)
+    here.clients[1].sendall(b"1")
+    here.clients[2].sendall(b"2")
+    errors: list[Any] = []
+    log.addObserver(errors.append)
+    try:
+        here.turn(3)
+    finally:
+        log.removeObserver(errors.append)
+    assert [event["failure"].type for event in errors if event["isError"]] == [ZeroDivisionError]
+    assert sorted(here.told[1:-1]) == [("run", b"1"), ("run", b"2")]
+    assert (here.told[0], here.told[-1]) == (("begin", b""), ("end", b""))
+
+
 STARTED = """
 import sys
 from disqued.tap import Options, makeService
