@@ -48,7 +48,7 @@ from disqued.testing.logs import UNENDING_MS, LogLoad
 from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, UNSURE, WORKED
 from disqued.testing.world import Profile
 
-SEEDS = range(1, 9)  #: of the stories in one of which a mistake must be noticed
+SEEDS = range(1, 17)  #: of the stories in one of which a mistake must be noticed
 
 _SHORT = {"hours": 0.01, "quiet_ms": 0, "drain_ms": 500_000}
 #: Everything is well, every job is queued somewhere at once, and consumers are quick.
