@@ -37,7 +37,8 @@ WORDS_MAX = 1_024  #: words of a command at most, but for those that take very m
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
 REMEMBERED = 1_000  #: calls that a parser remembers
-REMEMBERED_BYTES = 512  #: words together, of each
+REMEMBERED_WORDS = 16  #: of each, at most
+REMEMBERED_BYTES = 512  #: of these words together
 
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
@@ -397,6 +398,8 @@ def _remembering(parse: Callable[[list[bytes]], Call]) -> Callable[[list[bytes]]
     known: dict[tuple[bytes, ...], Call] = {}
 
     def parse_or_remember(args: list[bytes]) -> Call:
+        if len(args) > REMEMBERED_WORDS:
+            return parse(args)
         words = tuple(args)
         call = known.get(words)
         if call is None:

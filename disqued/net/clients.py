@@ -42,6 +42,8 @@ UNREAD_STEP = 64 * 1024  #: by how much a client's unread replies grow before th
 #: Bytes that a command, and each word of it, takes beside its text.
 COMMAND_COST = WORD_COST = 64
 INTERNAL_ERROR = b"ERR internal error"
+#: Bytes that a stranger may have sent and not had run: some hundred commands beyond a chunk.
+STRANGER_BACKLOG = 64 * 1024
 #: What a client that listens may say under RESP2, which cannot tell a reply from a message.
 _FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
 _LISTENS = (
@@ -173,7 +175,12 @@ class ClientConnection:
         if self._daemon.running is self:
             self.close()
         else:
-            self.transport.abortConnection()
+            self._abort()
+
+    def _abort(self) -> None:
+        """End the connection without a word: from now on nothing is run or sent, and no job is given to it."""
+        self._lost = True
+        self.transport.abortConnection()
 
     def set_protocol(self, version: int) -> None:
         """Speak RESP 2 or 3 from the reply to the current command on."""
@@ -197,6 +204,7 @@ class ClientConnection:
         self._held.clear()
         handed = self._held_ids + self._handed
         self._handed, self._held_ids = [], []
+        self._parser = self._daemon.make_parser()  # what was begun is let go of, though a transport may know us still
         self._daemon.disconnected(self, handed)
 
     def restrict(self) -> None:
@@ -233,7 +241,7 @@ class ClientConnection:
         """Run the commands that these bytes complete."""
         daemon = self._daemon
         daemon.bytes_in += len(data)
-        if self._closing:
+        if self._closing or self._lost:
             return
         commands = self._parser.feed(data)
         if commands:
@@ -249,9 +257,10 @@ class ClientConnection:
         """Keep commands until the client may go on; end a client that sends far too much meanwhile."""
         self._backlog.extend(commands)
         self._backlog_size += sum(map(_weight, commands))
-        if self._backlog_size > self._daemon.config.client_query_buffer_limit:
+        limit = self._daemon.config.client_query_buffer_limit if self.authenticated else STRANGER_BACKLOG
+        if self._backlog_size > limit and not self._lost:
             self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
-            self.transport.abortConnection()
+            self._abort()
 
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
@@ -281,11 +290,13 @@ class ClientConnection:
         node.begin(self)
         self.active_at = node.state.now
         daemon.running = self
-        if daemon.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
-            done = self._run_guarded(commands)
-        else:
-            done = self._run_plain(commands)
-        daemon.running = None
+        try:
+            if daemon.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
+                done = self._run_guarded(commands)
+            else:
+                done = self._run_plain(commands)
+        finally:
+            daemon.running = None
         if done < len(commands) and not self._closing:
             rest = commands[done:]
             self._backlog.extendleft(reversed(rest))
@@ -471,7 +482,10 @@ class ClientConnection:
         """Send what was put apart; what came after it waits for the next commit."""
         held, self._held = self._held, []
         ids, self._held_ids = self._held_ids, []
-        if not held or self._lost:
+        if self._lost:
+            self._handed = ids + self._handed  # they go back when the connection is told of its end
+            return
+        if not held:
             return
         data = b"".join(held)
         self._daemon.bytes_out += len(data)
@@ -520,11 +534,10 @@ class ClientConnection:
 
     def _end_unread(self, buffered: int) -> None:
         """End the connection of a client that leaves so many bytes unread; it hears no more from now on."""
-        self._lost = True
         self._daemon.log.warn(
             "Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered
         )
-        self.transport.abortConnection()
+        self._abort()
 
     def _bound_total(self, buffered: int) -> None:
         """End those clients that leave most unread, while all of it together is more than the node is to keep."""

@@ -47,13 +47,13 @@ from disqued.persistence.interface import IStore, StoreError, StoreFailed
 Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
 Recipient = ClientConnection | Caller  #: who is answered when what the answer says is durable
 
+log = Logger("disqued.net.driver.Driver")  # by its name: who asks cannot be seen where this is compiled
+
 RETRY_S = 1.0  #: pause between two attempts to commit, after one has failed
 
 
 class Driver:
     """Carries out what the node's steps ask for."""
-
-    log = Logger()
 
     def __init__(
         self, node: Node, store: IStore, reactor: IReactorTime, *,
@@ -266,10 +266,12 @@ class Driver:
         self._flush(clients)
         self._go_on()
 
-    @staticmethod
-    def _flush(clients: Iterable[Recipient]) -> None:
+    def _flush(self, clients: Iterable[Recipient]) -> None:
         for client in clients:
-            client.flush()
+            try:
+                client.flush()
+            except Exception:  # a bug of ours: the others get their replies
+                self._on_crash()
 
     def _answer(self, _: None, clients: Iterable[Recipient], messages: Messages) -> None:
         """Say what a commit that took its time has made durable."""
@@ -296,7 +298,7 @@ class Driver:
         return StoreFailed(f"internal error: {error}")
 
     def _report(self, failure: Failure) -> None:
-        self.log.failure("Internal error in the store", failure=failure)
+        log.failure("Internal error in the store", failure=failure)
 
     def _go_on(self) -> None:
         """Do what was put off while a commit was under way."""
@@ -315,7 +317,7 @@ class Driver:
         """Take no more jobs, and take those back whose producers have not been answered."""
         self.commits.failed += 1
         self._set_failure(str(error))
-        self.log.error("The journal takes no jobs now: {reason}", reason=self.failure)
+        log.error("The journal takes no jobs now: {reason}", reason=self.failure)
         self._take_back(clients, batch)
         self._send(messages)
         for client in clients:
@@ -370,14 +372,14 @@ class Driver:
         self._under_way = None
         if str(error) != self.failure:
             self._set_failure(str(error))
-            self.log.error("The journal still takes no jobs: {reason}", reason=self.failure)
+            log.error("The journal still takes no jobs: {reason}", reason=self.failure)
         self._retry_later()
         self._go_on()
 
     def _recover(self) -> None:
         self._under_way = None
         self._set_failure(None)
-        self.log.info("The journal takes jobs again")
+        log.info("The journal takes jobs again")
         self._go_on()
 
     def _attend(self) -> None:
@@ -395,7 +397,7 @@ class Driver:
         try:
             self.compact()
         except StoreError as error:
-            self.log.warn("The journal is not rewritten: {reason}", reason=str(error))
+            log.warn("The journal is not rewritten: {reason}", reason=str(error))
 
     # Another store.
 

@@ -49,6 +49,11 @@ class Rounds:
         self._carry_out = carry_out
         self._disconnect = disconnect
         self._seconds = seconds
+        self._delivered: list[tuple[Any, bytes | None]] = []  #: the round that is being run
+
+    def holds(self, selectable: Any) -> bool:
+        """Tell whether something of a transport is in the round that is being run: it may not have it yet."""
+        return any(other is selectable for other, _ in self._delivered)
 
     def run(self, events: list[tuple[int, int]]) -> None:
         """Carry out events; those of transports with `in_rounds` that have something to read, in rounds."""
@@ -87,6 +92,7 @@ class Rounds:
                 self._deliver(selectable, data)
             return
         gatherer.begin_round()
+        self._delivered = received
         try:
             ends = self._seconds() + ROUND_S
             for selectable, data in received:
@@ -96,6 +102,7 @@ class Rounds:
                     gatherer.begin_round()
                     ends = self._seconds() + ROUND_S
         finally:
+            self._delivered = []
             gatherer.end_round()
 
     def _deliver(self, selectable: Any, data: bytes | None) -> None:

@@ -70,6 +70,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._begun = False  #: the handshake is done, and the protocol above has been told
         self._deadline: IDelayedCall | None = None
         self._look_call: IDelayedCall | None = None
+        self._end_call: IDelayedCall | None = None
 
     def makeConnection(self, transport: Any) -> None:
         """Begin the handshake."""
@@ -110,11 +111,13 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Tell the protocol above, or who wants to know of failed handshakes."""
-        if self._look_call is not None:
-            self._look_call.cancel()
-            self._look_call = None
+        for call in (self._look_call, self._end_call):
+            if call is not None:
+                call.cancel()
+        self._look_call = self._end_call = None
         if self._begun:
             super().connectionLost(reason)  # type: ignore[no-untyped-call]
+            self._let_go()
             return
         self._in_time()
         self._lostTLSConnection = True
@@ -123,7 +126,43 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._tlsConnection = None  # type: ignore[assignment]
         told = self._reason or reason
         self._reason = None
+        self._let_go()
         self.factory.failed(self._address, self.refusal or reason_of(told))
+
+    def _let_go(self) -> None:
+        """Forget the protocol above, which knows us, so that neither waits for the collector."""
+        self._producer = None
+        for call in (self._look_call, self._end_call):
+            if call is not None:
+                call.cancel()
+        self._look_call = self._end_call = None
+
+    def _flushReceiveBIO(self) -> None:
+        """Give the protocol above what has come.
+
+        That the other end says its farewell is taken up in the next turn, and not at once as Twisted does: replies
+        that are kept back until the end of a round, or of the turn, leave before.
+        """
+        connection: Any = self._tlsConnection
+        while not self._lostTLSConnection and self._end_call is None:
+            try:
+                data = connection.recv(2 * RECORD)
+            except SSL.WantReadError:
+                break
+            except SSL.ZeroReturnError:
+                self._end_call = self.factory.reactor.callLater(0, self._heard_farewell)
+            except SSL.Error:
+                self._tlsShutdownFinished(Failure())
+            else:
+                if not self._aborted and self.wrappedProtocol is not None:
+                    self.wrappedProtocol.dataReceived(data)
+        self._flushSendBIO()  # type: ignore[no-untyped-call]
+
+    def _heard_farewell(self) -> None:
+        self._end_call = None
+        if not self._lostTLSConnection:
+            self._shutdownTLS()
+            self._tlsShutdownFinished(None)
 
     def _tlsShutdownFinished(self, reason: Failure | None) -> None:
         if reason is not None and not self._begun and reason_of(reason) == NO_TLS:
@@ -151,6 +190,9 @@ class EagerTls(TLSMemoryBIOProtocol):
 
         Of much, what is told by `refused` is its beginning: the rest may not have gone, but that has.
         """
+        if self._lostTLSConnection or self._aborted:
+            self.refused = True
+            return
         super().write(data[:RECORD])  # type: ignore[no-untyped-call]
         self.refused = self.transport.refused
         if len(data) > RECORD:
@@ -163,8 +205,11 @@ class EagerTls(TLSMemoryBIOProtocol):
         protocol in the next turn.
         """
         connection: SSL.Connection | None = self._tlsConnection
-        if connection is None or self._lostTLSConnection or self._aborted:
+        if connection is None or self._lostTLSConnection or self._aborted or self._end_call is not None:
             return True
+        rounds = getattr(self.factory.reactor, "rounds", None)
+        if rounds is not None and rounds.holds(self.transport):
+            return False  # What was read before has to be taken in before, and is in its turn.
         if self._look_call is None:
             try:
                 data = self.transport.socket.recv(READ_SIZE, socket.MSG_DONTWAIT)

@@ -14,6 +14,7 @@ from disqued.attempts import BURST
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.net.access import DENIED, is_loopback
+from disqued.net.clients import STRANGER_BACKLOG
 from disqued.net.secret import read_password, renew_password
 from disqued.net.strangers import Strangers
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
@@ -494,3 +495,24 @@ async def test_a_stranger_makes_the_node_keep_no_more_than_stated(launch: Launch
     assert session.subscriptions == 0
     assert not session.monitors
     assert len(session.name) == 0
+
+
+@async_test
+async def test_a_stranger_who_sends_on_while_nothing_is_run_is_ended(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    admin = await running.connect()
+    assert await admin.call("AUTH", "secret") == b"OK"
+    assert await admin.call("CLIENT", "PAUSE", 60_000) == b"OK"
+    stranger = await running.connect()
+    session = running.daemon.sessions()[-1]
+    most = 0
+    for _ in range(200):
+        if stranger.lost or session._lost:
+            break
+        received = running.daemon.bytes_in
+        stranger.transport.write(pack("PING") * 500)
+        await wait_until(lambda received=received: running.daemon.bytes_in > received or session._lost)
+        most = max(most, session.input_buffered)
+    await stranger.closed()
+    # A chunk of 16 KiB is some thousand commands, each of which counts with what keeps it.
+    assert most <= STRANGER_BACKLOG + 1_200 * 200

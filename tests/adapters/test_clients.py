@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_twisted
@@ -12,7 +13,7 @@ from disqued.commands import table
 from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
 from disqued.net import clients
-from tests.adapters.inprocess import RawClient, Running, pack, wait_until
+from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
 async_test = pytest_twisted.ensureDeferred
@@ -426,3 +427,44 @@ async def test_that_a_client_does_not_read_is_logged_once(launch: Launch) -> Non
             await client.replies(20)
     lines = [event for event in events if "does not read" in (event["log_format"] or "")]
     assert len(lines) == 1
+
+
+@async_test
+async def test_a_consumer_that_was_just_killed_is_given_no_job(launch: Launch) -> None:
+    running = launch()
+    consumer, other = await running.connect(), await running.connect()
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: any(session.is_blocked for session in running.daemon.sessions()))
+    [blocked] = [session for session in running.daemon.sessions() if session.is_blocked]
+    other.transport.write(pack("CLIENT", "KILL", "ID", blocked.id) + pack("ADDJOB", "q", "once", 0, "RETRY", 0))
+    killed, job_id = await other.replies(2)
+    assert killed == 1
+    await consumer.closed()
+    assert consumer.received == b""
+    assert await other.call("GETJOB", "NOHANG", "FROM", "q") == [[b"q", job_id, b"once"]]
+
+
+@async_test
+async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_is_ended_meanwhile(
+    launch: Launch,
+) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    client, other = await running.connect(), await running.connect()
+
+    async def held() -> Any:
+        """Wait until a reply waits for a commit; returns whose."""
+        await wait_until(lambda: any(session.is_held for session in running.daemon.sessions()))
+        [session] = [session for session in running.daemon.sessions() if session.is_held]
+        return session
+
+    other.send("ADDJOB", "q", "once", 0, "RETRY", 0)
+    await held()
+    store.answer()
+    [job_id] = await other.replies(1)
+    client.send("GETJOB", "FROM", "q")
+    (await held())._end_unread(1 << 30)
+    store.answer()
+    await client.closed()
+    store.answer_at_once()
+    assert await other.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"once"]]

@@ -1,6 +1,8 @@
 """TLS of clients: who is let in, who is not, what is told of it, and certificates that change."""
 
+import gc
 import os
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from disqued.net.endpoints import EndpointError, listen_at
 from disqued.net.tls import EagerTls, TlsFactory, reason_of
 from disqued.net.transport import EagerPort
 from disqued.tls_context import Asked, Certificates, Files, TlsError
-from tests.adapters.inprocess import RawClient, Running, wait_until
+from tests.adapters.inprocess import RawClient, RecordingStore, Running, wait_until
 from tests.certificates import LIFE, Authority
 
 Launch = Callable[..., Running]
@@ -106,8 +108,8 @@ Serve = Callable[..., Served]
 async def serve(launch: Launch, tmp_path: Path) -> AsyncIterator[Serve]:
     ports: list[Any] = []
 
-    def begin(asked: str = "yes", settings: str = "") -> Served:
-        running = launch(settings)
+    def begin(asked: str = "yes", settings: str = "", store: Any = None) -> Served:
+        running = launch(settings, store)
         authority = Authority(tmp_path)
         key, certificate = authority.issue("node", "127.0.0.1")
         files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked(asked))
@@ -462,3 +464,48 @@ async def test_an_endpoint_that_cannot_be_listened_at_is_told(
     written = text.format(key=key, certificate=certificate, ca=authority.file)
     with pytest.raises(EndpointError, match=said):
         listen_at(written, daemon, reactor, daemon.tls)
+
+
+@async_test
+async def test_a_reply_that_waits_for_a_commit_leaves_though_its_request_came_with_a_farewell(serve: Serve) -> None:
+    served = serve("optional", store=RecordingStore())
+    client = await served.connect()
+    await client.ping()
+    client.transport.write(PING)
+    client.transport.loseConnection()
+    await client.closed()
+    assert client.received == b"+PONG\r\n" * 2
+
+
+@async_test
+async def test_a_connection_that_has_ended_is_kept_by_nobody(serve: Serve) -> None:
+    served = serve("optional")
+    client = await served.connect()
+    await client.ping()
+    [session] = served.running.daemon.sessions()
+    session.dataReceived(b"*1\r\n$9000\r\nhalf")
+    transport, parser = weakref.ref(session.transport), session._parser
+    assert parser._pending
+    gc.collect()
+    gc.disable()
+    try:
+        client.transport.loseConnection()
+        await wait_until(lambda: not served.running.daemon.clients)
+        assert session._parser is not parser
+        del session
+        await wait_until(lambda: transport() is None)
+    finally:
+        gc.enable()
+
+
+@async_test
+async def test_what_was_written_after_the_end_is_refused(serve: Serve) -> None:
+    served = serve("optional")
+    client = await served.connect()
+    await client.ping()
+    [session] = served.running.daemon.sessions()
+    session.transport.abortConnection()
+    session.transport.write(b"too late")
+    assert session.transport.refused
+    assert session.transport.is_gone()
+    await client.closed()
