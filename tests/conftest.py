@@ -9,12 +9,19 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from twisted.internet.main import installReactor
 
 from tests import builds
 
 TESTS = Path(__file__).parent
 
 builds.choose()
+
+
+from disqued.net.reactor import EpollReactor  # noqa: E402 - of the build that was chosen
+
+# Tests in this process have the loop of the daemon, which works in rounds; pytest-twisted takes the one that is there.
+installReactor(EpollReactor())
 
 # A busy machine is no failure, so there are no time limits.  The same examples are tried each time, so that a failure
 # comes of the change; `make fuzz` looks for others, and prints one that fails so that it can be replayed.

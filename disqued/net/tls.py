@@ -152,7 +152,7 @@ class EagerTls(TLSMemoryBIOProtocol):
             except SSL.ZeroReturnError:
                 self._end_call = self.factory.reactor.callLater(0, self._heard_farewell)
             except SSL.Error:
-                self._tlsShutdownFinished(Failure())
+                self._tlsShutdownFinished(Failure())  # type: ignore[no-untyped-call]
             else:
                 if not self._aborted and self.wrappedProtocol is not None:
                     self.wrappedProtocol.dataReceived(data)
@@ -232,7 +232,7 @@ class EagerTls(TLSMemoryBIOProtocol):
     def _take_in(self) -> None:
         self._look_call = None
         if not self._lostTLSConnection:
-            self._flushReceiveBIO()  # type: ignore[no-untyped-call]
+            self._flushReceiveBIO()
 
 
 class TlsFactory(TLSMemoryBIOFactory):

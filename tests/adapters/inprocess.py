@@ -20,6 +20,7 @@ from disqued.core.outbox import Record
 from disqued.net.clock import SystemClock
 from disqued.net.daemon import Daemon
 from disqued.net.identity import Identity
+from disqued.net.reactor import EpollReactor
 from disqued.net.transport import EagerPort
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import StoreFailed
@@ -285,4 +286,6 @@ def start(
     running = Running(daemon, port)
     daemon.open_bus(("127.0.0.1",) if bus else (), bus_port)
     daemon.start(stop)
+    if isinstance(reactor, EpollReactor):
+        reactor.rounds.gatherer = daemon.driver
     return running
