@@ -2,7 +2,8 @@
 
     node|cluster|queue|aof --ask--> INFO, CLUSTER NODES, QLEN, QPEEK, SHOW, TIME --> nagios.Report --> line, status
 
-    0 OK    1 WARNING    2 CRITICAL    3 UNKNOWN: it could not be asked, or asked for something that there is not
+    0 OK    1 WARNING    2 CRITICAL    3 UNKNOWN: it could not be asked, or asked for something that there is not,
+                                                 or the check itself failed
 
 Ages are by the clock of the node.
 """
@@ -14,9 +15,9 @@ from typing import Any, Final, NoReturn
 import click
 
 from disqued.client.errors import ServerError
-from disqued.tools.connecting import Node, Target, node_options
+from disqued.tools.connecting import Failed, Node, Target, node_options
 from disqued.tools.nagios import Range, Report, State, Threshold
-from disqued.tools.program import missing
+from disqued.tools.program import is_extra, missing
 
 RANGE: Final = Threshold()
 
@@ -42,21 +43,27 @@ class Plugin(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, ImportError) as error:
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:  # a traceback ends with 1, which monitoring takes for WARNING
             _unknown(error)
 
 
-def _unknown(error: click.ClickException | ImportError) -> NoReturn:
-    if isinstance(error, ImportError):
-        said = missing(error)
-    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
-        said = "which check is meant? disqued check --help lists them"
-    else:
-        said = error.format_message()
+def _unknown(error: Exception) -> NoReturn:
     report = Report("CHECK")
-    report.add(State.UNKNOWN, said)
+    report.add(State.UNKNOWN, _said(error))
     _print(report)
     raise click.exceptions.Exit(State.UNKNOWN)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return "which check is meant? disqued check --help lists them"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, ImportError) and is_extra(error):
+        return missing(error)
+    return f"the check failed: {type(error).__name__}: {error}"
 
 
 def _print(report: Report) -> int:
@@ -233,9 +240,14 @@ def read_lines(text: bytes) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
 
+class _Facts(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        raise Failed(f"its INFO has no {name}: the address is that of something else than a node of disqued")
+
+
 def read_info(node: Node) -> Mapping[str, str]:
-    """INFO, by its names.  Raises what `Node.call` does."""
-    return read_lines(node.call("INFO"))
+    """INFO, by its names.  Raises what `Node.call` does, and Failed for a name that is not there, as with Redis."""
+    return _Facts(read_lines(node.call("INFO")))
 
 
 def read_flags(node: Node) -> dict[str, list[str]]:

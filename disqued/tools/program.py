@@ -132,7 +132,16 @@ def _allowed(context: click.Context) -> str:
 
 def missing(error: ImportError) -> str:
     """Say which extra has a package that is not there.  Raises the error where it is about something else."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    if not is_extra(error):
         raise error
+    package = _package(error)
     return f'{package} is not installed, which this verb needs: pip install "{PROGRAM}[{EXTRAS[package]}]"'
+
+
+def is_extra(error: ImportError) -> bool:
+    """Tell whether what is missing comes with an extra."""
+    return _package(error) in EXTRAS
+
+
+def _package(error: ImportError) -> str:
+    return (error.name or "").partition(".")[0]

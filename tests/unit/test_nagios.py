@@ -1,10 +1,12 @@
 """What a monitoring plugin says: thresholds, the line, and what each check makes of what nodes tell."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import pytest
 
 from disqued.tools import check, program
+from disqued.tools.connecting import Target
 from disqued.tools.nagios import Range, Report, State
 
 
@@ -136,3 +138,45 @@ def test_a_plugin_without_its_packages_is_unknown(
     assert program.run(["check", "node"]) == 3
     said = 'CHECK UNKNOWN - redis is not installed, which this verb needs: pip install "disqued[cli]"\n'
     assert capsys.readouterr().out == said
+
+
+def test_what_is_no_disqued_node_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Redis:
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def call(self, *words: str) -> bytes:
+            return b"# Server\r\nredis_version:7.0.15\r\nused_memory:5\r\nmaxmemory:0\r\n"
+
+    monkeypatch.setattr(Target, "node", lambda target: Redis())
+    assert program.run(["check", "node"]) == 3
+    said = "its INFO has no registered_jobs: the address is that of something else than a node of disqued"
+    assert capsys.readouterr().out == f"CHECK UNKNOWN - {said}\n"
+
+
+@pytest.mark.parametrize("error", [KeyError("one\ntwo"), ImportError("no such", name="nosuch"), RecursionError("deep")])
+def test_a_bug_is_unknown_in_one_line_and_no_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def read_info(node: object) -> Mapping[str, str]:
+        raise error
+
+    monkeypatch.setattr(check, "read_info", read_info)
+    assert program.run(["check", "node"]) == 3
+    said = capsys.readouterr().out
+    assert said.startswith(f"CHECK UNKNOWN - the check failed: {type(error).__name__}: ")
+    assert said.count("\n") == 1
+
+
+def test_a_host_that_is_no_text_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["check", "node", "-h", "\udcff\udcfe"]) == 3
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["check", "node", "--help"]) == 0
+    assert "Usage: disqued check node" in capsys.readouterr().out
