@@ -14,6 +14,7 @@ from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import Link, Member, members
 from disqued.tools.moving import Mover, Pace, Refused
+from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 
 BATCH: Final = 100
@@ -27,13 +28,13 @@ INTERRUPTED: Final = 130
 @click.option("--to", "there", metavar="NODE",
               help="Node of another cluster: host:port, or disqued://[user]:password@host:port.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Jobs to move at most.  [default: all]")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Jobs to move a second at most.")
+@click.option("--rate", type=Number(0, min_open=True), metavar="N", help="Jobs to move a second at most.")
 @click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=BATCH, show_default=True, metavar="N",
               help="Jobs that are taken at a time.")  # fmt: skip
 @click.option("--replicate", type=click.IntRange(1, 65_535), metavar="N",
               help="Copies of each job there.  [default: as it has here]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be moved, and move nothing.")
-@click.option("--wait", "wait_s", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
+@click.option("--wait", "wait_s", type=Number(0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long the other side may be away.")  # fmt: skip
 @node_options
 @click.pass_context

@@ -28,6 +28,7 @@ from disqued.tools.cluster_views import look_at_all
 from disqued.tools.cluster_waits import empty, wait_joined
 from disqued.tools.connecting import Failed, Node, Target, node_options
 from disqued.tools.members import Member, info, members
+from disqued.tools.values import Number
 from disqued.tools.waiting import wait_until
 
 ONCE: Final = "aof-enqueue-jobs-once"
@@ -45,7 +46,7 @@ TERMINAL: Final = 2  #: standard error, where the command writes to
 @click.option("--drain", is_flag=True, help="Let the node hand all on before, in the place of restoring it afterwards.")
 @click.option("--no-config-rewrite", is_flag=True,
               help=f"The command itself gives --{ONCE} yes, as the node has no file to write that to.")  # fmt: skip
-@click.option("--wait", "wait_s", type=click.FloatRange(0), default=WAIT_S, show_default=True, metavar="SECONDS",
+@click.option("--wait", "wait_s", type=Number(0), default=WAIT_S, show_default=True, metavar="SECONDS",
               help="How long each step may take.")  # fmt: skip
 @node_options
 def command(  # noqa: PLR0917 - click gives them by name

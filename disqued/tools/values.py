@@ -6,6 +6,16 @@ from typing import Any
 import click
 
 
+class Number(click.FloatRange):
+    """A number within a range.  Not-a-number, which is beyond no bound, is refused, and so is what has no end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} cannot be counted with; a number like 10 or 0.5 is allowed", param, ctx)
+        return number
+
+
 class Seconds(click.FloatRange):
     """A span in seconds, more than 0, or from 0 on where `zero` means something of its own."""
 

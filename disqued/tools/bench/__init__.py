@@ -19,6 +19,7 @@ import click
 from disqued.client.errors import DisquedError
 from disqued.tools.bench.mix import DEFAULT, BadMix, Mix, make_mix, of_words, read_mix, template
 from disqued.tools.connecting import Failed, Target, node_options
+from disqued.tools.values import Number
 
 CONNECTIONS: Final = 50
 REQUESTS: Final = 100_000
@@ -34,13 +35,13 @@ INTERRUPTED: Final = 130
 @click.option("-c", "--connections", type=click.IntRange(1, 10_000), default=CONNECTIONS, show_default=True,
               metavar="N", help="Connections, over all processes.")  # fmt: skip
 @click.option("-n", "--requests", type=click.IntRange(1), metavar="N", help=f"Requests in all.  [default: {REQUESTS}]")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+@click.option("--seconds", type=Number(0, min_open=True), metavar="SECONDS",
               help="Go on for that time, in the place of -n.")  # fmt: skip
 @click.option("-P", "--pipeline", type=click.IntRange(1, 10_000), default=1, show_default=True, metavar="N",
               help="Requests that a connection has under way at most.")  # fmt: skip
 @click.option("-d", "--size", type=click.IntRange(0, SIZE_MAX), default=SIZE, show_default=True, metavar="BYTES",
               help="Length of __body__.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N",
+@click.option("--rate", type=Number(0, min_open=True), metavar="N",
               help="Requests a second, due at even times, whatever became of those before.")  # fmt: skip
 @click.option("--mix", metavar="NAME=WEIGHT,...", help=f"Commands, and how often each.  [default: {DEFAULT}]")
 @click.option("--command", "commands", multiple=True, metavar="NAME=TEMPLATE", help="One more name for --mix.")

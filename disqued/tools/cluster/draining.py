@@ -14,6 +14,7 @@ from disqued.client.addresses import read_address
 from disqued.tools.cluster_waits import empty
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import members, named
+from disqued.tools.values import Number
 
 DRAIN_S: Final = 3_600.0
 
@@ -22,7 +23,7 @@ DRAIN_S: Final = 3_600.0
 @click.argument("name", metavar="NODE")
 @click.option("--cancel", is_flag=True, help="Let the node stay: what it has handed on stays where it is.")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=DRAIN_S, show_default=True, metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0), default=DRAIN_S, show_default=True, metavar="SECONDS",
     help="How long it may take.",
 )  # fmt: skip
 @node_options

@@ -20,12 +20,13 @@ from disqued.tools.cluster_views import NodeView, look_at, look_at_all
 from disqued.tools.cluster_waits import wait_joined
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import Member, members
+from disqued.tools.values import Number
 
 JOIN_S: Final = 60.0
 
 YES = click.option("--yes", is_flag=True, help="Join them although nodes hold jobs, or are of other clusters.")
 WAIT = click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=JOIN_S, show_default=True, metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0), default=JOIN_S, show_default=True, metavar="SECONDS",
     help="How long nodes may take to see each other.",
 )  # fmt: skip
 

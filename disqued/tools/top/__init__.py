@@ -18,6 +18,7 @@ import click
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.top.looks import NodeLook, Watch, queues_in_all
 from disqued.tools.top.rows import ORDERS, node_rows, queue_rows
+from disqued.tools.values import Number
 
 if TYPE_CHECKING:
     from disqued.tools.top.screen import View
@@ -27,7 +28,7 @@ LINES: Final = 50  #: queues that --once shows
 
 
 @click.command()
-@click.option("--interval", type=click.FloatRange(0.1, 3_600), default=INTERVAL_S, show_default=True,
+@click.option("--interval", type=Number(0.1, 3_600), default=INTERVAL_S, show_default=True,
               metavar="SECONDS", help="Time between two looks.")  # fmt: skip
 @click.option("--sort", "order", type=click.Choice(list(ORDERS)), default="length", show_default=True,
               metavar="WORD",
