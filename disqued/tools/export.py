@@ -127,9 +127,13 @@ async def export(
     config: Config, factory: IStoreFactory, rows: Writer, reactor: IReactorTime, advance: Advance = ignore
 ) -> int:
     """Write every record of a store; returns the exit status.  Raises ToolError, StoreError, OSError."""
+    written = 0
     async for record in steps(reactor, factory.peek(config)):
         rows.write(row(record))
+        written += 1
         advance(1)
+    if not written and not factory.holds(config):
+        raise ToolError(f"there is no store of the kind {factory.name} in {config.dir}")
     rows.close()
     return DONE
 

@@ -166,6 +166,21 @@ def test_what_there_is_not_is_told_in_a_line_with_what_there_is(words: Sequence[
     assert process.stdout == ""
 
 
+@pytest.mark.parametrize("kind", ["aof", "sqlite"])
+def test_an_export_of_what_is_not_there_is_no_success(data: Path, kind: str) -> None:
+    for more in ((), ("--output", data / "jobs.jsonl")):
+        process = run("export", "--persistence", kind, "--dir", data, *more)
+        assert (process.returncode, process.stdout) == (1, "")
+        assert process.stderr == f"disqued export: there is no store of the kind {kind} in {data}\n"
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["aof", "sqlite"])
+def test_an_export_of_a_store_without_jobs_is_empty(data: Path, start: Start, kind: str) -> None:
+    start("--persistence", kind, directory=data)
+    assert done("export", "--persistence", kind, "--dir", data) == ""
+
+
 # What is imported.
 
 
