@@ -316,11 +316,13 @@ def _password(given: str | None, file: str | None, *, ask: bool) -> bytes | None
     if ask:
         given = click.prompt("Password", hide_input=True, err=True)
     elif file:
-        return _from_file(Path(written_out(file)))
+        return password_of(file)
     return os.fsencode(given) if given else None
 
 
-def _from_file(path: Path) -> bytes:
+def password_of(file: str) -> bytes:
+    """Read a file whose first line is a password.  Raises Failed for a file of no use."""
+    path = Path(written_out(file))
     try:
         line = read_private(path, MOST_PASSWORD).partition(b"\n")[0].removesuffix(b"\r")
     except PrivateFileError as error:

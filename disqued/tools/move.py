@@ -1,4 +1,7 @@
-"""`disqued move`: the jobs of a queue go to another queue, or to another cluster (moving.py)."""
+"""`disqued move`: the jobs of a queue go to another queue, or to another cluster (moving.py).
+
+The other cluster is shown no password but what is given for it: that of this one may be nobody's business there.
+"""
 
 import math
 import os
@@ -9,9 +12,10 @@ import attrs
 import click
 
 from disqued.client.addresses import read_server
+from disqued.client.errors import AccessDenied
 from disqued.client.replies import read_number
 from disqued.client.tls import Tls
-from disqued.tools.connecting import Failed, Target, node_options
+from disqued.tools.connecting import Failed, Target, node_options, password_of
 from disqued.tools.members import Link, Member, members
 from disqued.tools.moving import Mover, Pace, Refused
 from disqued.tools.values import Number
@@ -20,6 +24,7 @@ from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 BATCH: Final = 100
 BATCH_MAX: Final = 2_000  #: jobs that one GETJOB gives
 INTERRUPTED: Final = 130
+VARIABLE: Final = "DISQUED_TO_AUTH"
 
 
 @click.command()
@@ -27,6 +32,9 @@ INTERRUPTED: Final = 130
 @click.argument("to", required=False, metavar="[TO]")
 @click.option("--to", "there", metavar="NODE",
               help="Node of another cluster: host:port, or disqued://[user]:password@host:port.")  # fmt: skip
+@click.option("--to-password-file", "to_file", type=click.Path(), metavar="FILE",
+              help=f"File whose first line is the password of the other cluster; or {VARIABLE} has it.")  # fmt: skip
+@click.option("--to-user", metavar="NAME", help="User whose password that is; without one the node's own.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Jobs to move at most.  [default: all]")
 @click.option("--rate", type=Number(0, min_open=True), metavar="N", help="Jobs to move a second at most.")
 @click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=BATCH, show_default=True, metavar="N",
@@ -40,7 +48,8 @@ INTERRUPTED: Final = 130
 @click.pass_context
 def command(  # noqa: PLR0917 - click gives them by name
     context: click.Context, target: Target, queue: str, to: str | None, there: str | None, limit: int | None,
-    rate: float | None, batch: int, replicate: int | None, dry_run: bool, wait_s: float,
+    to_file: str | None, to_user: str | None, rate: float | None, batch: int, replicate: int | None, dry_run: bool,
+    wait_s: float,
 ) -> None:  # fmt: skip
     """Move the jobs that wait in the queue FROM, on all nodes of the cluster, to the queue TO, or to another cluster.
 
@@ -49,6 +58,8 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued move mail-dead mail
       disqued move mail --to 10.1.0.1:7711 --rate 500
       disqued move mail old-mail --limit 10000 --dry-run
+
+    The other cluster is sent no password but one that is given for it, in the URL or by --to-password-file.
 
     A job is acknowledged here when it has its copies there, and nobody else is given it meanwhile.  This may be stopped
     at any time and run again: jobs are added with the key move/ID, so that what is there already is not added twice, as
@@ -62,7 +73,7 @@ def command(  # noqa: PLR0917 - click gives them by name
     """
     from_queue, to_queue = os.fsencode(queue), os.fsencode(queue if to is None else to)
     known = members(target)
-    other = None if there is None else _other(target, there)
+    other = _other(target, there, to_file, to_user)
     _check_elsewhere(known, other, from_queue, to_queue)
     waiting = {member: _length(member, from_queue) for member in known}
     there_shown = f" of {other}" if other else ""
@@ -132,27 +143,50 @@ class Run:
         return self.batch if self.limit is None else min(self.batch, self.limit - self.moved)
 
 
-def _other(target: Target, name: str) -> Target:
-    """The node of another cluster; what its name does not say is as for the first one.  Raises click.UsageError."""
+def _other(target: Target, name: str | None, file: str | None, user: str | None) -> Target | None:
+    """The node of another cluster; TLS and times are as for the first one unless its name says otherwise.
+
+    Raises click.UsageError, Failed for a file of no use.
+    """
+    if name is None:
+        if file or user:
+            raise click.UsageError("--to-password-file and --to-user are of another cluster, and --to names none")
+        return None
     try:
         server = read_server(name)
         tls = target.tls if server.by_tls is None else Tls.of_words(server.options) if server.by_tls else None
     except ValueError as error:
         raise click.UsageError(f"--to: {error}") from None
-    if not server.password:
-        return attrs.evolve(target, address=server.address, tls=tls)
-    user, password = server.user.encode() or None, server.password.encode()
-    return attrs.evolve(target, address=server.address, user=user, password=password, tls=tls)
+    if server.password and (file or user):
+        raise click.UsageError(
+            "the URL of --to has a user's password: --to-password-file and --to-user do not go with it"
+        )
+    name_there, secret = user or server.user, server.password.encode()
+    if not secret:
+        secret = password_of(file) if file else os.fsencode(os.environ.get(VARIABLE, ""))
+    if user and not secret:
+        raise click.UsageError(f"--to-user is given without a password: --to-password-file or {VARIABLE} give one")
+    return attrs.evolve(
+        target, address=server.address, user=os.fsencode(name_there) or None, password=secret or None, tls=tls
+    )
 
 
 def _check_elsewhere(known: list[Member], other: Target | None, queue: bytes, to: bytes) -> None:
-    """Raise click.UsageError when jobs would go to where they are."""
-    if queue != to:
-        return
-    if other is None or {member.id for member in members(other)} & {member.id for member in known}:
+    """Raise click.UsageError when jobs would go to where they are, Failed when the other cluster lets nobody in."""
+    there = known if other is None else _members_there(other)
+    if queue == to and {member.id for member in there} & {member.id for member in known}:
         raise click.UsageError(
             "the jobs are there already: name another queue (disqued move FROM TO), or a node of another cluster (--to)"
         )
+
+
+def _members_there(other: Target) -> list[Member]:
+    try:
+        return members(other)
+    except AccessDenied as error:
+        raise Failed(
+            f"{other}: {error}; its password is given by --to-password-file, {VARIABLE}, or a URL as --to"
+        ) from None
 
 
 def _length(member: Member, queue: bytes) -> int:

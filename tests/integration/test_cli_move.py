@@ -94,6 +94,46 @@ def test_jobs_are_moved_to_another_cluster_by_its_own_password(start: Start, tmp
         assert [row[2] for row in client.execute_command("QPEEK", "mail", 100)] == made
 
 
+def test_the_other_cluster_is_sent_no_password_but_its_own(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = start(directory=tmp_path / "here"), start(directory=tmp_path / "there")
+    fill(here, "mail", 3)
+    for node in (here, there):
+        node.call("CONFIG", "SET", "requirepass", "of both")
+    monkeypatch.setenv("DISQUED_AUTH", "of both")
+    words = ("move", "mail", "--to", address(there), *at(here), "--limit", 1)
+    said = refused(*words)
+    assert "NOAUTH" in said
+    assert "--to-password-file, DISQUED_TO_AUTH" in said
+    with there.redis(password="of both") as client:
+        assert client.info("stats")["acl_access_denied_auth"] == 0
+        client.execute_command("ACL", "SETUSER", "ann", "on", ">hers", "~*", "+@all")
+    for name, password in (("own", "of both"), ("hers", "hers")):
+        (tmp_path / name).write_text(f"{password}\n")
+        (tmp_path / name).chmod(0o600)
+    assert done(*words, "--to-password-file", tmp_path / "own").startswith("1 jobs were moved")
+    assert done(*words, "--to-password-file", tmp_path / "hers", "--to-user", "ann").startswith("1 jobs were moved")
+    monkeypatch.setenv("DISQUED_TO_AUTH", "of both")
+    assert done(*words).startswith("1 jobs were moved")
+    monkeypatch.setenv("DISQUED_TO_AUTH", "another")
+    assert "invalid password; its password is given by" in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("other", "--to-user", "ann"), "--to names none"),
+        (("other", "--to-password-file", "x"), "--to names none"),
+        (("--to", "127.0.0.1:1", "--to-user", "ann"), "--to-user is given without a password: --to-password-file or"),
+        (("--to", "disqued://:x@127.0.0.1:1", "--to-user", "ann"), "do not go with it"),
+        (("--to", "disqued://:x@127.0.0.1:1", "--to-password-file", "x"), "do not go with it"),
+    ],
+)
+def test_a_password_of_the_other_cluster_has_one_place(start: Start, words: tuple[str, ...], said: str) -> None:
+    assert said in refused("move", "mail", *words, *at(start()), status=2)
+
+
 def test_what_a_run_that_was_killed_has_added_is_not_added_again(start: Start, tmp_path: Path) -> None:
     here, there = start(directory=tmp_path / "here"), start(directory=tmp_path / "there")
     fill(here, "mail", 3, "RETRY", 1)
