@@ -2,10 +2,17 @@
 
 Ten may come at once, then one every six seconds; what comes too soon is not looked at, and hears so (WRONGPASS, 429).
 What has been right from an address before is let in all the same: behind a proxy all visitors have one address, and one
-of them is not to lock out the others.  What is remembered is bounded, so that nobody fills the memory from many
+of them is not to lock out those who have been in.  Whoever comes from there for the first time since the start of the
+node waits for the wrong ones of the others.  What is remembered is bounded, so that nobody fills the memory from many
 addresses.  Times are seconds.
+
+    192.0.2.7                     --> 192.0.2.7
+    ::ffff:192.0.2.7              --> 192.0.2.7           the same, as a socket for both families tells it
+    2001:db8:0:1:aaaa::7%eth0     --> 2001:db8:0:1::/64   who has one address of these has all of them
+    no address, as "unix"         --> itself
 """
 
+import ipaddress
 from collections import OrderedDict
 from math import ceil
 from typing import Final
@@ -15,6 +22,7 @@ import attrs
 BURST: Final = 10  #: wrong ones at once
 REFILL_S: Final = 6.0  #: until one more may be tried
 REMEMBERED: Final = 1_024  #: addresses, and what was right with theirs
+PREFIX: Final = 64  #: bits of an IPv6 address that its owner does not choose
 
 
 @attrs.define
@@ -32,6 +40,7 @@ class Attempts:
 
     def wait(self, address: str, digest: bytes, now: float) -> int:
         """Seconds until something may be tried; 0 = now.  `digest` stands for what it is."""
+        address = network_of(address)
         account = self._accounts.get(address)
         if account is None or (address, digest) in self._right:
             return 0
@@ -40,6 +49,7 @@ class Attempts:
 
     def failed(self, address: str, now: float) -> None:
         """Note a wrong one."""
+        address = network_of(address)
         account = self._accounts.setdefault(address, _Account(BURST, now))
         self._accounts.move_to_end(address)
         self._refill(account, now)
@@ -49,8 +59,9 @@ class Attempts:
 
     def succeeded(self, address: str, digest: bytes) -> None:
         """Note a right one."""
-        self._right[address, digest] = None
-        self._right.move_to_end((address, digest))
+        right = network_of(address), digest
+        self._right[right] = None
+        self._right.move_to_end(right)
         if len(self._right) > REMEMBERED:
             self._right.popitem(last=False)
 
@@ -58,3 +69,16 @@ class Attempts:
     def _refill(account: _Account, now: float) -> None:
         account.left = min(BURST, account.left + max(0.0, now - account.at) / REFILL_S)
         account.at = now
+
+
+def network_of(address: str) -> str:
+    """What an address is counted with: itself, or its network of IPv6; what is no address is itself."""
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found), PREFIX), strict=False))

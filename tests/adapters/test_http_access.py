@@ -9,7 +9,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.task import Clock
 
-from disqued.attempts import BURST, REMEMBERED, Attempts
+from disqued.attempts import BURST, REMEMBERED, Attempts, network_of
 from disqued.web.auth import Access
 from disqued.web.routes import Role
 from disqued.web.server import AdminError, AdminServer
@@ -201,6 +201,36 @@ def test_tries_come_back_with_time_and_memory_is_bounded() -> None:
         attempts.failed(str(number), 107.0)
         attempts.succeeded(str(number), b"")
     assert len(attempts._accounts) == len(attempts._right) == REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("::ffff:c000:207", "192.0.2.7"),
+        ("2001:db8:0:1:aaaa::7", "2001:db8:0:1::/64"),
+        ("2001:DB8::1:0:0:0:1%eth0", "2001:db8:0:1::/64"),
+        ("fe80::1%a:b", "fe80::/64"),
+        ("::1", "::/64"),
+        ("unix", "unix"),
+        ("", ""),
+        ("a:b", "a:b"),
+    ],
+)
+def test_an_address_counts_with_all_that_its_owner_has(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_who_has_a_network_of_ipv6_has_no_more_tries_than_others() -> None:
+    attempts = Attempts()
+    attempts.succeeded("2001:db8::5", b"right")
+    for number in range(BURST):
+        assert attempts.wait(f"2001:db8::{number:x}:1", b"wrong", 100.0) == 0
+        attempts.failed(f"2001:db8::{number:x}:1", 100.0)
+    assert attempts.wait("2001:db8::ffff", b"wrong", 100.0) == 6
+    assert attempts.wait("2001:db8::ffff", b"right", 100.0) == 0
+    assert attempts.wait("2001:db8:0:1::1", b"wrong", 100.0) == 0
 
 
 @async_test
