@@ -45,6 +45,15 @@ def locked() -> dict[str, Version]:
 
 
 ASKED = sorted(asked_for(), key=str)
+NUMBERS = {3: "three", 4: "four", 5: "five", 6: "six", 7: "seven"}
+
+
+def test_the_page_on_security_names_the_packages_that_the_daemon_needs() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    needed = [Requirement(line).name for line in settings["options"]["install_requires"].split("\n") if line.strip()]
+    told = " ".join((ROOT / "SECURITY.md").read_text().split())
+    assert f"The daemon needs {NUMBERS[len(needed)]} packages ({', '.join(sorted(needed))});" in told
 
 
 @pytest.mark.parametrize("requirement", ASKED, ids=str)
