@@ -56,12 +56,14 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     \b
     Examples:
-      disqued restart --unit disqued
+      disqued restart --drain --unit disqued
       disqued restart --drain -h 10.0.0.3 --command 'ssh 10.0.0.3 systemctl start disqued'
       disqued restart -p 7712 --command 'disqued --config node-2.conf > node-2.log 2>&1 &'
 
     Without --drain the jobs stay on the node: they are written down with their places in the queues, and are there
-    again afterwards, at-most-once jobs, too.  Meanwhile jobs that nobody else has a copy of wait.
+    again afterwards, at-most-once jobs, too.  Meanwhile jobs that nobody else has a copy of wait.  The node notes it in
+    its configuration file, which it has to be able to write.  Under systemd it sees /etc read-only: use --drain there,
+    or give it a file in its folder for data; docs/how-to/systemd.md shows how.
 
     With --drain the other nodes of the cluster get them before, and no job waits; the node comes back empty but for
     copies.

@@ -51,11 +51,13 @@ def test_systemd_finds_no_fault_with_the_drop_ins(tmp_path: Path) -> None:
     folder = tmp_path / "etc/systemd/system"
     (folder / "disqued@blue.service").symlink_to("disqued@.service")
     edited = EDITED.findall(PAGE)
-    assert [name for name, _ in edited] == ["disqued.service", "disqued.socket", "disqued@blue.socket"]
-    for name, text in edited:
-        path = folder / name if "@" in name else folder / f"{name}.d" / "override.conf"
+    assert [name for name, _ in edited] == [
+        "disqued.service", "disqued.socket", "disqued.service", "disqued@blue.socket"
+    ]  # fmt: skip
+    for number, (name, text) in enumerate(edited):
+        path = folder / name if "@" in name else folder / f"{name}.d" / f"{number}.conf"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+        path.write_text(text.replace("/opt/disqued/bin/disqued", "/bin/true"))
     units = [str(folder / name) for name in ("disqued.service", "disqued.socket", "disqued@blue.socket")]
 
     def verify() -> str:
@@ -66,6 +68,24 @@ def test_systemd_finds_no_fault_with_the_drop_ins(tmp_path: Path) -> None:
     # It does look at them.
     path.write_text("[Socket]\nListenStream=127.0.0.1:7712\nBacklog=many\n")
     assert "many" in verify()
+
+
+def test_the_configuration_of_the_page_lies_where_the_unit_lets_the_node_write() -> None:
+    unit = install_units.shipped("disqued.service")
+    [shipped] = re.findall(r"^ExecStart=\S+ (.+)$", unit, re.MULTILINE)
+    [text] = [text for name, text in EDITED.findall(PAGE) if name == "disqued.service" and "ExecStart" in text]
+    [shown] = re.findall(r"^ExecStart=\S+ (.+)$", text, re.MULTILINE)
+    assert shown == shipped.replace("%E/", "%S/") != shipped
+    [folder] = re.findall(r"^StateDirectory=(.+)$", unit, re.MULTILINE)
+    [command] = re.findall(r"^    \$ install -o .*$", PAGE, re.MULTILINE)
+    assert command.endswith(f" /var/lib/{folder}/disqued.conf")
+    assert f"--config %S/{folder}/disqued.conf " in shown
+
+
+def test_the_help_of_a_restart_shows_what_the_unit_as_it_is_allows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["restart", "--help"]) == 0
+    examples = re.findall(r"^ +disqued restart (.*--unit .*)$", capsys.readouterr().out, re.MULTILINE)
+    assert examples == ["--drain --unit disqued"]
 
 
 def test_the_sockets_of_the_page_are_those_that_its_settings_ask_for(tmp_path: Path) -> None:
