@@ -297,6 +297,10 @@ class Config:
             raise self._fault("port", "without it a tls-port, a unixsocket or an endpoint is needed to connect to")
         if self.requirepass and self.requirepass_file is not None:
             raise self._fault("requirepass-file", "there is a requirepass, too; give one of the two")
+        for text in self.endpoint:
+            if (kind := endpoint_words.kind(text)) not in endpoint_words.KINDS:
+                problem = f"no endpoint for clients is of the kind {kind!r}; {endpoint_words.ALLOWED}"
+                raise self._fault("endpoint", problem, text)
         if not self.has_password and self.aclfile is None:
             self._check_strangers()
         if self.unixsocket is not None and len(os.fsencode(self.unixsocket)) > MAX_SOCKET_PATH_BYTES:
@@ -315,10 +319,10 @@ class Config:
         for text in self.endpoint:
             if not endpoint_words.is_local(text) and not endpoint_words.wants_certificates(text):
                 problem = (
-                    f"{text} is reached from beyond this machine, as far as it says: there a password is needed; set"
+                    "it is reached from beyond this machine, as far as it says: there a password is needed; set"
                     " requirepass or aclfile, or interface=127.0.0.1, or caCerts"
                 )
-                raise self._fault("endpoint", problem)
+                raise self._fault("endpoint", problem, text)
 
     def _check_tls(self) -> None:
         """See to it that TLS has what it needs; whether the files are any good is found out when they are read."""
@@ -411,9 +415,11 @@ class Config:
         """True when nobody but a node of this cluster is let in by the bus: by a secret, or by a certificate."""
         return self.has_cluster_secret or self.tls_cluster
 
-    def _fault(self, name: str, problem: str) -> BadValue:
+    def _fault(self, name: str, problem: str, text: str | None = None) -> BadValue:
+        """Say what is wrong with a setting, or with `text`, one of its words."""
         place = self._places.get(name, _Place("", 0))
-        text = SETTINGS[name].kind.format(self[name])
+        if text is None:
+            text = SETTINGS[name].kind.format(self[name])
         return BadValue(name, text, problem=problem, path=place.path, line=place.line)
 
     def __getitem__(self, name: str) -> Any:

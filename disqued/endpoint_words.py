@@ -10,6 +10,13 @@ import ipaddress
 import re
 from typing import Final
 
+#: Kinds that clients can be listened to at; why no others: net/endpoints.py.
+KINDS: Final = ("tcp", "tcp6", "ssl", "unix", "systemd")
+ALLOWED: Final = (
+    "allowed are endpoint strings such as tcp:7712:interface=127.0.0.1, unix:/run/disqued/queue.sock and"
+    " ssl:7713:privateKey=node.key:certKey=node.pem:caCerts=ca.pem"
+)
+
 _WORD: Final = re.compile(r"((?:[^\\:]|\\.)*)(?::|$)", re.DOTALL)
 
 

@@ -16,7 +16,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
 
 from disqued.credentials import written_out
-from disqued.endpoint_words import kind
+from disqued.endpoint_words import ALLOWED, KINDS, kind
 from disqued.net.passed import Adopter
 from disqued.net.socketfile import UnixPort
 from disqued.net.transport import EagerPort
@@ -24,17 +24,12 @@ from disqued.net.transport import EagerPort
 if TYPE_CHECKING:
     from disqued.net.certificates import Secured
 
-KINDS = ("tcp", "tcp6", "ssl", "unix", "systemd")
-
 
 class EndpointError(Exception):
     """An endpoint string cannot be listened at; `str()` names it, and says what is wrong with it."""
 
     def __init__(self, text: str, problem: str) -> None:
-        super().__init__(
-            f"endpoint {text}: {problem}; allowed are endpoint strings such as tcp:7712:interface=127.0.0.1,"
-            " unix:/run/disqued/queue.sock and ssl:7713:privateKey=node.key:certKey=node.pem:caCerts=ca.pem"
-        )
+        super().__init__(f"endpoint {text}: {problem}; {ALLOWED}")
 
 
 @attrs.define
