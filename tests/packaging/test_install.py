@@ -109,7 +109,8 @@ def machine_code() -> set[str]:
     core = {f"disqued/core/{file.stem}" for file in (ROOT / "disqued" / "core").glob("*.py")}
     return (
         core
-        | {f"disqued/wire/{name}" for name in ("eventlines", "frames", "jobdump", "messages")}
+        | {f"disqued/wire/{name}" for name in ("eventlines", "frames", "jobdump", "messages", "requests")}
+        | {f"disqued/net/{name}" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds")}
         | {"disqued_core__mypyc"}
     )
 
