@@ -284,6 +284,8 @@ def target_of(
     """Read the options.  Raises click.UsageError for what does not fit together, Failed for a file of no use."""
     if not tls and (cacert or cert or key):
         raise click.UsageError("--cacert, --cert and --key are of TLS, and --tls is not given")
+    if socket and any(map(_on_line, ("host", "port"))):
+        raise click.UsageError("-s names a Unix socket, and -h and -p a host and its port: they exclude each other")
     if socket and tls:
         raise click.UsageError("--tls is for hosts; a Unix socket (-s) is reached without it")
     secret = _password(password, password_file, ask=askpass)
@@ -306,12 +308,15 @@ def target_of(
     return target
 
 
+def _on_line(name: str) -> bool:
+    """Tell whether an option of the verb that runs stands on its command line, and is no default or variable."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def _password(given: str | None, file: str | None, *, ask: bool) -> bytes | None:
     """The password, from wherever it comes.  Raises click.UsageError for two places, Failed for a file of no use."""
-    context = click.get_current_context(silent=True)
-    source = context.get_parameter_source("password") if context else None
-    on_line = given is not None and source is not click.core.ParameterSource.ENVIRONMENT
-    if on_line + bool(file) + ask > 1:
+    if (given is not None and _on_line("password")) + bool(file) + ask > 1:
         raise click.UsageError("-a, --askpass and --password-file each give the password: one of them is allowed")
     if ask:
         given = click.prompt("Password", hide_input=True, err=True)

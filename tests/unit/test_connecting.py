@@ -98,6 +98,11 @@ def test_a_file_of_no_use_is_refused_by_name(tmp_path: Path, mode: int, line: by
         (["--user", "ann"], "--user is given without a password"),
         (["-a", "x", "--askpass"], "one of them is allowed"),
         (["--cacert", "ca.pem"], "--tls is not given"),
+        (
+            ["-s", "/run/d.sock", "-p", "7711"],
+            "-s names a Unix socket, and -h and -p a host and its port: they exclude",
+        ),
+        (["-h", "127.0.0.1", "-s", "/run/d.sock"], "they exclude each other"),
         (["--tls", "-s", "/run/d.sock"], "a Unix socket (-s) is reached without it"),
         (["--tls", "--key", "key.pem"], "a key of TLS without its certificate"),
         (["--tls", "--cacert", "/nowhere/ca.pem"], "No such file or directory: '/nowhere/ca.pem'"),

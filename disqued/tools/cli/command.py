@@ -36,17 +36,17 @@ MOST_INTERVAL_S: Final = 86_400.0
     metavar="SECONDS",
     help="Pause between two times; parts of a second are allowed.",
 )
-@click.option("--raw", "form", flag_value="raw", help="Print replies as they are: the default where no terminal is.")
-@click.option("--no-raw", "form", flag_value="tree", help="Print replies with their types: the default at a terminal.")
-@click.option("--csv", "form", flag_value="csv", help="Print each reply as a line of CSV.")
-@click.option("--json", "form", flag_value="json", help="Print each reply as a line of JSON, asked for in RESP3.")
+@click.option("--raw", "raw", is_flag=True, help="Print replies as they are: the default where no terminal is.")
+@click.option("--no-raw", "tree", is_flag=True, help="Print replies with their types: the default at a terminal.")
+@click.option("--csv", "csv", is_flag=True, help="Print each reply as a line of CSV.")
+@click.option("--json", "json", is_flag=True, help="Print each reply as a line of JSON, asked for in RESP3.")
 @click.option("-d", "--delimiter", default="\n", metavar="TEXT", help="Stands between items of --raw; else a new line.")
-@click.option("-2", "--resp2", "protocol", flag_value="2", help="Speak RESP2: the default, but for --json.")
-@click.option("-3", "--resp3", "protocol", flag_value="3", help="Speak RESP3.")
+@click.option("-2", "--resp2", "resp2", is_flag=True, help="Speak RESP2: the default, but for --json.")
+@click.option("-3", "--resp3", "resp3", is_flag=True, help="Speak RESP3.")
 @click.argument("words", metavar="[COMMAND [ARGUMENT]...]", nargs=-1, type=click.UNPROCESSED)
 def command(
-    target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, form: str | None,
-    delimiter: str, protocol: str | None,
+    target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str, raw: bool,
+    tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool,
 ) -> int:  # fmt: skip
     """Talk to a node: one command, the commands of a pipe, or a prompt.
 
@@ -68,7 +68,13 @@ def command(
       disqued cli -r -1 -i 1 QLEN mail
       disqued cli < commands.txt
     """
-    spoken: Protocol = 3 if protocol == "3" else "try" if form == "json" and protocol is None else 2
+    forms = {"raw": raw, "tree": tree, "csv": csv, "json": json}
+    if sum(forms.values()) > 1:
+        raise click.UsageError("--raw, --no-raw, --csv and --json exclude each other: one of them is allowed")
+    if resp2 and resp3:
+        raise click.UsageError("-2 and -3 exclude each other: one of them is allowed")
+    form = next((name for name, is_given in forms.items() if is_given), None)
+    spoken: Protocol = 3 if resp3 else "try" if json and not resp2 else 2
     link = Link(target, spoken)
     at_terminal = sys.stdin.isatty() and not words
     chosen = form or ("tree" if sys.stdout.isatty() else "raw")
