@@ -7,8 +7,9 @@ Each command of the table is a route of its own, whose body is made of the comma
     everything else                      operator
 
 The declaration of a command says what else matters here.  What is answered with bodies of jobs in it needs the right to
-see them.  A command that concerns the connection that it comes on has no meaning, and says so.  One that rename-command
-took away or renamed is refused as unknown, here as everywhere.
+see them.  A command that concerns the connection that it comes on has no meaning, and says so; so do those of ACL, as
+users are let in at the port for clients alone.  One that rename-command took away or renamed is refused as unknown,
+here as everywhere.
 """
 
 from typing import Any, Final
@@ -158,12 +159,15 @@ def _declare(entry: Command) -> None:
 
 def _refuse(entry: Command) -> None:
     """A command that has no meaning here is named all the same, so that whoever asks for it hears why."""
+    concerns, there = "the connection that it comes on", "to the port for clients"
+    if entry.name.startswith("ACL "):
+        concerns, there = "the users of the port for clients, whom the admin side does not have", "there"
 
     async def act(site: Site, asked: Asked) -> dict[str, Any]:
-        raise Problem(400, f"{entry.name} concerns the connection that it comes on; send it to the port for clients")
+        raise Problem(400, f"{entry.name} concerns {concerns}; send it {there}")
 
     route(
-        "POST", _path(entry.name), role=role_of(entry), summary=f"{entry.name} concerns a connection alone",
+        "POST", _path(entry.name), role=role_of(entry), summary=f"{entry.name} concerns {concerns}",
         body={"type": "object"}, tag="commands", listed=False,
     )(act)  # fmt: skip
 

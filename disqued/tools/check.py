@@ -157,7 +157,7 @@ def check_cluster(target: Target, wanted: int | None) -> int:
     report.figure("nodes", there)
     report.figure("failed", len(failed))
     report.figure("suspected", len(suspected))
-    report.facts = f"{there} nodes are there"
+    report.facts = "1 node is there" if there == 1 else f"{there} nodes are there"
     return _print(report)
 
 
@@ -181,6 +181,8 @@ def check_queue(
       disqued check queue mail -w 60 -c 300
       disqued check queue mail -c 600 --warning-length 1000 --critical-length 10000
     """
+    if not queue:
+        raise click.UsageError("QUEUE is empty, as of a variable that is not set; allowed are names of queues")
     report = Report("QUEUE")
     with target.node() as node:
         length, age = int(node.call("QLEN", queue)), oldest_age(node, queue)

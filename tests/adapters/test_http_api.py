@@ -424,6 +424,7 @@ async def test_any_command_answers_by_the_names_of_its_fields(admin: Admin) -> N
     [
         ("MONITOR", 400, "concerns the connection"), ("CLIENT%20REPLY", 400, "concerns the connection"),
         ("AUTH", 400, "concerns the connection"), ("SUBSCRIBE", 400, "concerns the connection"),
+        ("ACL%20SETUSER", 400, "concerns the users of the port for clients, whom the admin side does not have; "),
         ("WORKER%20START", 400, "concerns the connection"), ("WQ.DEQUEUE", 400, "concerns the connection"),
         ("addjob", 404, "in capitals: /api/commands/ADDJOB"),
         ("NOTHING", 404, "no command 'NOTHING'"), ("CONFIG", 404, "no command 'CONFIG'"),

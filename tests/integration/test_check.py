@@ -99,6 +99,10 @@ def test_nodes_that_are_missed_are_told(tmp_path: Path, check: Check) -> None:
         )  # fmt: skip
 
 
+def test_a_node_alone_is_one_node(daemon: Daemon, check: Check) -> None:
+    assert check(daemon.port, "cluster")[1].startswith("CLUSTER OK - 1 node is there | nodes=1;")
+
+
 def test_a_node_that_is_suspected_is_a_warning(tmp_path: Path, check: Check) -> None:
     with ends_well(Cluster(tmp_path)) as cluster:
         cluster.start(2)

@@ -1,5 +1,6 @@
 """What a monitoring plugin says: thresholds, the line, and what each check makes of what nodes tell."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Self
 
@@ -115,6 +116,7 @@ def test_what_info_tells_is_judged(
         ("nosuch", "there is no check 'nosuch'; checks are node, cluster, queue, aof"),
         ("--nosuch", "No such option '--nosuch'."),
         ("queue", "Missing argument 'QUEUE'."),
+        ("queue ''", "QUEUE is empty, as of a variable that is not set; allowed are names of queues"),
         (
             "node -w x",
             "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10",
@@ -124,7 +126,7 @@ def test_what_info_tells_is_judged(
 def test_misuse_is_unknown_and_not_an_alert(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, said: str
 ) -> None:
-    status, line = checked(monkeypatch, capsys, *words.split())
+    status, line = checked(monkeypatch, capsys, *shlex.split(words))
     assert (status, line) == (3, f"CHECK UNKNOWN - {said}")
 
 
