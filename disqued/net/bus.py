@@ -30,6 +30,7 @@ from disqued.core.node import Node
 from disqued.net.linkinbox import LinkInbox
 from disqued.net.linkqueue import LinkQueue
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
+from disqued.net.news import News
 from disqued.net.passed import Adopt, adopt_nothing
 from disqued.net.transport import EagerPort
 from disqued.wire.fields import BadMessage
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
-EVENTS_MAX: Final = 1_000  #: lines that strangers can have written to the log
 MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the largest size: more jobs, holders
 
 #: Where a link leads to: address, bus port and id; the id is empty where somebody unknown shall be met.
@@ -102,7 +102,7 @@ class Bus(Factory):
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
         self._follow_call: IDelayedCall | None = None
-        self._told: set[str] = set()  #: what strangers have made the log tell
+        self.news = News(reactor.seconds)  #: of strangers
 
     # Start and stop.
 
@@ -191,13 +191,6 @@ class Bus(Factory):
         """What this node says of itself when a link opens."""
         return self.node.membership.greeting(meets)
 
-    def is_news(self, event: str) -> bool:
-        """Tell whether the log has not heard of this yet; it hears of `EVENTS_MAX` such things at most."""
-        if event in self._told or len(self._told) >= EVENTS_MAX:
-            return False
-        self._told.add(event)
-        return True
-
     # Links of ours.
 
     def follow_soon(self) -> None:
@@ -225,7 +218,7 @@ class Bus(Factory):
         """Without a secret, or certificates, nobody but this machine is spoken to."""
         if self.secret or self._tls is not None or ipaddress.ip_address(target.host).is_loopback:
             return True
-        if self.is_news(f"to {target.host}"):
+        if self.news.is_new(f"to {target.host}"):
             self.log.warn(
                 "{host} is not this machine and is not dialed: set cluster-secret, or tls-cluster", host=target.host
             )

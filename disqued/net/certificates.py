@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from disqued.config import Config
+from disqued.net.news import News
 
 if TYPE_CHECKING:
     from disqued.net.tls import TlsFactory
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 DAY_S: Final = 86_400
 WARN_S: Final = 14 * DAY_S  #: before the end of a certificate the log begins to speak of it
-EVENTS_MAX: Final = 1_000  #: lines that strangers can have written to the log
 NEEDED: Final = "TLS needs the packages of disqued[tls]"
 
 log = Logger()
@@ -60,7 +60,7 @@ class Secured:
         self._reactor = reactor
         self._renewed: dict[str, Certificates] = {}  #: by what they are for
         self._watched: dict[str, Certificates] = {}
-        self._told: set[str] = set()
+        self._news = News(reactor.seconds)
         self._call: IDelayedCall | None = None
 
     def factory(self, what: str, certificates: "Certificates", above: Any) -> "TlsFactory":
@@ -107,9 +107,7 @@ class Secured:
     def _failed(self, address: Any, reason: str) -> None:
         self.failed_handshakes += 1
         host = getattr(address, "host", "a Unix socket")
-        event = f"{host}: {reason}"
-        if event not in self._told and len(self._told) < EVENTS_MAX:
-            self._told.add(event)
+        if self._news.is_new(f"{host}: {reason}"):
             log.info("TLS with {host} comes to nothing: {reason}", host=host, reason=reason)
 
     def stop(self) -> None:

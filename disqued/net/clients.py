@@ -274,7 +274,7 @@ class ClientConnection:
 
     def _protocol_error(self) -> None:
         error = self._parser.error
-        if self._parser.http_attempt:
+        if self._parser.http_attempt and self._daemon.strangers.news.is_new(f"{self.host_address}: HTTP"):
             self._daemon.log.warn("HTTP on the RESP port from {client}: closed", client=self.address)
         if error:
             self._out.append(encode_error(error))

@@ -360,7 +360,7 @@ class IncomingConnection(_Connection):
     def _tell(self, reason: str) -> None:
         """Let the log hear why there is no link; once, for strangers come again and again."""
         host = plain_host(self.transport.getPeer().host)
-        if self.bus.is_news(f"from {host}: {reason}"):
+        if self.bus.news.is_new(f"from {host}: {reason}"):
             log.info("A link from {peer} is not taken: {reason}", peer=self.peer, reason=reason)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:

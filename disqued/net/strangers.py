@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from disqued.net.news import News
+
 if TYPE_CHECKING:
     from disqued.config import Config
     from disqued.net.clients import ClientConnection
@@ -30,6 +32,7 @@ class Strangers:
         self._reactor = reactor
         self._since: dict[ClientConnection, float] = {}  #: oldest first; reactor seconds
         self._timer: IDelayedCall | None = None
+        self.news = News(reactor.seconds)
         self.ended = 0  #: strangers that were ended: too slow, or too many
         config.subscribe("auth-timeout", lambda _: self._set_timer())
         config.subscribe("max-unauthenticated-clients", lambda _: self._end_some())
@@ -93,7 +96,8 @@ class Strangers:
     def _end(self, client: "ClientConnection", reason: str) -> None:
         del self._since[client]
         self.ended += 1
-        self.log.info(
-            "Client {client} has not authenticated, and {reason}: closed", client=client.address, reason=reason
-        )
+        if self.news.is_new(f"{client.host_address}: {reason}"):
+            self.log.info(
+                "Client {client} has not authenticated, and {reason}: closed", client=client.address, reason=reason
+            )
         client.kill()

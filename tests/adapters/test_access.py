@@ -353,7 +353,7 @@ async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
 class Stranger:
     """A connection, as far as `Strangers` looks at it."""
 
-    address = "somewhere"
+    address = host_address = "somewhere"
     is_ended = False
 
     def kill(self) -> None:

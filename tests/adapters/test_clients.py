@@ -468,3 +468,15 @@ async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_
     await client.closed()
     store.answer_at_once()
     assert await other.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"once"]]
+
+
+@async_test
+async def test_whoever_speaks_http_is_told_of_once(launch: Launch) -> None:
+    running = launch()
+    with capturedLogs() as events:
+        for _ in range(3):
+            client = await running.connect()
+            client.transport.write(b"GET / HTTP/1.1\r\n\r\n")
+            await client.closed()
+    told = [event for event in events if "HTTP on the RESP port" in (event["log_format"] or "")]
+    assert len(told) == 1
