@@ -24,8 +24,8 @@ _SECRETS = frozenset({b"requirepass", b"cluster-secret"})
 
 
 def redacted(args: list[bytes]) -> list[bytes]:
-    """The arguments of a command as people may see them: passwords hidden, all else as it is."""
-    name = args[0][:32].upper()
+    """The arguments of a command, if there are any, as people may see them: passwords hidden, all else as it is."""
+    name = args[0][:32].upper() if args else b""
     if name == b"AUTH":
         return [args[0], *(REDACTED for _ in args[1:])]
     shown = list(args)

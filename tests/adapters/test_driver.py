@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -597,3 +598,46 @@ async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_
     assert pong == b"PONG"
     assert heard == [b""]
     assert [record[1].id for record in store.committed] == [job_id]
+
+
+@pytest.mark.reference  # a method of a compiled class cannot be replaced
+@async_test
+async def test_a_reply_that_cannot_be_sent_keeps_nobody_else_from_theirs(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    first, second = await running.connect(), await running.connect()
+    for client in (first, second):
+        client.send("PING")
+    await wait_until(lambda: running.daemon.bytes_in >= 2 * len(pack("PING")))
+    await first.replies(1)
+    await second.replies(1)
+    broken, _ = running.daemon.sessions()
+
+    def fail() -> None:
+        raise ZeroDivisionError("planted")
+
+    broken.flush = fail  # type: ignore[method-assign]
+    crashes = running.daemon.statistics.crashes
+    running.daemon.driver._flush(running.daemon.sessions())
+    assert running.daemon.statistics.crashes == crashes + 1
+    second.send("ECHO", "still here")
+    assert await second.replies(1) == [b"still here"]
+    del broken.flush
+
+
+@pytest.mark.reference  # a method of a compiled class cannot be replaced
+@async_test
+async def test_a_bug_in_what_is_due_is_reported_and_the_next_deadline_is_met(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    node, tick = running.daemon.node, running.daemon.node.tick
+
+    def fail() -> None:
+        node.tick = tick  # type: ignore[method-assign]
+        raise ZeroDivisionError("planted")
+
+    node.tick = fail  # type: ignore[method-assign]
+    assert await client.call("GETJOB", "TIMEOUT", 20, "FROM", "q") is None
+    assert running.daemon.statistics.crashes == 1
+    [report] = Path(running.daemon.config.dir).glob("crash-*.txt")
+    assert "planted" in report.read_text()

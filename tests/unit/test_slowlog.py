@@ -103,3 +103,7 @@ def test_hiding_a_password_leaves_the_command_itself_alone():
     args = [b"AUTH", b"secret"]
     redacted(args)
     assert args == [b"AUTH", b"secret"]
+
+
+def test_where_there_is_no_command_there_is_nothing_to_hide() -> None:
+    assert redacted([]) == []
