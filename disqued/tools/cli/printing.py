@@ -104,18 +104,24 @@ def csv(reply: Reply) -> bytes:
 
 
 def _csv(reply: Reply) -> bytes:
+    single = _single(reply, quoted, error=b"ERROR,", nil=b"NULL")
+    return b",".join(map(_csv, reply.items)) if single is None else single
+
+
+def _single(reply: Reply, spell: Callable[[bytes], bytes], *, error: bytes, nil: bytes) -> bytes | None:
+    """Write what is one value, and None for what has others in it: `spell` writes texts, `error` stands before one."""
     match reply.kind:
         case Kind.ERROR:
-            return b"ERROR," + quoted(reply.text)
+            return error + spell(reply.text)
         case Kind.STATUS | Kind.STRING | Kind.VERBATIM:
-            return quoted(reply.text)
+            return spell(reply.text)
         case Kind.NIL:
-            return b"NULL"
+            return nil
         case Kind.BOOLEAN:
             return b"true" if reply.text == b"t" else b"false"
         case Kind.INTEGER | Kind.DOUBLE | Kind.BIG_NUMBER:
             return reply.text
-    return b",".join(map(_csv, reply.items))
+    return None
 
 
 def json(reply: Reply) -> bytes:
@@ -124,22 +130,14 @@ def json(reply: Reply) -> bytes:
 
 
 def _json(reply: Reply) -> bytes:
-    match reply.kind:
-        case Kind.ERROR:
-            return b"error:" + _string(reply.text)
-        case Kind.STATUS | Kind.STRING | Kind.VERBATIM:
-            return _string(reply.text)
-        case Kind.NIL:
-            return b"null"
-        case Kind.BOOLEAN:
-            return b"true" if reply.text == b"t" else b"false"
-        case Kind.INTEGER | Kind.DOUBLE | Kind.BIG_NUMBER:
-            return reply.text
-        case Kind.MAP:
-            items = reply.items
-            return b"{%b}" % b",".join(
-                b"%b:%b" % (_key(key), _json(value)) for key, value in zip(items[::2], items[1::2], strict=True)
-            )
+    single = _single(reply, _string, error=b"error:", nil=b"null")
+    if single is not None:
+        return single
+    if reply.kind is Kind.MAP:
+        items = reply.items
+        return b"{%b}" % b",".join(
+            b"%b:%b" % (_key(key), _json(value)) for key, value in zip(items[::2], items[1::2], strict=True)
+        )
     return b"[%b]" % b",".join(map(_json, reply.items))
 
 
