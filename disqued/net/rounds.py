@@ -86,24 +86,23 @@ class Rounds:
 
     def _deliver_all(self, received: list[tuple[Any, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""
-        gatherer = self.gatherer
-        if gatherer is None or len(received) == 1:
-            for selectable, data in received:
-                self._deliver(selectable, data)
-            return
-        gatherer.begin_round()
+        gatherer = self.gatherer if len(received) > 1 else None
+        ends = 0.0
         self._delivered = received
-        try:
+        if gatherer is not None:
+            gatherer.begin_round()
             ends = self._seconds() + ROUND_S
+        try:
             for selectable, data in received:
                 self._deliver(selectable, data)
-                if self._seconds() > ends:
+                if gatherer is not None and self._seconds() > ends:
                     gatherer.end_round()
                     gatherer.begin_round()
                     ends = self._seconds() + ROUND_S
         finally:
             self._delivered = []
-            gatherer.end_round()
+            if gatherer is not None:
+                gatherer.end_round()
 
     def _deliver(self, selectable: Any, data: bytes | None) -> None:
         """Give a protocol what was received, unless its connection has ended since; nothing is the end of it.

@@ -480,3 +480,20 @@ async def test_whoever_speaks_http_is_told_of_once(launch: Launch) -> None:
             await client.closed()
     told = [event for event in events if "HTTP on the RESP port" in (event["log_format"] or "")]
     assert len(told) == 1
+
+
+@async_test
+async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    running.daemon.note_slow = fail  # type: ignore[method-assign]
+    running.daemon.slow_s = -1.0
+    client.send("QLEN", "q")
+    await client.closed()
+    assert running.daemon.running is None
+    running.daemon.slow_s = float("inf")
+    assert await other.call("QLEN", "q") == 0

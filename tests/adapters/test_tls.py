@@ -2,6 +2,7 @@
 
 import gc
 import os
+import select
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from disqued.net import certificates as certificates_module
 from disqued.net import tls as tls_module
 from disqued.net.certificates import CertificateError, Secured, certificates_of
 from disqued.net.endpoints import EndpointError, listen_at
+from disqued.net.rounds import Rounds
 from disqued.net.tls import EagerTls, TlsFactory, reason_of
 from disqued.net.transport import EagerPort
 from disqued.tls_context import Asked, Certificates, Files, TlsError
@@ -509,3 +511,62 @@ async def test_what_was_written_after_the_end_is_refused(serve: Serve) -> None:
     assert session.transport.refused
     assert session.transport.is_gone()
     await client.closed()
+
+
+@async_test
+async def test_what_a_round_has_read_is_not_overtaken_when_somebody_asks_whether_the_other_end_is_there(
+    serve: Serve,
+) -> None:
+    served = serve("optional")
+    client = await served.connect()
+    await client.ping()
+    [session] = served.running.daemon.sessions()
+    below = session.transport.transport
+    looks: list[int] = []
+
+    class Looked:
+        """The socket, and how often it was read beside the loop."""
+
+        def __init__(self, real: Any) -> None:
+            self._real = real
+
+        def recv(self, size: int, flags: int = 0) -> bytes:
+            if flags:
+                looks.append(size)
+            return bytes(self._real.recv(size, flags))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+    below.socket = Looked(below.socket)
+    rounds: Any = reactor.rounds  # type: ignore[attr-defined]
+    rounds._delivered = [(below, b"of this round")]
+    assert not session.is_gone()
+    assert looks == []
+    rounds._delivered = []
+    assert not session.is_gone()
+    assert len(looks) == 1
+    await client.ping()
+
+
+def test_a_round_holds_what_it_has_read_whether_replies_are_kept_back_or_not() -> None:
+    held: list[bool] = []
+
+    class Here:
+        in_rounds = True
+        disconnected = _aborting = False
+
+        def __init__(self) -> None:
+            self.socket = self.protocol = self
+
+        def recv(self, size: int) -> bytes:
+            return b"data"
+
+        def dataReceived(self, data: bytes) -> None:
+            held.append(rounds.holds(self))
+
+    here = Here()
+    rounds = Rounds({5: here}, lambda *_: None, lambda *_: None, lambda: 0.0)
+    rounds.run([(5, select.EPOLLIN)])
+    assert held == [True]
+    assert not rounds.holds(here)

@@ -35,7 +35,7 @@ class Codec:
     """Reads a text as an ack of it, and none that says bad."""
 
     def encode(self, message: Message, now: int) -> bytes:
-        raise NotImplementedError
+        raise NotImplementedError("an inbox writes nothing")
 
     def decode(self, data: bytes) -> Message:
         if data == b"bad":

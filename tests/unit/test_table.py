@@ -304,6 +304,9 @@ def test_what_is_said_again_is_not_read_again_unless_it_is_long(enter):
     long = [b"T", b"x" * table.REMEMBERED_BYTES]
     assert parse(long) == parse(long)
     assert parse(long) is not parse(long)
+    many = [b"T", *[b""] * table.REMEMBERED_WORDS]
+    assert parse(many[:-1]) is parse(many[:-1])
+    assert parse(many) is not parse(many)
 
 
 def test_of_very_many_calls_the_last_ones_are_remembered(enter):
