@@ -360,6 +360,17 @@ class Stranger:
         self.is_ended = True
 
 
+def test_of_strangers_from_one_address_the_log_tells_once() -> None:
+    clock, config = Clock(), Config.from_text("auth-timeout 10")
+    strangers = Strangers(config, clock)
+    for _ in range(5):
+        strangers.add(Stranger())
+    with capturedLogs() as events:
+        clock.advance(10)
+    assert strangers.ended == 5
+    assert len([event for event in events if "has not authenticated" in (event["log_format"] or "")]) == 1
+
+
 def test_each_stranger_has_the_same_time() -> None:
     clock, config = Clock(), Config.from_text("auth-timeout 10")
     strangers = Strangers(config, clock)

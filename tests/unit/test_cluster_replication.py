@@ -40,6 +40,18 @@ def test_the_producer_hears_when_so_many_nodes_hold_the_job_as_it_wants() -> Non
     assert (shown["state"], shown["nodes-confirmed"]) == (b"queued", [])
 
 
+def test_each_other_node_is_asked_for_its_share_of_the_copies() -> None:
+    cluster = Cluster(5)
+    first, *others = cluster
+    for number in range(200):
+        first("ADDJOB", "q", number, 0, "REPLICATE", 3)
+    jobs = list(first.state.jobs)
+    held = [sum(member.holds(job.id) for job in jobs) for member in others]
+    assert sum(held) == 400
+    # The draw comes from a seed: with every node alike it is 100 each.
+    assert 75 <= min(held) <= max(held) <= 125
+
+
 def test_until_then_the_job_waits_and_nobody_gets_it() -> None:
     cluster = Cluster(2)
     a, b = cluster
