@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.address import IPv4Address
-from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 
 from benchmarks.measure import SEED
 from benchmarks.raw import words
@@ -86,26 +86,30 @@ class Bed:
 
     node: Node
     client: ClientConnection
-    reactor: Clock
+    daemon: Daemon
+    reactor: MemoryReactorClock
 
     @classmethod
-    def make(cls, folder: Path) -> "Bed":
-        """Make an empty one; two of them that are made in the same folder do the same with the same input."""
-        clock, reactor = SystemClock(), Clock()
-        config = Config()
-        store = find_store("none").create(config, reactor, clock)
+    def make(cls, folder: Path, store_name: str = "none") -> "Bed":
+        """Make an empty one; two of them that are made in the same folder do the same with the same input.
+
+        The journal of a store lies in the folder; whoever asks for one closes it.
+        """
+        clock, reactor = SystemClock(), MemoryReactorClock()  # type: ignore[no-untyped-call]
+        config = Config.from_text(f"dir {folder}\nappendfsync no")
+        store = find_store(store_name).create(config, reactor, clock)
         store.open()
         identity = Identity.load(folder / "nodes.conf", 7711, Random(SEED))
         identity.release()  # the next bed is made in the same folder
         node = Node(identity.node_id, clock, Random(SEED), maxmemory=2**40)
         daemon = Daemon(
-            config, node, identity, store, reactor, store_name="none", open_store=lambda _: store,
+            config, node, identity, store, reactor, store_name=store_name, open_store=lambda _: store,
             event_log=EventLog(node, reactor, config),
         )  # fmt: skip
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())
-        return cls(node, client, reactor)
+        return cls(node, client, daemon, reactor)
 
     def add(self, count: int) -> None:
         """Fill the queue."""

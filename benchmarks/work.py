@@ -3,14 +3,16 @@
 ``python -m benchmarks.work`` prints them for the interpreter that runs it, as the table of
 tests/adapters/test_work_per_command.py has them.
 
-    chunk of ADDJOB, GETJOB or ACKJOB --dataReceived--> ... the whole path inside the process ... --> write
-                                      \\__ sys.setprofile: each call, of Python and of C functions _/
-                                       \\_ sys.settrace: each instruction of the interpreter ______/
+    single, pipelined    chunk of 1, of 16 ---dataReceived--> commands --> node --> replies --> write
+    journal              one command ---dataReceived--> ... --> records --> file --> reply      at the end of the turn
+    sockets              16 sockets with a command each ---Rounds.run--> receive, commands, replies, send
+                         \\__ sys.setprofile: each call, of Python and of C functions __________________/
+                          \\_ sys.settrace: each instruction of the interpreter _______________________/
 
-The node is the one of `benchmarks.profile`, without sockets.  Time goes on by one millisecond each time that a clock is
-read, ids come from a seed, and the first commands, which wake what rests and fill what is cached, are not counted: so
-the same code gives the same counts on every machine, however busy, in every run.  Only another minor version of
-CPython gives others, as it compiles the same source to other instructions.
+The node is the one of `benchmarks.profile`.  Time goes on by one millisecond each time that a clock is read, ids come
+from a seed, and the first commands, which wake what rests and fill what is cached, are not counted: so the same code
+gives the same counts on every machine, however busy, in every run.  Only another minor version of CPython gives others,
+as it compiles the same source to other instructions.
 
 What C functions do inside is not seen, and a cache that is missed costs nothing here: a change that leaves these counts
 alone may still be slower.  For that there is `python -m benchmarks`.
@@ -19,10 +21,13 @@ The counts are those of the reference build, in which everything of disqued is P
 """
 
 import gc
+import select
+import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count as ticks
 from itertools import repeat
 from pathlib import Path
@@ -34,9 +39,26 @@ import attrs
 
 from benchmarks.profile import SUBJECTS, Bed, Subject
 from disqued.net import clients, clock
+from disqued.net.rounds import Rounds
+from disqued.net.transport import EagerServer
 from disqued.testing.clock import WALL_MS
 
-PIPELINES = (1, 16)
+
+@attrs.frozen
+class Way:
+    """How commands come, and what becomes of them."""
+
+    chunk: int  #: commands that come at once
+    store: str = "none"
+    connections: int = 0  #: sockets through which chunks come in rounds; 0 = they are given to the one client
+
+
+WAYS = {
+    "single": Way(1),
+    "pipelined": Way(16),
+    "journal": Way(1, store="aof"),
+    "sockets": Way(1, connections=16),
+}
 WARMING = 512  #: commands before those that are counted
 COUNTED = 512  #: a multiple of what blocks and tables grow by, so that their growth is spread evenly
 _MS = 1_000_000  #: nanoseconds
@@ -73,37 +95,82 @@ def even_time() -> Iterator[None]:
         yield
 
 
-def measure(subject: Subject, folder: Path, pipeline: int, others: int = 0) -> Work:
-    """Count what a command takes that comes with others in chunks of `pipeline`.
+def measure(subject: Subject, folder: Path, way: Way, others: int = 0) -> Work:
+    """Count what a command takes that comes in one of `WAYS`.
 
     `others`: jobs that lie in the node meanwhile, each in a queue of its own.
     """
-    calls, instructions = (_count(subject, folder, pipeline, others, counter) for counter in (_calls, _instructions))
+    calls, instructions = (_count(subject, folder, way, others, counter) for counter in (_calls, _instructions))
     return Work(calls, instructions)
 
 
-Counter = Callable[[Callable[[bytes], None], list[bytes]], int]  #: counts what it takes to receive chunks
+Turns = Iterable[Callable[[], object]]  #: each is what it takes to receive some commands and to answer them
 
 
-def _count(subject: Subject, folder: Path, pipeline: int, others: int, counter: Counter) -> float:
-    with even_time():
-        bed = Bed.make(folder)
+def _count(subject: Subject, folder: Path, way: Way, others: int, counter: Callable[[Turns], int]) -> float:
+    with even_time(), tempfile.TemporaryDirectory(dir=folder) as place, ExitStack() as stack:
+        bed = Bed.make(Path(place), way.store)
+        stack.callback(bed.daemon.driver.store.close)
         bed.add_elsewhere(others)
         commands = subject.prepare(bed, WARMING + COUNTED)
-        chunks = [b"".join(commands[at : at + pipeline]) for at in range(0, len(commands), pipeline)]
-        first = WARMING // pipeline
-        receive = bed.client.dataReceived
-        for chunk in chunks[:first]:
-            receive(chunk)
+        bed.reactor.advance(0)
+        chunks = [b"".join(commands[at : at + way.chunk]) for at in range(0, len(commands), way.chunk)]
+        turns = _through_sockets(bed, chunks, way.connections, stack) if way.connections else _given(bed, chunks)
+        for _, turn in zip(range(WARMING // way.chunk // (way.connections or 1)), turns, strict=False):
+            turn()
         gc.collect()
         gc.disable()  # nobody's finalizer is counted
         try:
-            return counter(receive, chunks[first:]) / COUNTED
+            return counter(turns) / COUNTED
         finally:
             gc.enable()
 
 
-def _calls(receive: Callable[[bytes], None], chunks: list[bytes]) -> int:
+def _given(bed: Bed, chunks: list[bytes]) -> Iterator[Callable[[], object]]:
+    """Chunks are given to the client's protocol; what waits for the journal is answered at the end of the turn."""
+
+    def receive_and_commit(chunk: bytes) -> None:
+        receive(chunk)
+        reactor.advance(0)
+
+    receive, reactor = bed.client.dataReceived, bed.reactor
+    for chunk in chunks:
+        yield partial(receive_and_commit if bed.node.state.journaling else receive, chunk)
+
+
+def _through_sockets(
+    bed: Bed, chunks: list[bytes], connections: int, stack: ExitStack
+) -> Iterator[Callable[[], object]]:
+    """Chunks come through sockets, from each of them one at a time, and are received in rounds."""
+    peers, selectables = [], {}
+    port: Any = SimpleNamespace(_realPortNumber=0)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        for number in range(connections):
+            peers.append(stack.enter_context(socket.create_connection(listening.getsockname())))
+            ours, address = listening.accept()
+            stack.callback(ours.close)
+            ours.setblocking(False)
+            protocol: Any = bed.daemon.buildProtocol(None)
+            transport = EagerServer(ours, protocol, address, port, number, bed.reactor)
+            protocol.makeConnection(transport)
+            selectables[ours.fileno()] = transport
+    rounds = Rounds(selectables, _unexpected, _unexpected, repeat(0.0).__next__)
+    rounds.gatherer = bed.daemon.driver
+    events = [(descriptor, select.EPOLLIN) for descriptor in selectables]
+    for at in range(0, len(chunks), connections):
+        for peer, descriptor, chunk in zip(peers, selectables, chunks[at : at + connections], strict=True):
+            peer.sendall(chunk)
+            select.select([descriptor], [], [])
+        yield partial(rounds.run, events)
+        for peer in peers:
+            assert peer.recv(1 << 16)
+
+
+def _unexpected(*what: Any) -> None:
+    raise AssertionError(f"a connection was to be read from, and not this: {what}")
+
+
+def _calls(turns: Turns) -> int:
     """Count the functions that are called."""
     found = 0
 
@@ -113,16 +180,17 @@ def _calls(receive: Callable[[bytes], None], chunks: list[bytes]) -> int:
             found += 1
 
     before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        for chunk in chunks:
-            receive(chunk)
-    finally:
-        sys.setprofile(before)
-    return found - 1  # the call that ended it
+    for turn in turns:
+        sys.setprofile(note)
+        try:
+            turn()
+        finally:
+            sys.setprofile(before)
+        found -= 1  # the call that ended it
+    return found
 
 
-def _instructions(receive: Callable[[bytes], None], chunks: list[bytes]) -> int:
+def _instructions(turns: Turns) -> int:
     """Count the instructions of every function that is called."""
     found = 0
 
@@ -138,12 +206,12 @@ def _instructions(receive: Callable[[bytes], None], chunks: list[bytes]) -> int:
     before = sys.gettrace()
     # CPython 3.12 looks for instructions only if a frame has asked for them before the trace begins.
     sys._getframe().f_trace_opcodes = True
-    sys.settrace(note)
-    try:
-        for chunk in chunks:
-            receive(chunk)
-    finally:
-        sys.settrace(before)
+    for turn in turns:
+        sys.settrace(note)
+        try:
+            turn()
+        finally:
+            sys.settrace(before)
     return found
 
 
@@ -155,9 +223,9 @@ def main() -> int:
     print(f"    {sys.version_info[:2]}: {{")
     with tempfile.TemporaryDirectory(prefix="disqued-work-") as folder:
         for name, subject in SUBJECTS.items():
-            for pipeline in PIPELINES:
-                work = measure(subject, Path(folder), pipeline)
-                print(f'        ("{name}", {pipeline}): Work({work.calls:.2f}, {work.instructions:.1f}),')
+            for word, way in WAYS.items():
+                work = measure(subject, Path(folder), way)
+                print(f'        ("{name}", "{word}"): Work({work.calls:.2f}, {work.instructions:.1f}),')
     print("    },")
     return 0
 
