@@ -44,9 +44,13 @@ def whole(count: float, pipeline: int, connections: int = CONNECTIONS) -> int:
     return max(1, round(count / unit)) * unit
 
 
-def run(port: int, command: Sequence[str], count: int, pipeline: int, limit_s: float) -> Report:
-    """Send a command `count` times.  Raises LoadFailed."""
+def run(
+    port: int, command: Sequence[str], count: int, pipeline: int, limit_s: float, *, encrypted: bool = False
+) -> Report:
+    """Send a command `count` times, to a port with TLS if it is to be encrypted.  Raises LoadFailed."""
     arguments = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-c", str(CONNECTIONS), "-n", str(count)]
+    if encrypted:
+        arguments += ["--tls", "--insecure"]
     try:
         done = subprocess.run(
             [*arguments, "-P", str(pipeline), "--csv", *command],

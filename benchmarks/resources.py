@@ -13,6 +13,7 @@ from benchmarks.figures import Goal, Row, percentile, spread
 from benchmarks.load import whole
 from benchmarks.measure import Bench, Measure
 from benchmarks.raw import HOST, Connection, words
+from benchmarks.secured import secured, unchecked
 from benchmarks.servers import START_S, Disqued, Redis, Server
 from benchmarks.throughput import FILL_PIPELINE, QUEUE, WrongResult
 
@@ -160,30 +161,54 @@ def open_limit(wanted: int) -> int:
     return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
 
 
-def _hold(bench: Bench, server: Server, count: int) -> float:
+def _hold(bench: Bench, server: Server, count: int, tls_port: int = 0) -> float:
     """Hold idle connections, each of which has been served once; returns bytes of the server for each."""
+    context = unchecked()
+
+    def hold() -> None:
+        held = stack.enter_context(socket.create_connection((HOST, tls_port or server.port), 10.0))
+        if tls_port:
+            held = stack.enter_context(context.wrap_socket(held))
+        held.sendall(words(b"PING"))
+        held.recv(64)
+
     with ExitStack() as stack:
         for _ in range(16):  # what the first connections bring with them is not theirs
-            stack.enter_context(server.connect()).call(b"PING")
+            hold()
         before = server.resident_bytes()
         for _ in range(count):
             bench.left_s()
-            held = stack.enter_context(socket.create_connection((HOST, server.port), 10.0))
-            held.sendall(words(b"PING"))
-            held.recv(64)
+            hold()
         server.call(b"PING")
         return (server.resident_bytes() - before) / count
 
 
 def connections(bench: Bench, name: str, title: str) -> Row:
     """Memory that an idle connection takes."""
-    count = open_limit(bench.size(9_000, 1_000))
-    with Disqued(bench.processors) as daemon:
+    count = open_limit(bench.size(10_000, 1_000))
+    room = ("--maxclients", str(count + 100))
+    with Disqued(bench.processors, room) as daemon:
         ours = _hold(bench, daemon, count) / 1_024
-    with Redis(bench.processors) as redis:
+    with Redis(bench.processors, room) as redis:
         theirs = _hold(bench, redis, count) / 1_024
     return Row(
         name, title, "KiB", spread([ours]), "redis", spread([theirs]), goal=Goal(8.0, unit="KiB"),
+        note=f"{count} connections were held at once",
+    )  # fmt: skip
+
+
+def encrypted_connections(bench: Bench, name: str, title: str) -> Row:
+    """Memory that an idle connection with TLS takes."""
+    count = open_limit(bench.size(4_000, 500))
+    with (
+        secured() as (secure, (my_port, other_port)),
+        Disqued(bench.processors, secure(my_port)) as daemon,
+        Redis(bench.processors, secure(other_port)) as redis,
+    ):
+        ours = _hold(bench, daemon, count, my_port) / 1_024
+        theirs = _hold(bench, redis, count, other_port) / 1_024
+    return Row(
+        name, title, "KiB", spread([ours]), "redis", spread([theirs]),
         note=f"{count} connections were held at once",
     )  # fmt: skip
 
@@ -215,5 +240,6 @@ MEASURES = (
     Measure("compaction", "p99 of ADDJOB while the journal is compacted, above that without", compaction),
     Measure("latency", "add to delivery of one blocked consumer, p99, idle node", latency),
     Measure("connections", "memory for each idle connection", connections),
+    Measure("connections-tls", "memory for each idle connection with TLS", encrypted_connections),
     Measure("idle", "wake-ups of an idle node", idle),
 )

@@ -18,6 +18,7 @@ from benchmarks.figures import Goal, Row, ratios, spread
 from benchmarks.load import CONNECTIONS, whole
 from benchmarks.measure import Bench, Measure
 from benchmarks.raw import words
+from benchmarks.secured import secured
 from benchmarks.servers import Beanstalkd, Disqued, Redis, Server
 
 BODY = "hello"
@@ -43,6 +44,7 @@ class Load:
     command: Sequence[str]
     pipeline: int
     takes_jobs: bool = False  #: the queue is filled before each round
+    tls_port: int = 0  #: where it is sent with TLS; 0 = it is sent without
     rates: list[float] = attrs.field(factory=list)
     sent: int = 0
     cpu: tuple[float, float] = (0.0, 0.0)
@@ -63,7 +65,10 @@ class Load:
         if self.takes_jobs:
             load.run(self.server.port, ADDJOB, count, min(self.pipeline, FILL_PIPELINE), bench.left_s())
         before = self.server.cpu_seconds()
-        rate = load.run(self.server.port, self.command, count, self.pipeline, bench.left_s()).rate
+        rate = load.run(
+            self.tls_port or self.server.port, self.command, count, self.pipeline, bench.left_s(),
+            encrypted=bool(self.tls_port),
+        ).rate  # fmt: skip
         after = self.server.cpu_seconds()
         self.cpu = (self.cpu[0] + after[0] - before[0], self.cpu[1] + after[1] - before[1])
         self._check(count)
@@ -93,17 +98,18 @@ class Rate:
     pipeline: int
     goal: Goal | None = None
     takes_jobs: bool = False
-    our_options: Sequence[str] = ()
-    their_options: Sequence[str] = ()
+    options: Sequence[str] = ()  #: of both
+    encrypted: bool = False  #: it is sent with TLS, to both
 
     def __call__(self, bench: Bench, name: str, title: str) -> Row:
         """Take the measure."""
         with (
-            Disqued(bench.processors, self.our_options) as daemon,
-            Redis(bench.processors, self.their_options) as redis,
+            secured(self.encrypted) as (secure, (my_port, other_port)),
+            Disqued(bench.processors, [*self.options, *secure(my_port)]) as daemon,
+            Redis(bench.processors, [*self.options, *secure(other_port)]) as redis,
         ):
-            mine = Load(daemon, self.ours, self.pipeline, self.takes_jobs)
-            other = Load(redis, self.theirs, self.pipeline)
+            mine = Load(daemon, self.ours, self.pipeline, self.takes_jobs, my_port)
+            other = Load(redis, self.theirs, self.pipeline, tls_port=other_port)
             my_count, other_count = mine.trial(bench), other.trial(bench)
             mine.cpu = other.cpu = (0.0, 0.0)
             for _ in range(bench.rounds):
@@ -254,7 +260,17 @@ MEASURES = (
     Measure(
         "addjob-aof",
         "ADDJOB of 5 bytes with a journal, appendfsync everysec, no pipelining, 50 connections",
-        Rate(ADDJOB, XADD, "redis XADD with the same", 1, our_options=_JOURNAL, their_options=_JOURNAL),
+        Rate(ADDJOB, XADD, "redis XADD with the same", 1, options=_JOURNAL),
+    ),
+    Measure(
+        "addjob-tls",
+        "ADDJOB of 5 bytes through TLS, no pipelining, 50 connections",
+        Rate(ADDJOB, XADD, "redis XADD through TLS", 1, encrypted=True),
+    ),
+    Measure(
+        "addjob-tls-p16",
+        "ADDJOB of 5 bytes through TLS, pipeline 16, 50 connections",
+        Rate(ADDJOB, XADD, "redis XADD through TLS", PIPELINE, encrypted=True),
     ),
     Measure("events", "a job's way with `events all`, pipeline 16", tell_events),
     Measure("put-p16", "ADDJOB of 5 bytes, pipeline 16, 50 connections, beside another queue", put, optional=True),
