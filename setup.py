@@ -26,8 +26,9 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: request passes between the poller and the core.
 COMPILED = (
     "core/*.py",
-    *(f"wire/{name}.py" for name in ("eventlines", "frames", "jobdump", "messages", "requests")),
-    *(f"net/{name}.py" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds")),
+    "commands/recalled.py",
+    *(f"wire/{name}.py" for name in ("brief", "eventlines", "frames", "jobdump", "messages", "requests")),
+    *(f"net/{name}.py" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending")),
 )
 #: mypy's words for what it takes for wrong where it has no plugin for zope.interface.  The build does without: types
 #: are checked, with it, before anything is built.

@@ -11,15 +11,17 @@ from typing import Any
 import attrs
 
 from disqued.commands.names import note_emptied, with_new
+from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, Kind, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, JobOptions, NamedJob
+from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
-from disqued.core.state import KEYED, OPTIONS_KEPT
+from disqued.core.state import KEYED
+from disqued.core.terms import NEVER_DELIVERED, ONCE, Terms
 from disqued.core.unfinished import Parts
 from disqued.core.workers import WorkerForm
 from disqued.errors import (
@@ -36,15 +38,11 @@ from disqued.errors import (
 )
 
 DEFAULT_TTL_S = 86_400
-RETRY_CAP_S = 300  #: default retry period at most
 KEY_MAX = 1_024  #: bytes
 JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
 # Of a command on very many jobs; a part takes some milliseconds.
 CHECKED_PER_PART = 10_000  #: ids whose form is checked
 CHANGED_PER_PART = 500  #: jobs that are changed
-
-_ONCE = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
-_DELAY = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
 
 TTL = seconds("TTL", 1, "TTL must be a number > 0")
 RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
@@ -82,7 +80,8 @@ GET_COUNT = attrs.evolve(
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
     reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
-    errors=(_ONCE, _DELAY, NotReplicated, QueueTooLong, QueuePaused, WrongType),
+    errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType),
+    recall=additions,
     is_large=True,
 )
 @attrs.define
@@ -114,53 +113,26 @@ class AddJob:
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
     key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
 
-    def run(self, node: Node, client: Client) -> Any:
-        """Add the job; returns its id, or BLOCKED."""
-        replication = node.replication
-        wish = (self.ttl, self.retry, self.delay, self.replicate)
-        options = replication.wishes.get(wish)
-        if options is None or (self.replicate is None and replication.takes_no_copy):
-            options = self._options(node)
-            if len(replication.wishes) >= OPTIONS_KEPT:
-                replication.wishes.clear()
-            # How many copies can be made is another number as soon as this node takes one again.
-            if not replication.takes_no_copy:
-                replication.wishes[wish] = options
-        if self.key is not None:
-            return self._add_keyed(node, client, options, KEYED + self.key)
-        job_id = replication.add(
-            client, self.queue, self.body, options,
+    def terms(self) -> Terms:
+        """All but the queue, the body and the key."""
+        return Terms(
+            ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
-            by_default=self.replicate is None,
         )  # fmt: skip
-        return BLOCKED if job_id is None else job_id
 
-    def _add_keyed(self, node: Node, client: Client, options: JobOptions, alias: bytes) -> Any:
-        """Add the job unless one of its queue has the key; returns the id of whichever it is, or BLOCKED."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Add the job, unless one of its queue has the key; returns the id of whichever it is, or BLOCKED."""
+        addition = Addition(self.queue, self.body, self.terms())
+        if self.key is None:
+            return addition.run(node, client)
+        alias = KEYED + self.key
 
         def add(producer: Client) -> bytes | None:
             # How long a producer waits is seen to by those who wait with it.
-            return node.replication.add(
-                producer, self.queue, self.body, options,
-                maxlen=self.maxlen, timeout_ms=0, asynchronous=self.asynchronous,
-                by_default=self.replicate is None, alias_of=lambda _: alias,
-            )  # fmt: skip
+            return addition.add(node, producer, 0, lambda _: alias)
 
         job_id = node.keys.add(client, self.queue, alias, self.timeout, add)
         return BLOCKED if job_id is None else job_id
-
-    def _options(self, node: Node) -> JobOptions:
-        """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
-        retry, ttl, replicate = self.retry, self.ttl, self.replicate
-        if replicate is None:
-            replicate = node.replication.default_copies
-        if retry is None:
-            retry = min(RETRY_CAP_S, ttl // 10) or 1
-        elif not retry and replicate > 1:
-            raise CommandError(_ONCE)
-        if self.delay >= ttl:
-            raise CommandError(_DELAY)
-        return node.state.options(ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
 
 
 @command(
@@ -171,7 +143,7 @@ class AddJob:
     cost="O(1) per job",
     arity=-2,
     errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
-    recurs=True,
+    recall=fetches,
     shows_bodies=True,
 )
 @attrs.frozen
@@ -318,6 +290,7 @@ def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bo
     reply=integer("jobs that were known here and not acknowledged before"),
     cost="O(1) per job",
     arity=-1,
+    recall=acknowledgements,
 )
 @attrs.define
 class AckJob(_OnEachJob):

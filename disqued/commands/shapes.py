@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.wire.replies import Promise, Status, encode, encode_integer, encode_jobs, encode_push, encode_status
+from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_integer, encode_status, ids_of_jobs
+from disqued.wire.replies import Promise, Status, encode, encode_push
 
 Encoder = Callable[[Any], bytes]
 
@@ -123,28 +124,11 @@ SILENCE = Shape("no reply", lambda value: value is NO_REPLY)
 OK = Shape("status: OK", lambda value: value == b"OK" and isinstance(value, Status))
 
 
-def _encode_rows(rows: Any) -> bytes:
-    """Rows of three have a faster way than rows with counters."""
-    return encode_jobs(rows) if not rows or len(rows[0]) == 3 else encode(rows)
-
-
-def _encode_jobs2(rows: Any) -> bytes:
-    return b"*-1\r\n" if rows is None else _encode_rows(rows)
-
-
-def _encode_jobs3(rows: Any) -> bytes:
-    return b"_\r\n" if rows is None else _encode_rows(rows)
-
-
 def _is_job_rows(value: Any) -> bool:
     return value is None or all(
         len(row) in (3, 7) and all(map(_is_bytes, row[:3])) and all(type(count) is int for count in row[4::2])
         for row in value
     )
-
-
-def _handed_rows(rows: Any) -> list[bytes]:
-    return [row[1] for row in rows]
 
 
 def _handed_ids(rows: Any) -> list[bytes]:
@@ -183,18 +167,18 @@ def promising(shape: Shape, names: Callable[[Any], Iterable[bytes]]) -> Shape:
 JOBS = Shape(
     "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n]; or null",
     _is_job_rows,
-    _encode_jobs2,
-    _encode_jobs3,
-    _handed_rows,
+    encode_fetched2,
+    encode_fetched3,
+    ids_of_jobs,
 )
 
 #: ``[(queue, process, task), ...]``; None = nothing came.
 PROCESSES = Shape(
     "array of processes, each [queue, process, task]; or null",
     lambda value: value is None or all(len(row) == 3 and all(map(_is_bytes, row)) for row in value),
-    _encode_jobs2,
-    _encode_jobs3,
-    _handed_rows,
+    encode_fetched2,
+    encode_fetched3,
+    ids_of_jobs,
 )
 
 

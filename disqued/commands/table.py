@@ -36,12 +36,10 @@ from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, Un
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
-REMEMBERED = 1_000  #: calls that a parser remembers
-REMEMBERED_WORDS = 16  #: of each, at most
-REMEMBERED_BYTES = 512  #: of these words together
-
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
+Parser = Callable[[list[bytes]], Call]  #: the words of a command, with its name -> what is to be run
+
 #: Returned by a command that has no reply at all.
 NO_REPLY: Final = shapes.NO_REPLY
 
@@ -150,6 +148,10 @@ class Field:
         return label.removesuffix("es") if label.endswith("sses") else label.removesuffix("s")
 
 
+def _nothing(value: Any) -> list[bytes]:
+    return []
+
+
 @attrs.define
 class Command:
     """A command, or a subcommand, as the table knows it."""
@@ -165,7 +167,8 @@ class Command:
     manual: str  #: the lines after it, without their indentation
     fields: tuple[Field, ...]
     errors: tuple[str, ...]  #: lines of errors that it may answer, beyond those of its arguments
-    parse: Callable[[list[bytes]], Call]
+    parse: Parser
+    recall: Parser  #: the same, the short way where there is one
     make: Callable[..., Call]
     shows_bodies: bool = False  #: its answer may hold bodies of jobs, or words of other commands, which may be bodies
     bodies_field: str = ""  #: it does so when this field asks for it, and not otherwise; "" = there is no such field
@@ -174,17 +177,21 @@ class Command:
     calls: int = 0
     usec: float = 0.0
     hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
+    handed: Callable[[Any], list[bytes]] = attrs.field(
+        init=False
+    )  #: ids of the jobs that a reply, not empty, hands out
+    encode2: shapes.Encoder = attrs.field(init=False)  #: of its replies, for RESP2
+    encode3: shapes.Encoder = attrs.field(init=False)  #: for RESP3
 
     def __attrs_post_init__(self) -> None:
-        self.hands_out = self.reply.handed is not None and Flag.WRITE in self.flags
-
-    def handed(self, value: Any) -> list[bytes]:
-        """Ids of the jobs that a reply, which is not empty, hands out."""
-        return [] if self.reply.handed is None else self.reply.handed(value)
+        reply = self.reply
+        self.hands_out = reply.handed is not None and Flag.WRITE in self.flags
+        self.handed = reply.handed or _nothing
+        self.encode2, self.encode3 = reply.encode2, reply.encode3
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""
-        return self.reply.encode2 if protocol == 2 else self.reply.encode3
+        return self.encode2 if protocol == 2 else self.encode3
 
 
 @attrs.define
@@ -246,15 +253,15 @@ def command(
     most: int | None = None,
     errors: tuple[type[CommandError] | str, ...] = (),
     own_path: bool = False,
-    recurs: bool = False,
+    recall: Callable[[Parser], Parser] | None = None,
     **nature: Any,
 ) -> Callable[[C], C]:
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
     are classes whose docstring is their text, or texts of plain ERR lines.  A command with `own_path` acts on its own
-    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  One that `recurs` is mostly said in
-    words that were said before: what was made of them, which must be frozen, serves again.  `nature` is what else
+    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  `recall`
+    makes a short way of its parser, for clients that may do everything (`commands/recalled.py`).  `nature` is what else
     `Command` knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
     """
 
@@ -279,7 +286,8 @@ def command(
             manual=manual.strip(),
             fields=fields,
             errors=tuple(map(_error_line, errors)),
-            parse=_remembering(parse) if recurs else parse,
+            parse=parse,
+            recall=parse if recall is None else recall(parse),
             make=cls,
             **nature,
         )
@@ -348,6 +356,11 @@ def parse(entry: Command, args: list[bytes]) -> Call:
     return entry.parse(args)
 
 
+def recall(entry: Command, args: list[bytes]) -> Call:
+    """As `parse`, but the short way where there is one: what is run for clients that may do everything."""
+    return entry.recall(args) if PLAIN.get(args[0]) is entry else parse(entry, args)
+
+
 def every_command() -> Iterator[Command]:
     """All commands and subcommands, by name."""
     for key in sorted(TABLE):
@@ -377,9 +390,7 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
     return -least if open_ended else least
 
 
-def _generate(
-    name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int
-) -> Callable[[list[bytes]], Call]:
+def _generate(name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int) -> Parser:
     """Write and compile the parser of a command."""
     space: dict[str, Any] = {
         "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
@@ -389,28 +400,8 @@ def _generate(
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
-    result: Callable[[list[bytes]], Call] = space["parse"]
+    result: Parser = space["parse"]
     return result
-
-
-def _remembering(parse: Callable[[list[bytes]], Call]) -> Callable[[list[bytes]], Call]:
-    """Make a parser that gives the same words the same call, as far as it remembers them."""
-    known: dict[tuple[bytes, ...], Call] = {}
-
-    def parse_or_remember(args: list[bytes]) -> Call:
-        if len(args) > REMEMBERED_WORDS:
-            return parse(args)
-        words = tuple(args)
-        call = known.get(words)
-        if call is None:
-            call = parse(args)
-            if sum(map(len, words)) <= REMEMBERED_BYTES:
-                if len(known) >= REMEMBERED:
-                    known.clear()
-                known[words] = call
-        return call
-
-    return parse_or_remember
 
 
 def _source(

@@ -29,6 +29,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 """
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from disqued.core.background import StandIn
@@ -63,6 +64,7 @@ RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that 
 #: Makes the alias of a job from its stamp.
 AliasOf = Callable[[int], bytes]
 
+_EPOCHS = count()
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
@@ -111,13 +113,13 @@ class Pending(Timed):
 class Replication:
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_refused", "_state", "on_refusal", "on_unknown", "wishes")
+    __slots__ = ("_delivery", "_refused", "_state", "epoch", "on_refusal", "on_unknown")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
-        #: What ADDJOB made of the options that it was given: (ttl, retry, delay, replicate), seconds, None = not given.
-        self.wishes: dict[tuple[int, int | None, int, int | None], JobOptions] = {}
+        #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
+        self.epoch: int = next(_EPOCHS)
         #: Called with the id of a node whose copy was not taken because this one takes none now.
         self.on_refusal: Callable[[bytes], None] = lambda _: None
         #: Called with what a node says that holds a copy of a job which is not known here.
@@ -127,7 +129,7 @@ class Replication:
 
     def forget_wishes(self) -> None:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
-        self.wishes.clear()
+        self.epoch = next(_EPOCHS)
         for pending in list(self._state.pending.values()):
             if pending.by_default and self._has_enough(pending):
                 self._achieve(pending)

@@ -28,7 +28,9 @@ from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.errors import CommandError
 from disqued.net.pubsub import UNREAD_MAX
-from disqued.wire.replies import Promise, encode_error, encode_push
+from disqued.net.sending import send_at_once
+from disqued.wire.brief import encode_error
+from disqued.wire.replies import Promise, encode_push
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -108,6 +110,7 @@ class ClientConnection:
         self._stalled = False  #: the transport has more than it wants
         self._closing = False
         self._lost = False
+        self._sends_at_once = False  #: the transport does
         self._overfull_since = 0
         self._added_up = 0  #: bytes that it left unread when those of all clients were last added up on its behalf
         self._unlock_limits = False
@@ -191,6 +194,8 @@ class ClientConnection:
     def makeConnection(self, transport: Any) -> None:
         """Take the client in, or turn it away when there are too many."""
         self.transport = transport
+        # Of the transport itself: what wraps another one (TLS) passes on what is asked of it.
+        self._sends_at_once = getattr(type(transport), "sends_at_once", False)
         self.address = self._daemon.name_peer(self.transport)
         self._daemon.connected(self)
         self.transport.registerProducer(self, streaming=True)
@@ -329,11 +334,11 @@ class ClientConnection:
             try:
                 if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
                     daemon.check_memory()
-                value = node.command(self, entry.parse(args))
+                value = node.command(self, entry.recall(args))
                 if value is BLOCKED:
                     self._block(entry)
                     break
-                reply = entry.reply.encode3(value) if resp3 else entry.reply.encode2(value)
+                reply = entry.encode3(value) if resp3 else entry.encode2(value)
                 if entry.hands_out and value:
                     self._handed += entry.handed(value)
             except CommandError as error:
@@ -458,7 +463,10 @@ class ClientConnection:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self._daemon.bytes_out += len(data)
-            self.transport.write(data)
+            if self._sends_at_once:
+                send_at_once(self.transport, data)
+            else:
+                self.transport.write(data)
             if self._handed and not self.transport.refused:
                 self._handed.clear()
             if self._stalled:

@@ -16,6 +16,7 @@ from twisted.internet import tcp, unix
 from twisted.internet.main import CONNECTION_LOST
 
 from disqued.net.rounds import READ_SIZE
+from disqued.net.sending import send_at_once
 
 
 class _EagerWrite:
@@ -23,36 +24,21 @@ class _EagerWrite:
 
     dataBuffer: bytes
     offset: int
-    _tempDataBuffer: list[bytes]
     _tempDataLen: int
-    connected: int
-    disconnecting: int
-    disconnected: int
     socket: Any
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
     refused: bool = False
 
+    #: Writes are `net/sending.py`'s, which may be called without the step in between.
+    sends_at_once = True
+
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
-        if (
-            self._tempDataBuffer
-            or self.offset != len(self.dataBuffer)
-            or not self.connected
-            or self.disconnecting
-            or self.disconnected
-        ):
-            super().write(data)  # type: ignore[misc]
-            return
-        try:
-            sent = self.socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            # Twisted's own attempt meets the error again, and ends the connection.
-            self.refused = True
-            sent = 0
-        if sent < len(data):
-            super().write(data[sent:] if sent else data)  # type: ignore[misc]
+        send_at_once(self, data)
+
+    def buffer(self, data: bytes) -> None:
+        """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""
+        super().write(data)  # type: ignore[misc]
 
     @property
     def unsent(self) -> int:

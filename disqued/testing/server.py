@@ -234,7 +234,7 @@ class SimServer:
         handed: list[bytes] = []
         try:
             entry = table.find(words)
-            call = table.parse(entry, words)
+            call = table.recall(entry, words)
             if entry.flags & Flag.DENY_OOM:
                 self._admit()
             value = node.command(client, call)

@@ -16,8 +16,7 @@ r"""Replies: Python values become the bytes that a client reads, in RESP2 or RES
 
 A value says what it is; the protocol of the connection says how it is spelt.
 `encode` takes any nesting of these.  The replies that a busy node writes most
-have a function each that spells them in one step: encode_status, encode_integer,
-encode_jobs.
+have a function each that spells them in one step (`wire/brief.py`).
 
 Status and error lines end at the first CR or LF that a client sees, and parts of
 them come from other clients, so both bytes become blanks.
@@ -30,16 +29,10 @@ from typing import Any, Final, Self
 
 import attrs
 
-#: Bodies from this size on are copied once, by the final join, instead of twice.
-LARGE_BODY: Final = 4096
-#: Headers of words shorter than this are spelt in advance.
-SMALL_LENGTH: Final = 1024
-#: Integers below this are spelt in advance.
-SMALL_INTEGERS: Final = 1024
+from disqued.wire.brief import LARGE_BODY, encode_error, encode_integer, encode_status
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
-_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 class Status(bytes):
@@ -114,62 +107,6 @@ class NullArray:
 NULL_ARRAY: Final = NullArray()
 
 OK: Final = b"+OK\r\n"
-
-
-def encode_status(value: bytes) -> bytes:
-    """Spell a status line."""
-    return b"+%b\r\n" % value.translate(_ONE_LINE)
-
-
-def encode_error(text: bytes) -> bytes:
-    """Spell an error line; `text` begins with its word, as in b"ERR syntax error"."""
-    return b"-%b\r\n" % text.translate(_ONE_LINE)
-
-
-_INTEGERS: Final = tuple(b":%d\r\n" % number for number in range(SMALL_INTEGERS))
-
-
-def encode_integer(number: int) -> bytes:
-    """Spell an integer of at most 64 bits."""
-    return _INTEGERS[number] if 0 <= number < SMALL_INTEGERS else b":%d\r\n" % number
-
-
-def encode_bulk(body: bytes) -> bytes:
-    """Spell a byte string, copying it once."""
-    if len(body) < LARGE_BODY:
-        return b"$%d\r\n%b\r\n" % (len(body), body)
-    return b"".join((b"$%d\r\n" % len(body), body, b"\r\n"))
-
-
-#: The bytes before the words of a job, by the length of the word.
-_QUEUE_HEADERS: Final = tuple(b"*3\r\n$%d\r\n" % length for length in range(SMALL_LENGTH))
-_ONE_JOB_HEADERS: Final = tuple(b"*1\r\n%b" % header for header in _QUEUE_HEADERS)
-_WORD_HEADERS: Final = tuple(b"\r\n$%d\r\n" % length for length in range(SMALL_LENGTH))
-
-
-def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
-    """Spell what GETJOB answers without counters: [(queue, id, body), ...].
-
-    Every word is copied once, by the join.
-    """
-    if len(jobs) == 1:  # nearly always
-        queue, job_id, body = jobs[0]
-        if len(queue) < SMALL_LENGTH and len(body) < SMALL_LENGTH:
-            id_header, body_header = _WORD_HEADERS[len(job_id)], _WORD_HEADERS[len(body)]
-            return b"".join((_ONE_JOB_HEADERS[len(queue)], queue, id_header, job_id, body_header, body, b"\r\n"))
-    parts = [b"*%d\r\n" % len(jobs)]
-    for queue, job_id, body in jobs:
-        size = len(body)
-        parts += (
-            _QUEUE_HEADERS[len(queue)] if len(queue) < SMALL_LENGTH else b"*3\r\n$%d\r\n" % len(queue),
-            queue,
-            _WORD_HEADERS[len(job_id)],
-            job_id,
-            _WORD_HEADERS[size] if size < SMALL_LENGTH else b"\r\n$%d\r\n" % size,
-            body,
-            b"\r\n",
-        )
-    return b"".join(parts)
 
 
 def encode(value: Any, protocol: int = 2) -> bytes:

@@ -9,7 +9,8 @@ import hiredis
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode, encode_jobs
+from disqued.wire.brief import encode_jobs
+from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode
 from disqued.wire.requests import RequestParser, parse_pipeline, parse_single
 
 Outcome = tuple[list[list[bytes]], bytes | None, bool]

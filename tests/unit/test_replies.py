@@ -5,18 +5,8 @@ from typing import Any
 
 import pytest
 
-from disqued.wire.replies import (
-    NULL_ARRAY,
-    Error,
-    Status,
-    Verbatim,
-    encode,
-    encode_bulk,
-    encode_error,
-    encode_integer,
-    encode_jobs,
-    encode_status,
-)
+from disqued.wire.brief import encode_bulk, encode_error, encode_integer, encode_jobs, encode_status
+from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode
 
 
 class Level(enum.IntEnum):

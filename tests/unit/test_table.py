@@ -296,45 +296,6 @@ def test_a_repeated_option_does_not_remember_the_call_before(enter):
 # Options of several values.
 
 
-def test_what_is_said_again_is_not_read_again_unless_it_is_long(enter):
-    parse = enter(Rest, recurs=True).parse
-    first = parse([b"T", b"a", b"b"])
-    assert parse([b"T", b"a", b"b"]) is first
-    assert parse([b"T", b"b", b"a"]).ids == [b"b", b"a"]
-    long = [b"T", b"x" * table.REMEMBERED_BYTES]
-    assert parse(long) == parse(long)
-    assert parse(long) is not parse(long)
-    many = [b"T", *[b""] * table.REMEMBERED_WORDS]
-    assert parse(many[:-1]) is parse(many[:-1])
-    assert parse(many) is not parse(many)
-
-
-def test_of_very_many_calls_the_last_ones_are_remembered(enter):
-    parse = enter(Rest, recurs=True).parse
-    first = parse([b"T", b"0"])
-    for number in range(table.REMEMBERED):
-        last = parse([b"T", b"%d" % number])
-    assert parse([b"T", b"%d" % (table.REMEMBERED - 1)]) is last
-    assert parse([b"T", b"0"]) is first
-    parse([b"T", b"one more"])
-    assert parse([b"T", b"0"]) is not first
-
-
-def test_what_cannot_be_read_is_refused_each_time(enter):
-    parse = enter(Options, recurs=True).parse
-    for _ in range(2):
-        with pytest.raises(CommandError, match="N must be 1 to 9"):
-            parse([b"T", b"a", b"N", b"10"])
-
-
-def test_a_call_that_serves_again_is_frozen():
-    again = [entry for entry in table.every_command() if entry.parse.__name__ != "parse"]
-    assert [entry.name for entry in again] == ["GETJOB"]
-    for entry in again:
-        with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            entry.make(queues=[b"q"]).count = 2
-
-
 def test_an_option_of_two_values_reads_both(enter):
     entry = enter(Two)
     assert parsed(entry, "T AUTH me secret NAME x") == ((b"me", b"secret"), b"x")

@@ -1,0 +1,97 @@
+"""The replies that a busy node writes most, each spelt in one step: ids, counts, errors and jobs.
+
+They are spelt as `wire/replies.py` spells the same values, which has all kinds of replies and these among them.  This
+is compiled with the core, for every ADDJOB, GETJOB and ACKJOB ends here.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+#: Headers of words shorter than this are spelt in advance.
+SMALL_LENGTH: Final = 1024
+#: Integers below this are spelt in advance.
+SMALL_INTEGERS: Final = 1024
+#: Bodies from this size on are copied once, by the final join, instead of twice.
+LARGE_BODY: Final = 4096
+
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+def encode_status(value: bytes) -> bytes:
+    """Spell a status line."""
+    return b"+" + value.translate(_ONE_LINE) + b"\r\n"
+
+
+def encode_error(text: bytes) -> bytes:
+    """Spell an error line; `text` begins with its word, as in b"ERR syntax error"."""
+    return b"-" + text.translate(_ONE_LINE) + b"\r\n"
+
+
+_INTEGERS: Final = [b":%d\r\n" % number for number in range(SMALL_INTEGERS)]
+
+
+def encode_integer(number: int) -> bytes:
+    """Spell an integer of at most 64 bits."""
+    return _INTEGERS[number] if 0 <= number < SMALL_INTEGERS else b":%d\r\n" % number
+
+
+def encode_bulk(body: bytes) -> bytes:
+    """Spell a byte string, copying it once."""
+    if len(body) < LARGE_BODY:
+        return b"$%d\r\n%b\r\n" % (len(body), body)
+    return b"".join((b"$%d\r\n" % len(body), body, b"\r\n"))
+
+
+#: The bytes before the words of a job, by the length of the word.
+_QUEUE_HEADERS: Final = [b"*3\r\n$%d\r\n" % length for length in range(SMALL_LENGTH)]
+_ONE_JOB_HEADERS: Final = [b"*1\r\n%b" % header for header in _QUEUE_HEADERS]
+_WORD_HEADERS: Final = [b"\r\n$%d\r\n" % length for length in range(SMALL_LENGTH)]
+
+
+def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
+    """Spell what GETJOB answers without counters: [(queue, id, body), ...].
+
+    Every word is copied once, by the join.
+    """
+    if len(jobs) == 1:  # nearly always
+        queue, job_id, body = jobs[0]
+        if len(queue) < SMALL_LENGTH and len(body) < SMALL_LENGTH:
+            id_header, body_header = _WORD_HEADERS[len(job_id)], _WORD_HEADERS[len(body)]
+            return b"".join([_ONE_JOB_HEADERS[len(queue)], queue, id_header, job_id, body_header, body, b"\r\n"])
+    parts = [b"*%d\r\n" % len(jobs)]
+    for queue, job_id, body in jobs:
+        size = len(body)
+        parts.append(_QUEUE_HEADERS[len(queue)] if len(queue) < SMALL_LENGTH else b"*3\r\n$%d\r\n" % len(queue))
+        parts.append(queue)
+        parts.append(_WORD_HEADERS[len(job_id)])
+        parts.append(job_id)
+        parts.append(_WORD_HEADERS[size] if size < SMALL_LENGTH else b"\r\n$%d\r\n" % size)
+        parts.append(body)
+        parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def encode_fetched2(rows: Any) -> bytes:
+    """Spell what GETJOB answers in RESP2: rows as `encode_jobs` has them, or with counters behind; None = nothing."""
+    return b"*-1\r\n" if rows is None else _encode_rows(rows)
+
+
+def encode_fetched3(rows: Any) -> bytes:
+    """Spell it in RESP3."""
+    return b"_\r\n" if rows is None else _encode_rows(rows)
+
+
+def _encode_rows(rows: Any) -> bytes:
+    if not rows or len(rows[0]) == 3:
+        return encode_jobs(rows)
+    parts = [b"*%d\r\n" % len(rows)]
+    for row in rows:
+        parts.append(b"*%d\r\n" % len(row))
+        for value in row:
+            parts.append(encode_bulk(value) if isinstance(value, bytes) else encode_integer(value))  # noqa: PERF401
+    return b"".join(parts)
+
+
+def ids_of_jobs(rows: Any) -> list[bytes]:
+    """The ids in such rows."""
+    return [row[1] for row in rows]
