@@ -26,9 +26,12 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: request passes between the poller and the core.
 COMPILED = (
     "core/*.py",
-    "commands/recalled.py",
+    *(f"commands/{name}.py" for name in ("recalled", "tally")),
     *(f"wire/{name}.py" for name in ("brief", "eventlines", "frames", "jobdump", "messages", "requests")),
-    *(f"net/{name}.py" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending")),
+    *(
+        f"net/{name}.py"
+        for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")
+    ),
 )
 #: mypy's words for what it takes for wrong where it has no plugin for zope.interface.  The build does without: types
 #: are checked, with it, before anything is built.

@@ -210,11 +210,11 @@ def _of_lists(node: Node) -> Iterator[Metric]:
 
 
 def _of_commands() -> Iterator[Metric]:
-    used = [(entry.name.lower(), entry) for entry in every_command() if entry.calls]
-    yield _counts("disqued_commands", "Commands that were run.", "command", {name: entry.calls for name, entry in used})
+    used = [(entry.name.lower(), entry.tally) for entry in every_command() if entry.tally.calls]
+    yield _counts("disqued_commands", "Commands that were run.", "command", {name: tally.calls for name, tally in used})
     yield _counts(
         "disqued_command_seconds", "Time that commands took, without their commit and network.", "command",
-        {name: entry.usec / 1e6 for name, entry in used},
+        {name: tally.usec / 1e6 for name, tally in used},
     )  # fmt: skip
 
 

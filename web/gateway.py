@@ -39,11 +39,14 @@ class Gateway(Protocol):
     reactor: Any
     loading: bool  #: the store's records are being read; commands hear LOADING
     ending: bool  #: the daemon stops
-    paused: bool  #: commands hear TRYAGAIN
 
     @property
     def node(self) -> Node:
         """The node: to look at, never to change."""
+
+    @property
+    def paused(self) -> bool:
+        """True while nobody's commands run: they hear TRYAGAIN."""
 
     @property
     def store_failure(self) -> str | None:

@@ -211,10 +211,10 @@ def _node_facts(node: Node) -> dict[str, dict[str, Any]]:
 def _command_statistics() -> dict[str, str]:
     return {
         f"cmdstat_{entry.name.lower().replace(' ', '|')}": (
-            f"calls={entry.calls},usec={entry.usec:.0f},usec_per_call={entry.usec / entry.calls:.2f}"
+            f"calls={tally.calls},usec={tally.usec:.0f},usec_per_call={tally.usec / tally.calls:.2f}"
         )
         for entry in every_command()
-        if entry.calls
+        if (tally := entry.tally).calls
     }
 
 

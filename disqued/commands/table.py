@@ -29,6 +29,7 @@ import attrs
 
 from disqued.commands import shapes
 from disqued.commands.shapes import Shape
+from disqued.commands.tally import Tally
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
 from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
@@ -174,8 +175,7 @@ class Command:
     bodies_field: str = ""  #: it does so when this field asks for it, and not otherwise; "" = there is no such field
     is_of_connection: bool = False  #: it concerns the connection that it comes on, and means nothing without that
     is_large: bool = False  #: what it is sent may be as large as a job
-    calls: int = 0
-    usec: float = 0.0
+    tally: Tally = attrs.field(factory=Tally)
     hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
     handed: Callable[[Any], list[bytes]] = attrs.field(
         init=False

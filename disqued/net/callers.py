@@ -71,7 +71,7 @@ class Caller:
     def run(self, words: Sequence[bytes]) -> "Deferred[Any]":
         """Run a command; fires with what it returns, None for a command without a reply, or with a CommandError."""
         daemon, args = self.host, list(words)
-        if daemon.paused:
+        if daemon.traffic.paused:
             self._outcome = NotNow()
             self.flush()
             return self._heard
@@ -92,7 +92,7 @@ class Caller:
             daemon.crashed(self, args)
         if self._entry is not None:
             daemon.note_run(self, self._entry, args, perf_counter() - started)
-        daemon.commands_run += 1
+        daemon.traffic.commands_run += 1
         daemon.driver.finish_step(self)
         return self._heard
 

@@ -26,9 +26,11 @@ from twisted.python.failure import Failure
 from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
+from disqued.commands.tally import Tally
 from disqued.errors import CommandError
 from disqued.net.pubsub import UNREAD_MAX
 from disqued.net.sending import send_at_once
+from disqued.net.traffic import Traffic
 from disqued.wire.brief import encode_error
 from disqued.wire.replies import Promise, encode_push
 
@@ -96,6 +98,7 @@ class ClientConnection:
         self._last: Command | None = None
         self.connected_at = self.active_at = daemon.node.clock.now()
         self._daemon = daemon
+        self._traffic: Traffic = daemon.traffic
         self._parser = daemon.make_parser()
         self._remember = daemon.crashes.recent.append
         self._out: list[bytes] = []
@@ -175,7 +178,7 @@ class ClientConnection:
 
     def kill(self) -> None:
         """End the connection now; a reply that is being made is still sent."""
-        if self._daemon.running is self:
+        if self._traffic.running is self:
             self.close()
         else:
             self._abort()
@@ -225,7 +228,7 @@ class ClientConnection:
         if not was_stranger:
             return
         self._daemon.strangers.remove(self)
-        if self._daemon.running is self:
+        if self._traffic.running is self:
             self._unlock_limits = True
         else:
             self._lift_limits()
@@ -244,13 +247,13 @@ class ClientConnection:
 
     def dataReceived(self, data: bytes) -> None:
         """Run the commands that these bytes complete."""
-        daemon = self._daemon
-        daemon.bytes_in += len(data)
+        traffic = self._traffic
+        traffic.bytes_in += len(data)
         if self._closing or self._lost:
             return
         commands = self._parser.feed(data)
         if commands:
-            if self._blocked is not None or self._backlog or self._stalled or daemon.paused:
+            if self._blocked is not None or self._backlog or self._stalled or traffic.paused:
                 self._put_off(commands)
             else:
                 self._remember((self.id, data))
@@ -269,7 +272,13 @@ class ClientConnection:
 
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
-        if self._backlog and self._blocked is None and not self._stalled and not self._daemon.paused and not self._lost:
+        if (
+            self._backlog
+            and self._blocked is None
+            and not self._stalled
+            and not self._traffic.paused
+            and not self._lost
+        ):
             backlog = self._backlog
             commands = [backlog.popleft() for _ in range(min(len(backlog), RESUMED))]
             self._backlog_size -= sum(map(_weight, commands))
@@ -284,56 +293,56 @@ class ClientConnection:
         if error:
             self._out.append(encode_error(error))
         self.close()
-        self._daemon.driver.finish_step(self)
+        self._traffic.driver.finish_step(self)
 
     # Commands.
 
     def _run(self, commands: list[list[bytes]]) -> None:
         """Run commands as one step, until one blocks."""
-        daemon = self._daemon
-        node = daemon.node
+        traffic = self._traffic
+        node = traffic.node
         node.begin(self)
         self.active_at = node.state.now
-        daemon.running = self
+        traffic.running = self
         try:
-            if daemon.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
+            if traffic.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
                 done = self._run_guarded(commands)
             else:
                 done = self._run_plain(commands)
         finally:
-            daemon.running = None
+            traffic.running = None
         if done < len(commands) and not self._closing:
             rest = commands[done:]
             self._backlog.extendleft(reversed(rest))
             self._backlog_size += sum(map(_weight, rest))
-        daemon.driver.finish_step(self)
+        traffic.driver.finish_step(self)
         if self._unlock_limits:
             self._unlock_limits = False
             self._lift_limits()
         elif self._backlog and self._blocked is None:
-            daemon.reactor.callLater(0, self.resume)
+            self._daemon.reactor.callLater(0, self.resume)
 
     def _run_plain(self, commands: list[list[bytes]]) -> int:
         """Run commands of a client that may run every command; returns how many were begun."""
-        daemon = self._daemon
-        node = daemon.node
+        traffic = self._traffic
+        node = traffic.node
         memory = node.state.memory
         out = self._out
         resp3 = self.protocol != 2
-        slow = daemon.slow_s
+        slow = traffic.slow_s
         begun = 0
         started = perf_counter()
         turn_ends = started + SLICE_S
         for args in commands:
             entry = PLAIN.get(args[0])
             if entry is None:
-                daemon.commands_run += begun
+                traffic.commands_run += begun
                 return begun + self._run_guarded(commands[begun:])
             begun += 1
             self._last = entry
             try:
                 if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
-                    daemon.check_memory()
+                    self._daemon.check_memory()
                 value = node.command(self, entry.recall(args))
                 if value is BLOCKED:
                     self._block(entry)
@@ -345,17 +354,22 @@ class ClientConnection:
                 reply = encode_error(error.line)
             except Exception:  # a bug of ours: the node goes on without this command
                 reply = encode_error(INTERNAL_ERROR)
-                daemon.crashed(self, args)
+                self._daemon.crashed(self, args)
             out.append(reply)
             ended = perf_counter()
-            entry.calls += 1
-            entry.usec += (ended - started) * 1e6
+            tally: Tally = entry.tally
+            tally.count(ended - started)
             if ended - started > slow:
-                daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
+                self._daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
             started = ended
-            if ended > turn_ends or self._closing or daemon.guarded or (len(reply) > LARGE_REPLY and self._must_wait()):
+            if (
+                ended > turn_ends
+                or self._closing
+                or traffic.guarded
+                or (len(reply) > LARGE_REPLY and self._must_wait())
+            ):
                 break
-        daemon.commands_run += begun
+        traffic.commands_run += begun
         return begun
 
     def _run_guarded(self, commands: list[list[bytes]]) -> int:
@@ -375,11 +389,11 @@ class ClientConnection:
             if (
                 perf_counter() > turn_ends
                 or self._closing
-                or self._daemon.paused
+                or self._traffic.paused
                 or (len(reply) > LARGE_REPLY and self._must_wait())
             ):
                 break
-        self._daemon.commands_run += begun
+        self._traffic.commands_run += begun
         return begun
 
     def _run_one(self, args: list[bytes]) -> bytes | None:
@@ -413,7 +427,7 @@ class ClientConnection:
 
     def _block(self, entry: Command) -> None:
         self._blocked = entry
-        entry.calls += 1
+        entry.tally.calls += 1
 
     def _lift_limits(self) -> None:
         """Run what only the limits for strangers had kept back."""
@@ -447,7 +461,7 @@ class ClientConnection:
 
         Replies that wait for a commit do not leave with it: it leaves with them.
         """
-        waits = bool(self._out) or self._daemon.running is self
+        waits = bool(self._out) or self._traffic.running is self
         self._out.append(line)
         if not waits:
             self.flush()
@@ -462,7 +476,7 @@ class ClientConnection:
         if out and not self._lost:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
-            self._daemon.bytes_out += len(data)
+            self._traffic.bytes_out += len(data)
             if self._sends_at_once:
                 send_at_once(self.transport, data)
             else:
@@ -496,7 +510,7 @@ class ClientConnection:
         if not held:
             return
         data = b"".join(held)
-        self._daemon.bytes_out += len(data)
+        self._traffic.bytes_out += len(data)
         self.transport.write(data)
         if self.transport.refused:
             self._handed = ids + self._handed
@@ -516,7 +530,7 @@ class ClientConnection:
 
     def _must_wait(self) -> bool:
         """Send a large reply before the next command runs; say whether the client has to read it first."""
-        if not self._daemon.node.state.journaling:
+        if not self._traffic.node.state.journaling:
             self.flush()
         buffered = self.output_buffered
         if buffered > LARGE_REPLY:
@@ -529,7 +543,7 @@ class ClientConnection:
             return
         limit = self._daemon.config.client_output_buffer_limit
         buffered = self.output_buffered
-        now = self._daemon.node.state.now
+        now = self._traffic.node.state.now
         if limit.soft and buffered > limit.soft:
             self._overfull_since = self._overfull_since or now
         else:
@@ -558,7 +572,7 @@ class ClientConnection:
             if (client._stalled or client._out or client._held) and not client._lost
         }
         total = sum(unread.values())
-        limit = max(UNREAD_MIN, self._daemon.node.state.memory.limit // 4)
+        limit = max(UNREAD_MIN, self._traffic.node.state.memory.limit // 4)
         while total > limit:
             client = max(unread, key=unread.__getitem__)
             total -= unread[client]

@@ -52,6 +52,7 @@ from disqued.net.statistics import Statistics
 from disqued.net.storekeeper import StoreKeeper
 from disqued.net.strangers import Strangers
 from disqued.net.switching import OpenStore
+from disqued.net.traffic import Traffic
 from disqued.persistence.interface import IEventLog, IStore, StoreError
 from disqued.wire.requests import RequestParser
 
@@ -83,6 +84,7 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
+        self.traffic = Traffic(node, self.driver)
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
@@ -102,16 +104,9 @@ class Daemon(Factory):
         self._access.on_password = self._hide_inputs
         self.strangers = Strangers(config, reactor)
         self.monitors: dict[ClientConnection, None] = {}
-        #: The client whose command runs now.
-        self.running: ClientConnection | None = None
-        #: True while commands of all clients must be looked at one by one: a load, a monitor, a failed journal.
-        self.guarded = True
-        self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
         self._pause_end: IDelayedCall | None = None
         self.ending = False
         self.loading = True
-        self.slow_s = 0.0  #: commands that take longer are looked at by slow log and latency monitor
-        self.bytes_in = self.bytes_out = self.commands_run = 0
         self._node = node
         self.exit_status = 0
         self._last_id = 0
@@ -127,6 +122,11 @@ class Daemon(Factory):
     def node(self) -> Node:
         """The node that it serves."""
         return self._node
+
+    @property
+    def paused(self) -> bool:
+        """True while nobody's commands run."""
+        return self.traffic.paused
 
     @property
     def access(self) -> Access:
@@ -154,7 +154,7 @@ class Daemon(Factory):
 
     async def stop(self) -> None:
         """Run nobody's commands any more, commit, and let go of everything."""
-        self.paused = self.ending = True
+        self.traffic.paused = self.ending = True
         self._find_guards()
         self.bus.pause()
         if self._idle_check.running:
@@ -308,8 +308,8 @@ class Daemon(Factory):
         self._find_slow()
 
     def _find_guards(self) -> None:
-        self.guarded = (
-            bool(self.loading or self.monitors or self.paused)
+        self.traffic.guarded = (
+            bool(self.loading or self.monitors or self.traffic.paused)
             or self.driver.failure is not None
             or self.statistics.resting
         )
@@ -320,7 +320,7 @@ class Daemon(Factory):
             limits.append(self.slowlog.threshold_us / 1e6)
         if self.latency.threshold_ms:
             limits.append(self.latency.threshold_ms / 1e3)
-        self.slow_s = min(limits, default=float("inf"))
+        self.traffic.slow_s = min(limits, default=float("inf"))
 
     def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
         """Settings whose name matches a glob pattern, with their values as text."""
@@ -359,13 +359,13 @@ class Daemon(Factory):
 
     def reset_statistics(self) -> None:
         """Zero the counters that CONFIG RESETSTAT zeroes."""
-        self.bytes_in = self.bytes_out = self.commands_run = 0
+        self.traffic.reset()
         self.statistics.reset()
         self.strangers.reset()
         self._access.reset_counts()
         self._node.state.memory.peak = self._node.state.memory.used
         for entry in every_command():
-            entry.calls, entry.usec = 0, 0.0
+            entry.tally.reset()
 
     # Clients.
 
@@ -436,7 +436,7 @@ class Daemon(Factory):
 
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""
-        self.paused = True
+        self.traffic.paused = True
         self._find_guards()
         ends = self.reactor.seconds() + span_ms / 1_000
         if self._pause_end is not None and self._pause_end.active():
@@ -446,7 +446,7 @@ class Daemon(Factory):
         self._pause_end = self.reactor.callLater(span_ms / 1_000, self._end_pause)
 
     def _end_pause(self) -> None:
-        self.paused = self.ending
+        self.traffic.paused = self.ending
         self._find_guards()
         for client in self.sessions():
             client.resume()
@@ -544,9 +544,8 @@ class Daemon(Factory):
 
     def note_run(self, client: Recipient, entry: Command, args: list[bytes], seconds: float) -> None:
         """Count a command that has run, and note it if it took long."""
-        entry.calls += 1
-        entry.usec += seconds * 1e6
-        if seconds > self.slow_s:
+        entry.tally.count(seconds)
+        if seconds > self.traffic.slow_s:
             self.note_slow(client, args, seconds, fast=bool(entry.flags & Flag.FAST))
 
     def note_slow(self, client: Recipient, args: list[bytes], seconds: float, *, fast: bool) -> None:
@@ -558,8 +557,8 @@ class Daemon(Factory):
 
     def _hide_inputs(self) -> None:
         """Keep no password in what a crash report would show."""
-        if self.running is not None:
-            self.crashes.hide(self.running.id)
+        if self.traffic.running is not None:
+            self.crashes.hide(self.traffic.running.id)
 
     def monitor(self, client: Session) -> None:
         """Show a client every command from now on."""
@@ -622,7 +621,7 @@ class Daemon(Factory):
         if rewrite and self.loading:
             raise CommandError("Errors trying to SHUTDOWN. Check logs.")
         # Whatever ran after the snapshot would be missing in it: nobody's commands and no deadline run any more.
-        self.paused = self.ending = True
+        self.traffic.paused = self.ending = True
         self._find_guards()
         self.driver.halt()
         self.bus.pause()

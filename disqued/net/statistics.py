@@ -4,7 +4,7 @@ Rates are the mean of the last 16 samples, one every 100 ms, as in Disque.  An i
 
     resting --the first command--> sampling, a timer --16 equal samples--> resting, no timer at all
 
-While it rests, commands are looked at one by one (`Daemon.guarded`), so that the usual way of a command has no extra
+While it rests, commands are looked at one by one (`Traffic.guarded`), so that the usual way of a command has no extra
 step that asks whether to wake.
 """
 
@@ -79,7 +79,9 @@ class Statistics:
 
     def sample(self, daemon: "Daemon") -> None:
         """Note the counters as they are now."""
-        self._samples.append((daemon.node.clock.now(), daemon.commands_run, daemon.bytes_in, daemon.bytes_out))
+        self._samples.append(
+            (daemon.node.clock.now(), daemon.traffic.commands_run, daemon.traffic.bytes_in, daemon.traffic.bytes_out)
+        )
 
     def _rates(self) -> tuple[int, float, float]:
         """Commands a second, KiB/s in, KiB/s out."""
@@ -137,10 +139,10 @@ class Statistics:
         commands, received, sent = self._rates()
         return {
             "total_connections_received": self.connections,
-            "total_commands_processed": daemon.commands_run,
+            "total_commands_processed": daemon.traffic.commands_run,
             "instantaneous_ops_per_sec": commands,
-            "total_net_input_bytes": daemon.bytes_in,
-            "total_net_output_bytes": daemon.bytes_out,
+            "total_net_input_bytes": daemon.traffic.bytes_in,
+            "total_net_output_bytes": daemon.traffic.bytes_out,
             "instantaneous_input_kbps": f"{received:.2f}",
             "instantaneous_output_kbps": f"{sent:.2f}",
             "rejected_connections": self.rejected,

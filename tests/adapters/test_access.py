@@ -492,10 +492,10 @@ async def test_a_stranger_makes_the_node_keep_no_more_than_stated(launch: Launch
     for chunk in (beginning, *[FLOOD] * 64):
         if client.lost or session._lost:
             break
-        received = running.daemon.bytes_in
+        received = running.daemon.traffic.bytes_in
         client.transport.write(chunk)
         await wait_until(
-            lambda received=received: running.daemon.bytes_in > received or session._stalled or session._lost
+            lambda received=received: running.daemon.traffic.bytes_in > received or session._stalled or session._lost
         )
         parser = session._parser
         held = len(parser._pending) + sum(map(len, parser._words)) + session.input_buffered + session.output_buffered
@@ -520,9 +520,9 @@ async def test_a_stranger_who_sends_on_while_nothing_is_run_is_ended(launch: Lau
     for _ in range(200):
         if stranger.lost or session._lost:
             break
-        received = running.daemon.bytes_in
+        received = running.daemon.traffic.bytes_in
         stranger.transport.write(pack("PING") * 500)
-        await wait_until(lambda received=received: running.daemon.bytes_in > received or session._lost)
+        await wait_until(lambda received=received: running.daemon.traffic.bytes_in > received or session._lost)
         most = max(most, session.input_buffered)
     await stranger.closed()
     # A chunk of 16 KiB is some thousand commands, each of which counts with what keeps it.

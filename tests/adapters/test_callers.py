@@ -43,7 +43,7 @@ async def test_a_caller_hears_the_value_of_its_command(launch: Launch) -> None:
     assert await call(running, "QLEN", "q") == 1
     assert (await call(running, "GETJOB", "FROM", "q"))[0][:3] == (b"q", job_id, b"\xff")
     assert await call(running, "ACKJOB", job_id) == 1
-    assert running.daemon.commands_run == 4
+    assert running.daemon.traffic.commands_run == 4
 
 
 @async_test

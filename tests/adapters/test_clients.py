@@ -36,9 +36,9 @@ async def test_a_command_may_come_one_byte_at_a_time(launch: Launch) -> None:
     client = await running.connect()
     client.transport.setTcpNoDelay(True)
     for byte in pack("ADDJOB", "q", b"\r\n*1\r\n$4", 0):
-        received = running.daemon.bytes_in
+        received = running.daemon.traffic.bytes_in
         client.transport.write(bytes([byte]))
-        await wait_until(lambda received=received: running.daemon.bytes_in > received)
+        await wait_until(lambda received=received: running.daemon.traffic.bytes_in > received)
     assert (await client.replies(1))[0].startswith(b"DI")
     assert (await client.call("GETJOB", "FROM", "q"))[0][2] == b"\r\n*1\r\n$4"
 
@@ -253,9 +253,9 @@ async def test_client_pause_holds_everybody_back_for_its_time(launch: Launch) ->
     running = launch()
     client = await running.connect()
     assert await client.call("CLIENT", "PAUSE", 30) == b"OK"
-    assert running.daemon.paused
+    assert running.daemon.traffic.paused
     assert await client.call("QLEN", "q") == 0
-    assert not running.daemon.paused
+    assert not running.daemon.traffic.paused
 
 
 @async_test
@@ -328,7 +328,7 @@ async def test_a_shorter_pause_does_not_end_a_longer_one(launch: Launch) -> None
     running.daemon.pause_clients(1)
     second.send("QLEN", "q")
     await wait_until(lambda: any(client.input_buffered for client in running.daemon.sessions()))
-    assert running.daemon.paused
+    assert running.daemon.traffic.paused
     assert running.daemon._pause_end is not None
     running.daemon._pause_end.reset(0)
     assert await second.replies(1) == [0]
@@ -491,9 +491,9 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
         raise ZeroDivisionError("planted")
 
     running.daemon.note_slow = fail  # type: ignore[method-assign]
-    running.daemon.slow_s = -1.0
+    running.daemon.traffic.slow_s = -1.0
     client.send("QLEN", "q")
     await client.closed()
-    assert running.daemon.running is None
-    running.daemon.slow_s = float("inf")
+    assert running.daemon.traffic.running is None
+    running.daemon.traffic.slow_s = float("inf")
     assert await other.call("QLEN", "q") == 0

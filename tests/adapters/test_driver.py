@@ -225,9 +225,9 @@ async def test_a_daemon_that_ends_runs_nobodys_commands(launch: Launch) -> None:
     client.send("ADDJOB", "q", "one", 0)
     await wait_until(lambda: store.under_way is not None)
     ending = Deferred.fromCoroutine(running.daemon.stop())
-    received = running.daemon.bytes_in
+    received = running.daemon.traffic.bytes_in
     other.send("ADDJOB", "q", "late", 0)
-    await wait_until(lambda: running.daemon.bytes_in > received)
+    await wait_until(lambda: running.daemon.traffic.bytes_in > received)
     store.answer_at_once()
     await ending
     assert len(running.daemon.node.state.jobs) == len(store.committed) == 1
@@ -262,9 +262,9 @@ async def test_a_shutdown_whose_journal_cannot_be_written_is_refused_and_the_nod
     store.rewrite = lambda records: writing  # type: ignore[method-assign]
     client.send("SHUTDOWN", "REWRITE-AOF")
     await wait_until(lambda: running.daemon.ending)
-    received = running.daemon.bytes_in
+    received = running.daemon.traffic.bytes_in
     other.send("QLEN", "q")
-    await wait_until(lambda: running.daemon.bytes_in > received)
+    await wait_until(lambda: running.daemon.traffic.bytes_in > received)
     assert not other.unread_replies
     writing.errback(StoreFailed("No space left on device"))
     assert str((await client.replies(1))[0]) == "ERR Errors trying to SHUTDOWN. Check logs."
@@ -608,7 +608,7 @@ async def test_a_reply_that_cannot_be_sent_keeps_nobody_else_from_theirs(launch:
     first, second = await running.connect(), await running.connect()
     for client in (first, second):
         client.send("PING")
-    await wait_until(lambda: running.daemon.bytes_in >= 2 * len(pack("PING")))
+    await wait_until(lambda: running.daemon.traffic.bytes_in >= 2 * len(pack("PING")))
     await first.replies(1)
     await second.replies(1)
     broken, _ = running.daemon.sessions()

@@ -76,7 +76,7 @@ async def test_a_node_that_is_to_be_left_alone_is_not_ready(
     await _loaded(running)
     change(running.daemon)
     assert obstacles(running.daemon) == [reason]
-    running.daemon.paused = running.daemon.ending = False
+    running.daemon.traffic.paused = running.daemon.ending = False
 
 
 def test_health_needs_no_token() -> None:

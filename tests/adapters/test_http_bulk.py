@@ -152,9 +152,9 @@ async def test_a_token_ties_the_act_to_its_dry_run(admin: Admin) -> None:
 async def test_a_command_that_fails_is_told_for_each_of_its_jobs(admin: Admin) -> None:
     client = admin()
     ids = await fill(client)
-    client.running.daemon.paused = True
+    client.running.daemon.traffic.paused = True
     answer = await run(client, "ack", {"queue": "other"}, dry_run=False)
-    client.running.daemon.paused = False
+    client.running.daemon.traffic.paused = False
     assert (answer["matched"], answer["done"]) == (1, 0)
     assert [(failure["id"], failure["code"]) for failure in answer["failed"]] == [(ids["other"][0], "TRYAGAIN")]
 

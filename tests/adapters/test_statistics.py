@@ -26,6 +26,10 @@ class Watched:
         return self
 
     @property
+    def traffic(self) -> Any:
+        return self
+
+    @property
     def clock(self) -> Any:
         return self
 

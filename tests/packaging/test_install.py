@@ -109,8 +109,12 @@ def machine_code() -> set[str]:
     core = {f"disqued/core/{file.stem}" for file in (ROOT / "disqued" / "core").glob("*.py")}
     return (
         core
-        | {f"disqued/wire/{name}" for name in ("eventlines", "frames", "jobdump", "messages", "requests")}
-        | {f"disqued/net/{name}" for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds")}
+        | {f"disqued/commands/{name}" for name in ("recalled", "tally")}
+        | {f"disqued/wire/{name}" for name in ("brief", "eventlines", "frames", "jobdump", "messages", "requests")}
+        | {
+            f"disqued/net/{name}"
+            for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")
+        }
         | {"disqued_core__mypyc"}
     )
 

@@ -7,6 +7,7 @@ from disqued.commands import table
 from disqued.commands.server import INFO_FIELDS, human_size
 from disqued.commands.shapes import NO_REPLY
 from disqued.commands.table import BLOCKED
+from disqued.commands.tally import Tally
 from disqued.wire.replies import Status
 from tests.fakes import Client, Daemon
 
@@ -133,12 +134,11 @@ def test_info_ends_sections_with_an_empty_line_between_them(client):
 
 def test_command_statistics_come_on_request_and_only_of_commands_that_were_called(client, monkeypatch):
     for entry in table.every_command():
-        monkeypatch.setattr(entry, "calls", 0)
+        monkeypatch.setattr(entry, "tally", Tally())
     ping, config = table.find([b"PING"]), table.find([b"CONFIG", b"GET", b"x"])
-    monkeypatch.setattr(ping, "calls", 4)
-    monkeypatch.setattr(ping, "usec", 10.0)
-    monkeypatch.setattr(config, "calls", 1)
-    monkeypatch.setattr(config, "usec", 2.25)
+    for seconds in (1e-6, 2e-6, 3e-6, 4e-6):
+        ping.tally.count(seconds)
+    config.tally.count(2.25e-6)
     assert "Commandstats" not in sections(client.says("INFO"))
     assert "Commandstats" not in sections(client.says("INFO", "default"))
     expected = {
