@@ -23,6 +23,7 @@ from disqued.core.queues import Client, Form, Queue
 from disqued.core.state import KEYED
 from disqued.core.terms import NEVER_DELIVERED, ONCE, Terms
 from disqued.core.unfinished import Parts
+from disqued.core.worker import Worker
 from disqued.core.workers import WorkerForm
 from disqued.errors import (
     CommandError,
@@ -122,9 +123,11 @@ class AddJob:
 
     def run(self, node: Node, client: Client) -> Any:
         """Add the job, unless one of its queue has the key; returns the id of whichever it is, or BLOCKED."""
-        addition = Addition(self.queue, self.body, self.terms())
+        terms = self.terms()
+        addition = Addition(self.queue, self.body, terms)
         if self.key is None:
             return addition.run(node, client)
+        terms.options(node.replication, node.state)  # what no job may wish is refused, though there is one already
         alias = KEYED + self.key
 
         def add(producer: Client) -> bytes | None:
@@ -185,6 +188,11 @@ class GetJob:
             if self.with_counters:
                 return [COUNTED.row(unit) for unit in units]
             return [(unit.queue, unit.id, unit.body) for unit in units]
+        return self.wait(node, client, queues, worker)
+
+    def wait(self, node: Node, client: Client, queues: list[Queue], worker: Worker | None) -> Any:
+        """Wait for the first job, since there is none in these queues; returns BLOCKED, or None with NOHANG."""
+        state, delivery = node.state, node.delivery
         _check_kinds(queues)
         if self.nohang and not (state.behind and delivery.is_behind(queues)):
             if state.peers.linked:

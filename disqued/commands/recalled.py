@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disqued.commands.table import BLOCKED
 from disqued.core.ids import is_job_id
-from disqued.core.node import Call, Node
-from disqued.core.queues import Client
+from disqued.core.node import Node
+from disqued.core.queues import Client, Queue
 from disqued.core.replication import AliasOf
 from disqued.core.terms import Terms
 
@@ -66,18 +66,26 @@ class Fetch:
 
     __slots__ = ("_call", "_count", "_names")
 
-    def __init__(self, names: list[bytes], count: int, call: Call) -> None:
-        self._names: list[bytes] = names
-        self._count: int = count
-        self._call: Call = call  #: what is done when there are no jobs, or other nodes
+    def __init__(self, call: "GetJob") -> None:
+        self._names: list[bytes] = call.queues
+        self._count: int = call.count
+        self._call: GetJob = call  #: what is done where a queue is not there, or no job, or other nodes are
 
     def run(self, node: Node, client: Client) -> Any:
         """Take jobs, as `GetJob.run` does."""
-        if not node.state.peers.linked:
-            rows = node.delivery.rows(self._names, self._count)
-            if rows:
-                return rows
-        return self._call.run(node, client)
+        if node.state.peers.linked:
+            return self._call.run(node, client)
+        by_name = node.state.queues.by_name
+        queues: list[Queue] = []
+        for name in self._names:
+            queue = by_name.get(name)
+            if queue is None:
+                return self._call.run(node, client)
+            queues.append(queue)
+        units = node.delivery.fetch(queues, self._count)
+        if not units:
+            return self._call.wait(node, client, queues, None)
+        return [(unit.queue, unit.id, unit.body) for unit in units]
 
 
 class Acknowledgement:
@@ -131,7 +139,7 @@ def fetches(parse: Parser) -> Parser:
         if call is not None:
             return call
         read: GetJob = parse(args)
-        call = read if read.with_counters or read.worker is not None else Fetch(read.queues, read.count, read)
+        call = read if read.with_counters or read.worker is not None else Fetch(read)
         if _is_kept(words):
             if len(known) >= REMEMBERED:
                 known.clear()

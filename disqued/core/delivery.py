@@ -335,17 +335,6 @@ class Delivery:
             queues = giving
         return taken
 
-    def rows(self, names: list[bytes], count: int) -> list[tuple[bytes, bytes, bytes]]:
-        """`fetch` from the queues of these names, if all of them are there: (queue, id, body) of each job."""
-        by_name = self._state.queues.by_name
-        queues: list[Queue] = []
-        for name in names:
-            queue = by_name.get(name)
-            if queue is None:
-                return []
-            queues.append(queue)
-        return [(unit.queue, unit.id, unit.body) for unit in self.fetch(queues, count)]
-
     def _take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state

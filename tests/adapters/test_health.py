@@ -64,7 +64,7 @@ async def test_a_node_whose_store_fails_is_not_ready_and_does_not_tell_the_reaso
     ("change", "reason"),
     [
         (lambda daemon: daemon.node.delivery.set_leaving(leaving=True), "leaving"),
-        (lambda daemon: setattr(daemon, "paused", True), "paused"),
+        (lambda daemon: setattr(daemon.traffic, "paused", True), "paused"),
         (lambda daemon: setattr(daemon, "ending", True), "ending"),
     ],
 )
