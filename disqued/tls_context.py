@@ -22,6 +22,7 @@ from typing import Any, Final
 import attrs
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from zope.interface import implementer
@@ -153,6 +154,15 @@ def openssl_reason(error: SSL.Error) -> str:
     """Say in OpenSSL's words what went wrong last; empty when it has none."""
     queue = error.args[0] if error.args else ()
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else ""
+
+
+def name_in(certificate: Any) -> str:
+    """The common name in a certificate; empty when it has none, or is written in a way that cannot be read."""
+    try:
+        names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:  # what OpenSSL takes is more than what the parser does
+        return ""
+    return str(names[0].value) if names else ""
 
 
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)

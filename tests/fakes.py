@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from disqued.acl.user import User
+from disqued.acl.user import DEFAULT, User
+from disqued.acl.users import Users
 from disqued.commands import catalogue, table
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
@@ -52,6 +53,7 @@ class Daemon:
     more_facts: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     done: list[tuple[str, Any]] = attrs.field(factory=list)  #: (what was asked for, with what), in turn
     clients: list["Client"] = attrs.field(factory=list)
+    users: Users = attrs.field(factory=lambda: Users(User(DEFAULT)))
     slowlog: SlowLog = attrs.field(factory=lambda: SlowLog(0, 128))
     latency: LatencyMonitor = attrs.field(factory=lambda: LatencyMonitor(1))
     node: Node = attrs.field(init=False)
@@ -62,6 +64,16 @@ class Daemon:
 
     def sessions(self) -> Iterable["Client"]:
         return list(self.clients)
+
+    @property
+    def access(self) -> "Daemon":
+        return self
+
+    def local_address(self, client: "Client") -> str:
+        return client.local_address
+
+    def certificate_name(self, client: "Client") -> str:
+        return client.certificate_name
 
     def facts(self) -> dict[str, dict[str, Any]]:
         return {"Server": {"tcp_port": 7711, "uptime_in_seconds": 5}, **self.more_facts}
@@ -138,6 +150,8 @@ class Client:
 
     host: Daemon
     address: str = "127.0.0.1:50000"
+    local_address: str = "127.0.0.1:7711"
+    certificate_name: str = ""
     name: bytes = b""
     lib: dict[bytes, bytes] = attrs.field(factory=dict)
     protocol: int = 2

@@ -8,6 +8,7 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Redis manua
 
 from collections.abc import Callable
 from typing import Any, cast
+from urllib.parse import quote
 
 import attrs
 
@@ -16,7 +17,18 @@ from disqued.acl.user import DEFAULT
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, array, bulk, either, integer, mapping, null_or, or_silence, tuple_of
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional, rest
-from disqued.commands.values import BYTES, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_integer, read_timeout
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    INTEGER,
+    TIMEOUT,
+    YES_NO,
+    Kind,
+    one_of,
+    read_integer,
+    read_timeout,
+)
+from disqued.commands.values import integer as integer_kind
 from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.core.queues import Client
@@ -311,6 +323,16 @@ def _events_of(client: Session) -> str:
     return "rw" if client.output_buffered else "r"
 
 
+def _name_of_user(client: Session) -> bytes:
+    """Whose connection it is; a stranger's is, as with Redis, that of the default user."""
+    return DEFAULT if client.user is None else client.user.name
+
+
+def _certified(client: Session) -> str:
+    """The common name in the client's certificate as one word, with what a URL would escape escaped."""
+    return quote(client.host.certificate_name(client), safe="@:/+,", errors="surrogateescape")
+
+
 def describe_client(client: Session, now: int) -> bytes:
     """The line of CLIENT LIST on one client, without its end."""
     head = (
@@ -319,9 +341,15 @@ def describe_client(client: Session, now: int) -> bytes:
         f"flags={_flags_of(client)} qbuf={client.input_buffered} qbuf-free=0 "
         f"obl=0 oll=0 omem={client.output_buffered} events={_events_of(client)} cmd={client.last_command} "
     )
-    user = b"user=%b " % (DEFAULT if client.user is None else client.user.name)
-    library = (b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
-    return b"%b%bresp=%d %b" % (head.encode("utf-8", "surrogateescape"), user, client.protocol, b" ".join(library))
+    user = b"user=%b " % _name_of_user(client)
+    library = b" ".join(b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
+    certified = _certified(client)
+    tail = f" laddr={client.host.local_address(client)}" + (f" tls-cn={certified}" if certified else "")
+    return b"%b%bresp=%d %b%b" % (_encoded(head), user, client.protocol, library, _encoded(tail))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 @command("CLIENT LIST", group="connection", flags=_ADMIN, reply=bulk("one line per client"), cost="O(N) in the clients")
@@ -330,7 +358,8 @@ class ClientList:
     """List the client connections, oldest first.
 
     Flags: O it monitors, P it listens to events, b it waits in a command, c it ends after its replies, U it came
-    through a Unix socket, N none.
+    through a Unix socket, N none.  laddr is the address of this node that it came to.  Who has shown a certificate has
+    tls-cn, the common name that it gives, with spaces and the like as in a URL (%20).
     """
 
     def run(self, node: Node, client: Session) -> Any:
@@ -452,6 +481,10 @@ _CLIENT_TYPE = Kind(
 )
 
 
+_YOUNG = "maxage should be greater than 0"
+_AGE = integer_kind(1, INT64_MAX, _YOUNG, "seconds, from 1")
+
+
 @command(
     "CLIENT KILL",
     group="connection",
@@ -459,7 +492,7 @@ _CLIENT_TYPE = Kind(
     reply=either(OK, integer("connections ended, in the form with words")),
     cost="O(N) in the clients",
     arity=-3,
-    errors=("No such client",),
+    errors=("No such client", "No such user '<user>'"),
 )
 @attrs.define
 class ClientKill:
@@ -472,39 +505,49 @@ class ClientKill:
     address: bytes | None = optional("Address of the one to end, as CLIENT LIST shows it.", BYTES)
     id: int | None = option("ID", "Only the connection of this number.", INTEGER)
     type: bytes | None = option("TYPE", "Only connections of this type; all clients are normal.", _CLIENT_TYPE)
+    user: bytes | None = option("USER", "Only connections of this user.", BYTES)
     addr: bytes | None = option("ADDR", "Only the connection from this address.", BYTES)
+    laddr: bytes | None = option("LADDR", "Only connections to this address of the node.", BYTES)
+    maxage: int | None = option("MAXAGE", "Only connections that are that many seconds old, or older.", _AGE)
     skipme: bool | None = option("SKIPME", "Whether the own connection is spared.", YES_NO)
 
     def run(self, node: Node, client: Session) -> Any:
         """End what is meant; returns OK for an address alone, otherwise how many were ended."""
         if self.address is not None:
             return self._kill_one(self.address, client)
-        return _kill(client, self._is_meant(client))
+        if self.user is not None and client.host.access.users.get(self.user) is None:
+            raise CommandError(f"No such user '{_text(self.user[:128])}'")
+        return _kill(client, self._is_meant(client, node.state.now))
 
     def _kill_one(self, address: bytes, client: Session) -> Status:
-        if any(value is not None for value in (self.id, self.type, self.addr, self.skipme)):
+        filters = (self.id, self.type, self.user, self.addr, self.laddr, self.maxage, self.skipme)
+        if any(value is not None for value in filters):
             raise CommandError(_client_misuse("KILL", True))
         wanted = _text(address)
         if not _kill(client, lambda session: session.address == wanted):
             raise CommandError("No such client")
         return DONE
 
-    def _is_meant(self, client: Session) -> Callable[[Session], bool]:
+    def _is_meant(self, client: Session, now: int) -> Callable[[Session], bool]:
         spares_me = self.skipme is not False
-        wanted = None if self.addr is None else _text(self.addr)
+        addr, laddr = (None if given is None else _text(given) for given in (self.addr, self.laddr))
+        youngest = None if self.maxage is None else now - self.maxage * 1_000  #: when it connected
 
         def meant(session: Session) -> bool:
             return (
                 (self.id is None or session.id == self.id)
-                and (wanted is None or session.address == wanted)
+                and (self.user is None or _name_of_user(session) == self.user)
+                and (addr is None or session.address == addr)
+                and (laddr is None or session.host.local_address(session) == laddr)
+                and (youngest is None or session.connected_at <= youngest)
                 and not (spares_me and session is client)
             )
 
         return meant
 
 
-def _text(address: bytes) -> str:
-    return address.decode("utf-8", "surrogateescape")
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
 
 
 def _kill(client: Session, meant: Callable[[Session], bool]) -> int:

@@ -128,6 +128,12 @@ class Host(Protocol):
     def sessions(self) -> Iterable[Session]:
         """Every client connection, oldest first."""
 
+    def local_address(self, client: Session) -> str:
+        """The address of ours that a client came to, written as that of the client is; empty for what came to none."""
+
+    def certificate_name(self, client: Session) -> str:
+        """The common name in the certificate that a client has shown, and that was found good; empty for none."""
+
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know: {section: {field: value}}, as far as this host knows it."""
 

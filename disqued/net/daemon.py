@@ -9,13 +9,11 @@
 Source: Disque, src/server.c, src/config.c.
 """
 
-import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
@@ -34,6 +32,7 @@ from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
+from disqued.net import ends
 from disqued.net.access import Access
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
@@ -424,15 +423,19 @@ class Daemon(Factory):
 
     def name_peer(self, transport: Any) -> str:
         """``ip:port`` of a transport's other end, or the path of the Unix socket of ours and 0."""
-        host = transport.getHost()
-        if isinstance(host, UNIXAddress):
-            return f"{os.fsdecode(host.name or b'')}:0"
-        peer = transport.getPeer()
-        return f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}"
+        return ends.other_end(transport)
 
     def is_unix_peer(self, transport: Any) -> bool:
         """True for a connection through a Unix socket."""
-        return isinstance(transport.getHost(), UNIXAddress)
+        return ends.is_unix(transport)
+
+    def local_address(self, client: Session) -> str:
+        """The address of ours that a client came to; empty for a command from within this process."""
+        return ends.own_end(client.transport) if isinstance(client, ClientConnection) else ""
+
+    def certificate_name(self, client: Session) -> str:
+        """The common name in the certificate that a client has shown; empty for none."""
+        return ends.common_name(client.transport) if isinstance(client, ClientConnection) else ""
 
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""

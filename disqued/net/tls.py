@@ -24,7 +24,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
 from disqued.net.rounds import READ_SIZE
-from disqued.tls_context import Certificates, openssl_reason
+from disqued.tls_context import Certificates, name_in, openssl_reason
 
 HANDSHAKE_S: Final = 10.0
 SHAKING_MAX: Final = 256  #: handshakes of others that are under way at a time
@@ -179,6 +179,16 @@ class EagerTls(TLSMemoryBIOProtocol):
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
         self.unregisterProducer()  # type: ignore[no-untyped-call]
         super().loseConnection()  # type: ignore[no-untyped-call]
+
+    @property
+    def common_name(self) -> str:
+        """The common name in the certificate that the other end has shown; empty without one.
+
+        OpenSSL has no certificate that was not asked for, and there is no connection with one that was not taken.
+        """
+        connection: SSL.Connection | None = self._tlsConnection
+        shown = None if connection is None else connection.get_peer_certificate()
+        return "" if shown is None else name_in(shown)
 
     @property
     def unsent(self) -> int:

@@ -155,6 +155,26 @@ async def test_who_has_a_certificate_of_the_authority_is_a_client_like_any_other
 
 
 @async_test
+async def test_client_list_tells_by_whose_certificate_and_where_each_client_came_in(serve: Serve) -> None:
+    served = serve("optional")
+    own = served.authority.issue("ann 1")
+    with_one, without = await served.connect(own), await served.connect()
+    for client in (with_one, without):
+        await client.ping()
+    plain = await served.running.connect()
+    listed = (await plain.call("CLIENT", "LIST")).decode().splitlines()
+    port, other = served.port.getHost().port, served.running.port.getHost().port
+    assert [line.partition(" laddr=")[2] for line in listed] == [
+        f"127.0.0.1:{port} tls-cn=ann%201",
+        f"127.0.0.1:{port}",
+        f"127.0.0.1:{other}",
+    ]
+    assert await plain.call("CLIENT", "KILL", "LADDR", f"127.0.0.1:{port}", "USER", "default") == 2
+    await with_one.closed()
+    await without.closed()
+
+
+@async_test
 async def test_who_has_none_or_one_of_another_authority_or_an_old_one_is_no_client_and_the_log_says_why(
     serve: Serve, told: list[str]
 ) -> None:

@@ -139,7 +139,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
     "what Redis clients send is answered": [
         *[("SELECT 0", r"\+OK\r\n"), ("SELECT 1", r"-ERR DB index is out of range\r\n")],
         *[("CLIENT SETINFO LIB-NAME x", r"\+OK\r\n"), ("CLIENT ID", r":\d+\r\n")],
-        ("CLIENT INFO", r"(?s).* qbuf-free=0 obl=0 oll=0 .* resp=2 lib-name=x lib-ver=\n\r\n"),
+        ("CLIENT INFO", r"(?s).* qbuf-free=0 obl=0 oll=0 .* resp=2 lib-name=x lib-ver= laddr=[^ ]+\n\r\n"),
         ("AUTH default x", r"-ERR Client sent AUTH, but no password is set\r\n"),
         ("COMMAND INFO quit", r"(?s)\*1\r\n\*6\r\n\$4\r\nquit\r\n.*"),
     ],

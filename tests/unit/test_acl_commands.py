@@ -27,9 +27,11 @@ NO_NAMES = {
     "worker, beside a queue": "GETJOB.worker QGET.worker QRPOP.worker RQ.POP.worker RQ.RECOVER.worker "
     "WORKER_START.name WQ.PROCS.worker",
     "node or address": "CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip CLUSTER_MEET.port "
-    "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_MAINT_NOTIFICATIONS.endpoint",
+    "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_KILL.laddr "
+    "CLIENT_MAINT_NOTIFICATIONS.endpoint",
     "user, password or rule": "AUTH.password_or_user AUTH.password HELLO.auth ACL_SETUSER.name ACL_SETUSER.rules "
-    "ACL_DELUSER.names ACL_GETUSER.name ACL_CAT.category ACL_DRYRUN.name ACL_DRYRUN.command ACL_DRYRUN.arguments",
+    "ACL_DELUSER.names ACL_GETUSER.name ACL_CAT.category ACL_DRYRUN.name ACL_DRYRUN.command ACL_DRYRUN.arguments "
+    "CLIENT_KILL.user",
     "setting, section, command or event": "CONFIG_GET.pattern CONFIG_SET.name CONFIG_SET.value INFO.section "
     "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "

@@ -1,7 +1,10 @@
 """Commands on connections: who is there, which protocol, and CLIENT."""
 
+from urllib.parse import unquote
+
 import pytest
 
+from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.connection import LISTED_PER_PART, PAUSE_MAX_MS
 from disqued.commands.shapes import NO_REPLY
@@ -221,11 +224,31 @@ def test_client_list_has_a_line_per_client_with_disques_fields_first(daemon, cli
     first, second, end = client.says("CLIENT", "LIST").split(b"\n")
     assert first == (
         b"id=1 addr=127.0.0.1:50000 fd=9 name=me age=2 idle=2 flags=N qbuf=0 qbuf-free=0 obl=0 oll=0 omem=0 events=r"
-        b" cmd=NULL user=default resp=3 lib-name=redis-py lib-ver="
+        b" cmd=NULL user=default resp=3 lib-name=redis-py lib-ver= laddr=127.0.0.1:7711"
     )
     assert second.startswith(b"id=2 addr=/run/disqued.sock:0 fd=9 name= age=2 idle=2 flags=bU qbuf=7 ")
     assert b" omem=9 events=rw " in second
     assert end == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("worker-1", "worker-1"),
+        ("ann@example.org", "ann@example.org"),
+        ("Ann Example user=default", "Ann%20Example%20user%3Ddefault"),
+        ("a\nid=1 %41", "a%0Aid%3D1%20%2541"),
+        ("Zoë", "Zo%C3%AB"),
+        ("", None),
+    ],
+)
+def test_the_name_in_a_certificate_is_one_word_at_the_end_of_the_line_and_can_be_had_back(client, name, shown):
+    client.certificate_name = name
+    (line,) = client.says("CLIENT", "INFO").splitlines()
+    fields = dict(word.split("=", 1) for word in line.decode().split(" "))
+    assert (fields.get("tls-cn"), fields["laddr"]) == (shown, "127.0.0.1:7711")
+    assert list(fields)[-1] == ("laddr" if shown is None else "tls-cn")
+    assert unquote(shown or "") == name
 
 
 def test_flags_of_a_client_that_monitors_and_one_that_closes(daemon, client):
@@ -309,7 +332,39 @@ def test_filters_must_all_fit_and_the_own_connection_is_spared(daemon, client, w
     assert [one.id for one in everyone if one.is_killed] == killed
 
 
+@pytest.mark.parametrize(
+    ("words", "killed"),
+    [
+        (("USER", "ann"), [3, 4]),
+        (("USER", "default"), [2]),
+        (("USER", "default", "SKIPME", "no"), [1, 2]),
+        (("USER", "ann", "ADDR", "127.0.0.1:3"), [3]),
+        (("user", "ann", "MAXAGE", "3"), [3]),
+        (("USER", "ann", "ID", "2"), []),
+        (("LADDR", "127.0.0.1:7712"), [4]),
+        (("LADDR", "127.0.0.1:7712", "USER", "default"), []),
+        (("MAXAGE", "3"), [2, 3]),
+        (("MAXAGE", "4", "SKIPME", "no"), []),
+        (("MAXAGE", "9223372036854775807"), []),
+    ],
+)
+def test_connections_are_killed_by_user_age_and_the_address_that_they_came_to(daemon, client, words, killed):
+    ann = User(b"ann")
+    daemon.users.put(ann)
+    everyone = [client, Client(daemon, address="127.0.0.1:2"), Client(daemon, address="127.0.0.1:3", user=ann)]
+    daemon.clock.advance(3_000)
+    everyone.append(Client(daemon, address="127.0.0.1:4", user=ann, local_address="127.0.0.1:7712"))
+    assert client.says("CLIENT", "KILL", *words) == len(killed)
+    assert [one.id for one in everyone if one.is_killed] == killed
+
+
 def test_errors_of_kill(client):
+    assert client.is_refused("CLIENT", "KILL", "USER", "nobody") == b"ERR No such user 'nobody'"
+    assert client.is_refused("CLIENT", "KILL", "USER", "x" * 200) == b"ERR No such user '%b'" % (b"x" * 128)
+    for age in ("0", "-1", "x"):
+        assert client.is_refused("CLIENT", "KILL", "MAXAGE", age) == b"ERR maxage should be greater than 0"
+    for words in (("USER", "default"), ("LADDR", "127.0.0.1:7711"), ("MAXAGE", "1")):
+        assert client.is_refused("CLIENT", "KILL", "127.0.0.1:1", *words) == CLIENT_MISUSE
     assert client.is_refused("CLIENT", "KILL", "TYPE", "slave") == b"ERR Unknown client type 'slave'"
     assert client.is_refused("CLIENT", "KILL", "ID", "x") == b"ERR value is not an integer or out of range"
     for words in ((), ("ID", "1", "SKIPME", "maybe"), ("127.0.0.1:1", "ID", "1"), ("127.0.0.1:1", "127.0.0.1:2")):
