@@ -169,7 +169,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "",
                 "File of the certificate that the node shows to clients and to other nodes, in the form PEM. Those "
                 "between it and the root follow it. SIGHUP reads it anew, with the key and the authorities, for "
-                "connections from then on. INFO tells when it ends, and the log warns 14 days before.",
+                "connections from then on. INFO tells when it ends, and the log warns 30 days before.",
             ),
             Setting(
                 "tls-key-file",

@@ -96,6 +96,11 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
     yield _gauge("disqued_leaving", "1 while the node leaves its cluster and takes no new jobs.", state.leaving)
     yield _gauge("disqued_read_only", "1 while the journal fails and no jobs are added.", state.read_only)
     yield _gauge("disqued_paused", "1 while no commands run: CLIENT PAUSE, or the end.", gateway.paused)
+    if ends := gateway.certificate_ends():
+        yield _gauges(
+            "disqued_certificate_expiry_timestamp_seconds",
+            "When a certificate that this node shows ends, since 1970; only with TLS.", "listener", ends,
+        )  # fmt: skip
 
 
 def _of_queues(node: Node, sums: Sums) -> Iterator[Metric]:

@@ -66,6 +66,9 @@ class Gateway(Protocol):
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know: {section: {field: value}}."""
 
+    def certificate_ends(self) -> Mapping[str, int]:
+        """When each certificate that it shows ends, unix seconds, by where it is shown; empty without TLS."""
+
     @property
     def attempts(self) -> Attempts:
         """What each address has tried, of passwords on the port for clients, too."""

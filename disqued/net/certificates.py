@@ -2,7 +2,7 @@
 
     tls-port, endpoint ssl:..., tls-cluster --> Certificates --> TlsFactory --> the clients, the bus
          SIGHUP --> each is read anew              |
-         once a day, and when read                 +--> the log warns of one that ends soon, INFO says when
+         once a day, and when read                 +--> the log warns of one that ends soon; INFO, metrics say when
 
 It costs nothing where no setting asks for TLS, and needs the packages of disqued[tls] only then.
 
@@ -11,8 +11,10 @@ Times are seconds.
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from disqued.tls_context import Certificates
 
 DAY_S: Final = 86_400
-WARN_S: Final = 14 * DAY_S  #: before the end of a certificate the log begins to speak of it
+WARN_S: Final = 30 * DAY_S  #: before the end of a certificate the log begins to speak of it
 NEEDED: Final = "TLS needs the packages of disqued[tls]"
 
 log = Logger()
@@ -52,6 +54,14 @@ def certificates_of(config: Config, asked: str) -> "Certificates":
         raise CertificateError(str(error)) from None
 
 
+@attrs.frozen
+class _Shown:
+    """A certificate, and where it is shown."""
+
+    certificates: "Certificates"
+    label: str  #: for INFO and metrics
+
+
 class Secured:
     """What of a daemon is reached by TLS."""
 
@@ -59,30 +69,38 @@ class Secured:
         self.failed_handshakes = 0  #: of others to us
         self._reactor = reactor
         self._renewed: dict[str, Certificates] = {}  #: by what they are for
-        self._watched: dict[str, Certificates] = {}
+        self._watched: dict[str, _Shown] = {}
         self._news = News(reactor.seconds)
         self._call: IDelayedCall | None = None
 
-    def factory(self, what: str, certificates: "Certificates", above: Any) -> "TlsFactory":
-        """Put TLS below a factory that listens; `what` names the setting in the log."""
+    def factory(self, what: str, certificates: "Certificates", above: Any, *, label: str = "") -> "TlsFactory":
+        """Put TLS below a factory that listens; `what` and `label` are as in `take`."""
         from disqued.net.tls import TlsFactory
 
-        self.take(what, certificates)
+        self.take(what, certificates, label=label)
         return TlsFactory(certificates, above, self._reactor, self._failed)
 
-    def take(self, what: str, certificates: "Certificates", *, renews: bool = True) -> None:
-        """Watch certificates, and renew them unless somebody else does."""
-        self._watched[what] = certificates
+    def take(self, what: str, certificates: "Certificates", *, renews: bool = True, label: str = "") -> None:
+        """Watch certificates, and renew them unless somebody else does.
+
+        `what` names the setting in the log; `label` is a shorter name for INFO and metrics.
+        """
+        known = self._watched.get(what)
+        if known is not None and known.certificates is certificates:
+            return
+        self._watched[what] = _Shown(certificates, label or what)
         if renews:
             self._renewed[what] = certificates
+        else:
+            certificates.on_renewal = partial(self._look, what, certificates)
         self._look(what, certificates)
         if self._call is None:
             self._call = self._reactor.callLater(DAY_S, self._look_daily)
 
     def _look_daily(self) -> None:
         self._call = self._reactor.callLater(DAY_S, self._look_daily)
-        for what, certificates in self._watched.items():
-            self._look(what, certificates)
+        for what, shown in self._watched.items():
+            self._look(what, shown.certificates)
 
     @staticmethod
     def _look(what: str, certificates: "Certificates") -> None:
@@ -116,12 +134,22 @@ class Secured:
             self._call.cancel()
             self._call = None
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """When each certificate ends, unix seconds, by where it is shown; what ends first is the first."""
+        found: dict[str, int] = {}
+        for shown in self._watched.values():
+            ends_at = shown.certificates.ends_at
+            found[shown.label] = min(found.get(shown.label, ends_at), ends_at)
+        return dict(sorted(found.items(), key=lambda pair: pair[1]))
+
     def facts(self) -> dict[str, Any]:
         """What INFO says of it; nothing where there is no TLS."""
         if not self._watched:
             return {}
-        ends_at = min(certificates.ends_at for certificates in self._watched.values())
+        where, ends_at = next(iter(self.ends.items()))
         return {
             "tls_certificate_expires_in_seconds": int(ends_at - time.time()),
+            "tls_certificate_expires_first": where,
             "tls_failed_handshakes": self.failed_handshakes,
         }

@@ -692,6 +692,10 @@ class Daemon(Factory):
         except IdentityError as error:
             raise CommandError(str(error)) from None
 
+    def certificate_ends(self) -> Mapping[str, int]:
+        """When each certificate that it shows ends, unix seconds, by where it is shown."""
+        return self.tls.ends
+
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know."""
         return self.statistics.facts(self)

@@ -77,5 +77,5 @@ def _listen_with_tls(text: str, factory: Any, reactor: Any, secured: "Secured") 
     from disqued.tls_endpoint import RenewableTLS
 
     tls = RenewableTLS(reactor, text)
-    above = secured.factory(f"endpoint {text}", tls, factory)
+    above = secured.factory(f"endpoint {text}", tls, factory, label=f"endpoint {tls.interface or '*'}:{tls.port}")
     return _started(EagerPort(tls.port, above, tls.backlog, tls.interface, reactor))

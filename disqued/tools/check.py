@@ -20,6 +20,7 @@ from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
 
 RANGE: Final = Threshold()
+DAY_S: Final = 86_400
 
 
 class Plugin(click.Group):
@@ -94,13 +95,22 @@ def command() -> None:
 @node_options
 @click.option("-w", "--warning", type=RANGE, default="75", show_default=True, help="Range of the memory in use, in %.")
 @click.option("-c", "--critical", type=RANGE, default="95", show_default=True, help="The same, for CRITICAL.")
-def check_node(target: Target, warning: Range, critical: Range) -> int:
+@click.option(
+    "--warning-certificate", type=RANGE, default="30:", show_default=True,
+    help="Range of the days that are left to the certificate that ends first.",
+)  # fmt: skip
+@click.option("--critical-certificate", type=RANGE, default="7:", show_default=True, help="The same, for CRITICAL.")
+def check_node(
+    target: Target, *, warning: Range, critical: Range, warning_certificate: Range, critical_certificate: Range
+) -> int:
     """Check that a node answers, has loaded its jobs, can write them, and has memory left.
+
+    Of a node with TLS its certificates are looked at, too: those for clients, for other nodes, and for the admin page.
 
     \b
     Examples:
       disqued check node
-      disqued check node -w 60 -c 80
+      disqued check node -w 60 -c 80 --warning-certificate 14:
     """
     report = Report("NODE")
     with target.node() as node:
@@ -117,11 +127,24 @@ def check_node(target: Target, warning: Range, critical: Range) -> int:
         "memory", percent, "%", warning=warning, critical=critical, most=100,
         problem=f"{percent:.1f} % of the memory is in use",
     )  # fmt: skip
+    _check_certificates(report, info, warning_certificate, critical_certificate)
     for label, name in (("jobs", "registered_jobs"), ("queues", "registered_queues"), ("clients", "connected_clients")):
         report.figure(label, int(info[name]))
     report.figure("uptime", int(info["uptime_in_seconds"]), "s")
     report.facts = f"{target} has {info['registered_jobs']} jobs, {percent:.1f} % of the memory in use"
     return _print(report)
+
+
+def _check_certificates(report: Report, info: Mapping[str, str], warning: Range, critical: Range) -> None:
+    """Look at the certificate that ends first; there is none without TLS."""
+    if "tls_certificate_expires_in_seconds" not in info:
+        return
+    days = int(info["tls_certificate_expires_in_seconds"]) / DAY_S
+    ends = f"ends in {days:.1f} days" if days > 0 else f"ended {-days:.1f} days ago"
+    report.figure(
+        "certificate", max(0.0, days), warning=warning, critical=critical,
+        problem=f"the certificate of {info['tls_certificate_expires_first']} {ends}",
+    )  # fmt: skip
 
 
 @command.command("cluster")

@@ -319,8 +319,8 @@ def test_files_that_cannot_be_used_stop_the_start_with_what_is_wrong(
 
 @pytest.mark.parametrize(
     ("ends_in", "said"),
-    [(-LIFE, "has expired, "), (LIFE, "expires soon, "), (30 * LIFE, "")],
-    ids=["past", "soon", "later"],
+    [(-LIFE, "has expired, "), (LIFE, "expires soon, "), (29 * LIFE, "expires soon, "), (31 * LIFE, "")],
+    ids=["past", "soon", "within the month", "later"],
 )
 def test_a_certificate_that_ends_is_warned_of_when_it_is_read_and_each_day(
     tmp_path: Path, told: list[str], ends_in: Any, said: str
@@ -338,6 +338,38 @@ def test_a_certificate_that_ends_is_warned_of_when_it_is_read_and_each_day(
     assert (secured.facts()["tls_certificate_expires_in_seconds"] < 0) == (said == "has expired, ")
     secured.stop()
     assert not clock.getDelayedCalls()
+
+
+def test_the_end_of_each_certificate_is_known_by_where_it_is_shown_and_the_first_is_told(
+    tmp_path: Path, told: list[str]
+) -> None:
+    authority, clock = Authority(tmp_path), Clock()
+
+    def issued(name: str, days: int) -> Certificates:
+        key, certificate = authority.issue(name, ends_in=days * LIFE)
+        return Certificates(Files(certificate=certificate, key=key, ca=None).context)
+
+    secured = Secured(clock)
+    assert secured.ends == {}
+    bus, page = issued("bus", 50), issued("page", 40)
+    for _ in range(2):  # one port of the bus for each address, and one certificate
+        secured.take("tls-cluster", bus)
+    secured.take("http-endpoint", page, renews=False)
+    assert told == []
+    for text, days in (("endpoint ssl:7713:privateKey=a", 60), ("endpoint ssl:7713:privateKey=b", 45)):
+        secured.take(text, issued("client", days), label="endpoint *:7713")
+    assert list(secured.ends) == ["http-endpoint", "endpoint *:7713", "tls-cluster"]
+    assert secured.ends["endpoint *:7713"] < secured.ends["tls-cluster"] == bus.ends_at
+    assert secured.facts()["tls_certificate_expires_first"] == "http-endpoint"
+    authority.issue("page", ends_in=2 * LIFE)
+    page.renew()
+    assert len(told) == 1, "who renews it is not Secured, which hears of it all the same"
+    assert "The certificate of http-endpoint expires soon" in told[0]
+    authority.issue("bus", ends_in=LIFE)
+    secured.renew()
+    assert len([line for line in told if "tls-cluster expires soon" in line]) == 1
+    assert secured.facts()["tls_certificate_expires_first"] == "tls-cluster"
+    secured.stop()
 
 
 # Handshakes that come to no end.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest_twisted
 import redis
 
 from disqued.client import NotTrusted, Tls, Unreachable
+from disqued.tools import program
 from tests.certificates import LIFE, Authority
 from tests.integration.cluster import DURABLE, QUICK, Cluster, cluster_info, ends_well, wait_reached
 from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, free_port, launch, wait_until
@@ -197,6 +199,26 @@ def test_a_renewed_certificate_is_taken_up_at_sighup(start: Callable[..., Daemon
     assert "SIGHUP: the certificate of tls-port was read anew" in daemon.log()
     with redis.Redis(HOST, port, ssl=True, ssl_ca_certs=str(authority.file)) as client:
         assert client.ping()
+
+
+def test_a_check_of_the_node_warns_of_a_certificate_that_ends(
+    start: Callable[..., Daemon], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority(tmp_path)
+    long, short = (authority.issue(name, HOST, ends_in=days * LIFE) for name, days in (("long", 90), ("short", 20)))
+    tokens = tmp_path / "tokens"
+    tokens.write_text("ann viewer 0123456789abcdef")
+    tokens.chmod(0o600)
+    key, certificate = short
+    page = f"ssl:{free_port()}:interface={HOST}:privateKey={key}:certKey={certificate}"
+    tls = ("--tls-port", str(free_port()), "--tls-auth-clients", "no")
+    daemon = start(*options(authority, long, *tls), "--http-endpoint", page, "--http-token-file", str(tokens))
+    assert program.run(["check", "node", "-p", str(daemon.port)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("NODE WARNING - the certificate of http-endpoint ends in 20.0 days (allowed: 30:) | ")
+    assert re.search(r" certificate=(20|19\.999);30:;7:;0 ", said)
+    assert "The certificate of http-endpoint expires soon, " in daemon.log()
+    assert "The certificate of tls-port expires soon, " not in daemon.log()
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_the_page_on_tls_goes_as_it_is_written(start: Start, tmp_path: Path) -> 
     facts = run(typed[2][0].replace("7713", str(port)), tmp_path)
     assert re.findall(r"^(tls_\w+):", facts, re.MULTILINE) == [
         "tls_certificate_expires_in_seconds",
+        "tls_certificate_expires_first",
         "tls_failed_handshakes",
     ]
 

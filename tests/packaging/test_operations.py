@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import attrs
 import pytest
 import pytest_twisted
 import yaml
@@ -30,6 +31,14 @@ class Exported(NamedTuple):
     doc: str
 
 
+@attrs.define
+class ShownCertificate:
+    """One that ends long after every test."""
+
+    ends_at: int = 1 << 32
+    on_renewal: Callable[[], None] = lambda: None
+
+
 @pytest_twisted.async_yield_fixture
 async def scraped(tmp_path: Path) -> AsyncIterator[dict[str, tuple[dict[str, Exported], set[str]]]]:
     """Families by name, and names of samples, of both paths of a node that has done something."""
@@ -40,6 +49,7 @@ async def scraped(tmp_path: Path) -> AsyncIterator[dict[str, tuple[dict[str, Exp
     await resp.call("ADDJOB", "mail", "body", 0)
     await resp.call("QADD", "events", 60, "body")
     await resp.call("QGET", "events", "mailers")
+    running.daemon.tls.take("tls-port", cast(Any, ShownCertificate()))
     found = {}
     for path in PATHS:
         families = list(text_string_to_metric_families((await client.get(path)).body.decode()))
