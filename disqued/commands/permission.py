@@ -8,6 +8,7 @@
 
 A job that this node does not know is to such a user one that does not exist: in a list of ids it is passed over, and
 alone it is answered NOJOB.  Otherwise whoever has an id could acknowledge it here for a queue that nobody looked at.
+A refusal names no queue that the user has not named: ACL LOG does, for those who may see it.
 
 Commands that walk over queues or jobs show those alone that the user may read: `seen_by`.
 """
@@ -47,7 +48,7 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
         for is_pattern in (False, True):
             for channel in channels_of(entry, call, patterns=is_pattern):
                 if not user.may_listen(channel, is_pattern=is_pattern):
-                    raise _denied(CHANNEL, user, channel, "channel")
+                    raise _denied(CHANNEL, user, channel, f"the '{_text(channel[:128])}' channel")
     if user.all_queues:
         return call
     named = queues_of(entry, call)
@@ -57,7 +58,7 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
         return call
     for worker_id in workers_of(entry, call):
         for queue in queues_of_worker(node, worker_id):
-            _check_queue(user, entry, queue)
+            _check_queue(user, entry, queue, f"a queue of the worker '{_text(worker_id[:128])}'")
     return _check_jobs(user, entry, call, node)
 
 
@@ -77,7 +78,7 @@ def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:
         if job is None or (job.holders is not None and not job.holders):  # a dummy ack has no queue
             unknown.add(job_id)
         else:
-            _check_queue(user, entry, job.queue)
+            _check_queue(user, entry, job.queue, f"the queue of the job '{_text(job_id)}'")
     if not unknown:
         return call
     known = without_jobs(entry, call, frozenset(unknown))
@@ -98,15 +99,15 @@ def rights_needed(entry: Command) -> tuple[bool, bool]:
 _NEEDED: dict[str, tuple[bool, bool]] = {}
 
 
-def _check_queue(user: User, entry: Command, queue: bytes) -> None:
+def _check_queue(user: User, entry: Command, queue: bytes, called: str = "") -> None:
+    """`called`: what the user called it by, who did not name it, and is not to learn its name from a refusal."""
     reads, changes = rights_needed(entry)
     if (reads and not user.may_read(queue)) or (changes and not user.may_write(queue)):
-        raise _denied(QUEUE, user, queue, "queue")
+        raise _denied(QUEUE, user, queue, called or f"the '{_text(queue[:128])}' queue")
 
 
 def _denied(reason: bytes, user: User, name: bytes, what: str) -> NoPermission:
-    shown = _text(name[:128])
-    return NoPermission(reason, name, f"User {_text(user.name)} has no permissions to access the '{shown}' {what}")
+    return NoPermission(reason, name, f"User {_text(user.name)} has no permissions to access {what}")
 
 
 #: Tells whether a queue of this name may be seen.

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
 PROCESS_S = 60  #: seconds that one process searches, with memory for the daemons that the collector has not found yet
-NAMES = ("resp", "bus", "journal", "http")
+NAMES = ("resp", "bus", "journal", "http", "users", "tokens")
 
 
 def main() -> int:

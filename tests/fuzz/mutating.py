@@ -26,6 +26,24 @@ WORDS: Final[dict[str, tuple[bytes, ...]]] = {
 }
 
 
+WORDS["users"] = (
+    *WORDS["resp"],
+    *(b"DI" + b"0" * 44 + b"SQ", b"vault", b"mail:1", b"mail:*", b"vault:log", b"*", b"AUTH few x\r\n", b"ACL "),
+    *(b"ACKJOB ", b"SHOW ", b"DELJOB ", b"QPEEK vault 1\r\n", b"GETJOB FROM mail:1 vault\r\n", b"PSUBSCRIBE "),
+)
+WORDS["tokens"] = (
+    *WORDS["http"],
+    *(
+        b"Authorization: Bearer 0123456789abcdef\r\n",
+        b"Cookie: disqued-session=",
+        b"vault",
+        b"mail:1",
+        b"X-Disqued: 1\r\n",
+    ),
+    *(b"DI" + b"0" * 44 + b"SQ", b"/api/commands/", b"/api/queues/", b"/api/jobs/", b"POST /login HTTP/1.1\r\n"),
+)
+
+
 def mutants(name: str, corpus: Sequence[bytes], count: int, seed: int = 1) -> Iterator[bytes]:
     """Make so many inputs for a target."""
     rng = Random(f"{name} {seed}")

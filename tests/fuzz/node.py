@@ -2,10 +2,11 @@
 
 import gc
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -99,10 +100,14 @@ class Fuzzed:
 
 
 @contextmanager
-def fuzzed() -> Iterator[Fuzzed]:
-    """A daemon that serves."""
+def fuzzed(settings: str = "", files: Mapping[str, str] = MappingProxyType({})) -> Iterator[Fuzzed]:
+    """A daemon that serves, with these settings and these files, for its owner alone, in its folder."""
     with tempfile.TemporaryDirectory() as folder:
-        config = Config.from_text(f'dir {folder}\nhttp-audit-file ""')
+        for name, text in files.items():
+            file = Path(folder) / name
+            file.touch(mode=0o600)
+            file.write_text(text)
+        config = Config.from_text(f'dir {folder}\nhttp-audit-file ""\n{settings}')
         reactor, clock, rng = Reactor(), Clock(), Random(7)
         identity = Identity.load(Path(folder) / "nodes.conf", 7711, rng)
         store: Any = NullFactory().create(config, reactor, clock)

@@ -4,6 +4,8 @@
     bus      handshakes, frames, messages and what they do    refused in words, or done; no internal error
     journal  segments, records, jobs, journals of Disque      refused in words, or read
     http     requests to the admin side                       answers that are HTTP; no status of 500
+    users    requests of strangers, and of users of few       nothing of others shown or changed: access.py
+    tokens   the same, to the admin side                      nothing shown or changed, either
 
 The first byte of an input says which part of the target takes the rest.
 """
@@ -11,17 +13,13 @@ The first byte of an input says which part of the target takes the rest.
 import atexit
 import contextlib
 import functools
-import io
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import hiredis
-from twisted.internet.address import IPv4Address
-from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.core.messages import Greeting
 from disqued.persistence.aof.segments import SegmentReader, framed, header
@@ -33,7 +31,9 @@ from disqued.wire.frames import BadFrame, FrameReader, FrameWriter, LinkAcceptor
 from disqued.wire.jobdump import BadRecord, decode_copy, decode_record
 from disqued.wire.messages import decode
 from disqued.wire.requests import RequestParser
+from tests.fuzz.access import tokens, users
 from tests.fuzz.node import Fuzzed, fuzzed
+from tests.fuzz.requests import ask
 
 OTHER: Final = b"ab" * 20  #: another node
 GREETING: Final = Greeting(OTHER, "127.0.0.1", 7712, 17712, 0, False)
@@ -198,16 +198,6 @@ def _disque(data: bytes) -> None:
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-class _Received:
-    """Bytes that `HTTPResponse` takes for a socket."""
-
-    def __init__(self, stream: io.BytesIO) -> None:
-        self._stream = stream
-
-    def makefile(self, *_: Any) -> io.BytesIO:
-        return self._stream
-
-
 @functools.cache
 def _admin() -> tuple[Fuzzed, AdminServer]:
     """One admin side for all inputs: to make it takes fifty times as long as to ask it something."""
@@ -220,31 +210,14 @@ def _admin() -> tuple[Fuzzed, AdminServer]:
 def http(data: bytes) -> None:
     """Requests to the admin side."""
     node, server = _admin()
-    address = IPv4Address("TCP", "127.0.0.1", 50_000)
-    transport = StringTransportWithDisconnection(peerAddress=address)
-    protocol: Any = server.factory.buildProtocol(address)
-    transport.protocol = protocol
-    protocol.makeConnection(transport)
-    for at in range(0, len(data), 64):
-        if transport.connected:
-            protocol.dataReceived(data[at : at + 64])
-    node.turn()
-    node.reactor.advance(100)
-    node.turn()
-    node.check()
-    if transport.connected:
-        transport.loseConnection()
-    _check_answers(transport.value())
+    ask(node, server, data)
 
 
-def _check_answers(received: bytes) -> None:
-    stream = io.BytesIO(received)
-    if received:
-        response = HTTPResponse(cast(Any, _Received(stream)))
-        with suppress(HTTPException):
-            response.begin()
-        assert response.status != 500, received[:2_000]
-        assert received.startswith((b"HTTP/1.0 ", b"HTTP/1.1 ")), received[:200]
-
-
-TARGETS: Final[dict[str, Callable[[bytes], None]]] = {"resp": resp, "bus": bus, "journal": journal, "http": http}
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "resp": resp,
+    "bus": bus,
+    "journal": journal,
+    "http": http,
+    "users": users,
+    "tokens": tokens,
+}

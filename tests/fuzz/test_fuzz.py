@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from disqued.web.routes import Role, Visitor
+from tests.fuzz import access
+from tests.fuzz.answers import check, read_all
 from tests.fuzz.corpus import FOLDER, kept
 from tests.fuzz.mutating import LONGEST, mutants
 from tests.fuzz.targets import TARGETS
 
 #: Mutants of a run: a few seconds for each target.
-COUNTS = {"resp": 400, "bus": 400, "journal": 2_000, "http": 300}
+COUNTS = {"resp": 400, "bus": 400, "journal": 2_000, "http": 1_000, "users": 400, "tokens": 300}
 KEPT = [(name, file) for name in TARGETS for file in kept(name)]
 
 # Twisted's HTTP, and what it calls, tell of things that only who writes a client could change.
@@ -51,6 +54,68 @@ def test_every_target_has_inputs_to_begin_with(name: str) -> None:
     inputs = kept(name).values()
     assert len(inputs) >= 8
     assert all(len(data) <= LONGEST for data in inputs)
+
+
+@pytest.mark.parametrize(
+    ("file", "door"),
+    [
+        ("stranger-asks", "disqued.net.access.Access.admit"),
+        ("few-asks", "disqued.net.access.check_command"),
+        ("many-queues", "disqued.commands.permission.User.may_read"),
+        ("many-jobs", "disqued.commands.permission._check_queue"),
+    ],
+)
+def test_a_door_that_is_open_is_noticed_by_a_kept_input(monkeypatch: pytest.MonkeyPatch, file: str, door: str) -> None:
+    monkeypatch.setattr(door, lambda *_: True)
+    with pytest.raises(AssertionError):
+        TARGETS["users"](kept("users")[file])
+
+
+@pytest.mark.parametrize("file", ["stranger-lists", "viewer-api", "viewer-writes"])
+def test_an_admin_side_without_roles_is_noticed_by_a_kept_input(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    monkeypatch.setattr("disqued.web.auth.Access.admit", lambda *_: None)
+    monkeypatch.setattr("disqued.web.auth._visitor", lambda *_: Visitor("ann", Role.ADMIN, True, "127.0.0.1:1"))
+    access.guarded.cache_clear()
+    try:
+        with pytest.raises(AssertionError):
+            TARGETS["tokens"](kept("tokens")[file])
+    finally:
+        access.guarded.cache_clear()
+
+
+PROBLEM = b'{"status": 404, "detail": "why", "code": "NOJOB"}'
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("HTTP/1.1 500 Internal error", PROBLEM),
+        ("HTTP/1.1 299 Strange", b"{}"),
+        ("HTTP/1.1 twelve", b"{}"),
+        ("SIP/2.0 200 OK", b"{}"),
+        ("HTTP/1.1 200 OK", b"{"),
+        ("HTTP/1.1 200 OK", b'"Traceback (most recent call last)"'),
+        ("HTTP/1.1 400 Bad request", PROBLEM),
+        ("HTTP/1.1 404 Not found", PROBLEM.replace(b"NOJOB", b"OHNO")),
+        ("HTTP/1.1 404 Not found", PROBLEM.replace(b"NOJOB", b"NOREPL")),
+        ("HTTP/1.1 404 Not found", PROBLEM.replace(b"why", b"")),
+    ],
+)
+def test_an_answer_that_must_not_be_is_noticed_behind_a_good_one(head: str, body: bytes) -> None:
+    def answered(head: str, body: bytes) -> bytes:
+        fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        return f"{head}\r\n{fields}".encode() + body
+
+    def look(received: bytes) -> int:
+        answers = read_all(received, ["GET", "GET"])
+        for answer in answers:
+            check(answer, b"")
+        return len(answers)
+
+    fine = answered("HTTP/1.1 404 Not found", PROBLEM)
+    assert look(fine + fine) == 2
+    with pytest.raises(AssertionError):
+        look(fine + answered(head, body))
 
 
 def test_the_lines_of_the_page_try_an_input_and_keep_it() -> None:

@@ -228,7 +228,7 @@ def test_a_job_is_its_queues():
     ):
         entry = COMMANDS[name]
         check_names(ann, entry, entry.parse([name.encode(), mine]), daemon.node)
-        with pytest.raises(NoPermission, match="'theirs' queue"):
+        with pytest.raises(NoPermission, match=f"the queue of the job '{theirs.decode()}'"):
             check_names(ann, entry, entry.parse([name.encode(), theirs]), daemon.node)
 
 
@@ -242,6 +242,17 @@ def test_every_command_on_jobs_that_names_no_queue_is_among_those_tested():
     assert on_jobs == {
         "ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE", "SHOW", "WORKING", "WQ.FINISH", "WQ.RETURN",
     }  # fmt: skip
+
+
+def test_a_refusal_names_no_queue_that_the_user_has_not_named():
+    daemon = Daemon()
+    job_id = Client(daemon).says("ADDJOB", "patient:ann-example", "body", "0")
+    ann = user("+@all", "~mine")
+    for name in ("ACKJOB", "SHOW"):
+        with pytest.raises(NoPermission) as caught:
+            check_names(ann, COMMANDS[name], COMMANDS[name].parse([name.encode(), job_id]), daemon.node)
+        assert caught.value.text == (f"User ann has no permissions to access the queue of the job '{job_id.decode()}'")
+        assert caught.value.what == b"patient:ann-example", "ACL LOG names it"
 
 
 def test_a_worker_is_its_queues():
@@ -264,8 +275,12 @@ def test_a_worker_is_its_queues():
             if is_allowed:
                 check_names(ann, entry, call, daemon.node)
             else:
-                with pytest.raises(NoPermission, match="'theirs' queue"):
+                with pytest.raises(NoPermission) as caught:
                     check_names(ann, entry, call, daemon.node)
+                assert caught.value.text == (
+                    f"User ann has no permissions to access a queue of the worker '{worker.decode()}'"
+                )
+                assert caught.value.what == b"theirs", "ACL LOG names it"
     assert theirs.says("WORKER", "LIST") == [b"press", b"mill", b"holder"]
     assert Client(daemon, user=ann).says("WORKER", "LIST", "CLUSTER") == [b"mill"]
 
