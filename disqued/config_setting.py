@@ -49,9 +49,13 @@ class ConfigError(Exception):
     def __str__(self) -> str:
         place = f"{self.path}, line {self.line}" if self.line else self.path
         subject = " ".join(shown(part) for part in (self.directive or None, self.value) if part is not None)
+        return ": ".join(part for part in (place, subject, self.reason) if part)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, and what is allowed, without where and with what."""
         allowed = f"allowed are {self.allowed}" if self.allowed else ""
-        reason = "; ".join(part for part in (self.problem, allowed) if part)
-        return ": ".join(part for part in (place, subject, reason) if part)
+        return "; ".join(part for part in (self.problem, allowed) if part)
 
 
 class BadValue(ConfigError):

@@ -308,7 +308,7 @@ class ConfigGet:
     errors=(
         "Unsupported CONFIG parameter: <name>",
         _AT_START,
-        "Invalid argument '<value>' for CONFIG SET '<name>'",
+        "Invalid argument '<value>' for CONFIG SET '<name>' - <what is wrong; allowed are ...>",
     ),
 )
 @attrs.define

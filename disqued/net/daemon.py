@@ -328,13 +328,14 @@ class Daemon(Factory):
         ]
 
     def config_set(self, name: bytes, value: bytes) -> None:
-        """Change a setting now.  Raises CommandError with Disque's text."""
+        """Change a setting now.  Raises CommandError with Disque's text, and what is allowed behind it."""
         name_text, value_text = (text.decode("utf-8", "surrogateescape") for text in (name, value))
         told = len(self.config.warnings)
         try:
             self.config.set(name_text, value_text)
-        except UnknownDirective:
-            raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
+        except UnknownDirective as error:
+            hint = f"; did you mean {error.suggestion}?" if error.suggestion else ""
+            raise CommandError(f"Unsupported CONFIG parameter: {name_text}{hint}") from None
         except NotMutable as error:
             raise CommandError(f"Unsupported CONFIG parameter: {name_text}; it {error.problem}") from None
         except ConfigError as error:
@@ -343,7 +344,8 @@ class Daemon(Factory):
                 raise CommandError(f"The store stays as it is: {error.problem}") from None
             if error.value is None:
                 raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
-            raise CommandError(f"Invalid argument '{value_text}' for CONFIG SET '{name_text}'") from None
+            refusal = f"Invalid argument '{value_text}' for CONFIG SET '{name_text}'"
+            raise CommandError(f"{refusal} - {error.reason}" if error.reason else refusal) from None
         for warning in self.config.warnings[told:]:
             self.log.warn("{warning}", warning=warning)
 

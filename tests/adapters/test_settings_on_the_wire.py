@@ -1,6 +1,7 @@
 """What CONFIG SET may change: nothing that decides which files are read and written, or who is reached."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import hiredis
 import pytest
@@ -71,3 +72,45 @@ async def test_config_set_refuses_each_of_the_others_and_says_why(launch: Launch
 async def test_config_set_of_what_is_no_setting_is_refused(launch: Launch, name: str) -> None:
     client = await launch().connect()
     assert str(await client.call("CONFIG", "SET", name, "yes")) == f"ERR Unsupported CONFIG parameter: {name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("maxmemory", "x", "allowed are sizes from 1 byte up, such as 100mb"),
+        ("MAXMEMORY-policy", "all", "allowed are "),
+        ("timeout", "-1", "allowed are whole numbers from 0 to 2147483647"),
+        ("appendfsync", "a\r\nb", "allowed are always, everysec and no"),
+        ("aof-load-truncated", "maybe", "allowed are yes and no"),
+    ],
+)
+@async_test
+async def test_config_set_of_a_wrong_value_says_what_is_allowed(
+    launch: Launch, name: str, value: str, told: str
+) -> None:
+    client = await launch().connect()
+    reply = await client.call("CONFIG", "SET", name, value)
+    shown = value.replace("\r\n", "  ")
+    assert str(reply).startswith(f"ERR Invalid argument '{shown}' for CONFIG SET '{name}' - {told}")
+
+
+@async_test
+async def test_what_stands_against_a_value_is_said_where_there_is_nothing_to_list(
+    launch: Launch, tmp_path: Path
+) -> None:
+    running = launch(f"requirepass-file {tmp_path}/password")
+    running.daemon.config.use_password("of the file")
+    client = await running.connect()
+    await client.call("AUTH", "of the file")
+    reply = await client.call("CONFIG", "SET", "requirepass", "x")
+    assert str(reply) == (
+        "ERR Invalid argument 'x' for CONFIG SET 'requirepass' - the password is that of requirepass-file; change it "
+        "there"
+    )
+
+
+@async_test
+async def test_config_set_of_what_is_nearly_a_setting_names_it(launch: Launch) -> None:
+    client = await launch().connect()
+    reply = await client.call("CONFIG", "SET", "max-memory", "1gb")
+    assert str(reply) == "ERR Unsupported CONFIG parameter: max-memory; did you mean maxmemory?"

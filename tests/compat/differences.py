@@ -122,6 +122,16 @@ def _with_fields(more: dict[bytes, tuple[bytes, ...]]) -> Change:
     return change
 
 
+def _with_end(begin: bytes, end: bytes) -> Change:
+    """Add an end to the error that begins so."""
+
+    def change(reply: Reply) -> Reply:
+        text = reply.text or b""
+        return Reply("-", text + end) if reply.kind == "-" and text.startswith(begin) else reply
+
+    return change
+
+
 def _with_lines(*more: bytes) -> Change:
     """Add lines to the end of a text."""
     return lambda reply: bulk((reply.text or b"") + b"".join(line + b"\r\n" for line in more))
@@ -420,6 +430,12 @@ DIFFERENCES = (
                 )
             }
         ),
+    ),
+    Difference(
+        "config-set-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("CONFIG", "SET"),),
+        _with_end(b"ERR Invalid argument", b" - allowed are sizes from 1 byte up, such as 100mb"),
     ),
     Difference(
         "cluster-info-leaving",
