@@ -6,7 +6,6 @@ Units stand with each setting.
 Source: Disque 1.0-rc1, the directives of its file and its CONFIG command; the texts say where this daemon differs.
 """
 
-import difflib
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +37,7 @@ from disqued.config_values import (
     WholeNumber,
     YesNo,
 )
+from disqued.nearest import near
 
 MAX_PASSWORD_BYTES: Final = 512
 REFERENCES: Final = "`disqued --help` and docs/reference/configuration.md"  #: where every setting is named
@@ -917,9 +917,9 @@ class UnknownDirective(ConfigError):
     """No directive has this name."""
 
     def __init__(self, name: str) -> None:
-        near = difflib.get_close_matches(name.lower()[:64], SETTINGS, n=1)
-        self.suggestion: str | None = near[0] if near else None
-        hint = f"did you mean {self.suggestion}?" if self.suggestion else f"allowed are those that {REFERENCES} name"
+        meant = near(name, SETTINGS)
+        self.suggestion: str | None = meant[0] if meant else None
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"allowed are those that {REFERENCES} name"
         hint = _INSTEAD.get(name.lower(), hint)
         super().__init__(name, problem=f"unknown directive; {hint}")
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from disqued.nearest import listed
 from disqued.tools.verbs import VERBS
 
 PROGRAM: Final = "disqued"
@@ -57,9 +58,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"there is no verb '{args[0]}'; verbs are {', '.join(VERBS)}; a node is started by options alone"
-            )
+            allowed = listed("verbs", VERBS, f"{PROGRAM} --help", args[0])
+            raise click.UsageError(f"there is no verb '{args[0]}'; {allowed}; a node is started by options alone")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -125,9 +125,11 @@ def _misused(error: click.UsageError) -> int:
 def _allowed(context: click.Context) -> str:
     command = context.command
     if isinstance(command, click.Group):
-        return f"verbs are {', '.join(command.list_commands(context))}"
+        return listed("verbs", command.list_commands(context), f"{context.command_path} --help")
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    return "options are " + ", ".join(sorted(name for option in options for name in option.opts))
+    # What an unknown one may have meant, click has said already.
+    names = sorted(name for option in options for name in option.opts)
+    return listed("options", names, f"{context.command_path} --help")
 
 
 def missing(error: ImportError) -> str:

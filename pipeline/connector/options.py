@@ -16,9 +16,11 @@ import attrs
 
 from disqued.client.addresses import read_nodes
 from disqued.core.ids import is_job_id
+from disqued.nearest import listed
 
 MOST_SECONDS: Final = 2**31 - 1
 DAY_S: Final = 86_400
+PAGE: Final = "docs/reference/spark.md"  #: where every option is named
 #: One of them makes a name a pattern.
 PATTERN: Final = frozenset("*?[")
 GROUP_MAX: Final = 65_000  #: bytes of the name of a group
@@ -204,10 +206,14 @@ def _check_name(name: str, use: Use) -> None:
     named = [option for option in OPTIONS if option.name.lower() == name.lower()]
     if any(use in option.uses for option in named) or name.lower() in OF_SPARK:
         return
-    allowed = ", ".join(each.name for each in OPTIONS if use in each.uses)
+    allowed = [each.name for each in OPTIONS if use in each.uses]
     if not named:
-        raise ValueError(f"disqued has no option {name!r}; for {use.value} there are {allowed}")
-    raise ValueError(f"the option {named[0].name} is not for {use.value}; there are {allowed}")
+        raise ValueError(f"disqued has no option {name!r}; {listed(_options_for(use), allowed, PAGE, name)}")
+    raise ValueError(f"the option {named[0].name} is not for {use.value}; {listed(_options_for(use), allowed, PAGE)}")
+
+
+def _options_for(use: Use) -> str:
+    return f"options for {use.value}"
 
 
 def _value(option: Option, text: str | None) -> Any:

@@ -143,7 +143,7 @@ def test_a_tool_has_a_help_of_its_own(tool: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["improt"], "disqued: there is no verb 'improt'; verbs are "),
+        (["improt"], "disqued: there is no verb 'improt'; did you mean import? "),
         (["import"], "disqued import: Missing argument 'FILE...'; options are --config, --dir, --dry-"),
         (["import", "x", "--dryrun"], "disqued import: No such option '--dryrun'. (Did you mean one of: '--dir', '"),
         (["import", "x", "--dry"], "disqued import: No such option '--dry'"),

@@ -291,7 +291,9 @@ def test_a_node_that_was_told_to_end_is_no_error(start: Start) -> None:
 def test_misuse_is_told_with_what_is_allowed(words: list[str], said: str) -> None:
     process = run(free_port(), *words)
     assert process.returncode == 2
-    assert re.match(rf"disqued cli: .*{re.escape(said)}.*; options are ", process.stderr.decode())
+    assert re.match(
+        rf"disqued cli: .*{re.escape(said)}.*; disqued cli --help names all options", process.stderr.decode()
+    )
     assert process.stderr.count(b"\n") == 1
 
 

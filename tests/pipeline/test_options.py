@@ -27,8 +27,8 @@ def test_names_are_known_in_whatever_case_and_lists_have_commas() -> None:
         ({}, "the option address is missing; allowed: host:port of a node"),
         ({"address": ""}, "the option address: nothing stands beside a comma; allowed: host:port"),
         ({"address": "here:http"}, "the option address: 'here:http' is no address of a node"),
-        (NODE | {"queus": "q"}, "disqued has no option 'queus'; for spark.read there are address, user"),
-        (NODE | {"ttl": "5"}, "the option ttl is not for spark.read; there are address"),
+        (NODE | {"queus": "q"}, "disqued has no option 'queus'; options for spark.read are address, user"),
+        (NODE | {"ttl": "5"}, "the option ttl is not for spark.read; options for spark.read are address"),
         (NODE | {"pipeline": "0"}, "the option pipeline cannot be '0'; allowed: 1 to 100000 commands"),
         (NODE | {"pipeline": "many"}, "the option pipeline cannot be 'many'; allowed: 1 to 100000"),
         (NODE | {"states": "acked"}, "the option states cannot be 'acked'; allowed: queued, active or both"),
@@ -39,6 +39,20 @@ def test_what_is_not_allowed_is_refused_and_told(given: dict[str, str], said: st
     with pytest.raises(ValueError, match="option") as refused:
         read_options(given, Use.READ)
     assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("queus", "did you mean queue? "),
+        ("zzz", "docs/reference/spark.md names all options for df.write and df.writeStream"),
+    ],
+)
+def test_of_many_options_those_are_named_that_may_be_meant(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match="has no option") as refused:
+        read_options(NODE | {name: "yes"}, Use.WRITE)
+    assert str(refused.value).startswith(f"disqued has no option {name!r}; {said}")
+    assert str(refused.value).endswith("docs/reference/spark.md names all options for df.write and df.writeStream")
 
 
 def test_a_password_is_in_no_error() -> None:

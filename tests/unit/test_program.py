@@ -75,5 +75,27 @@ def test_a_bug_keeps_its_traceback(verb: Callable[[Raiser], None], error: Except
 def test_a_word_that_is_no_verb_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["improt"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("disqued: there is no verb 'improt'; verbs are cli, ")
+    assert said.startswith("disqued: there is no verb 'improt'; did you mean import? disqued --help names all ")
     assert said.count("\n") == 1
+    assert program.run(["zzz"]) == 2
+    assert "'zzz'; disqued --help names all verbs; a node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("cli --nosuch", "disqued cli: No such option '--nosuch'; disqued cli --help names all options\n"),
+        ("move --pasword x", "(Did you mean one of: '--password', '--password-file', "),
+        ("bench -c x", "'x' is not a valid integer range; disqued bench --help names all options\n"),
+        (
+            "export --nosuch",
+            "disqued export: No such option '--nosuch'; options are --config, --dir, --format, --help, ",
+        ),
+        ("cluster drian", "disqued cluster: No such command 'drian'"),
+    ],
+)
+def test_of_many_options_not_all_are_told(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    assert program.run(words.split()) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told) < 250
