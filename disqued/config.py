@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 import attrs
 
 from disqued import config_rewrite, config_texts, credentials, endpoint_words
-from disqued.acl.passwords import digest_of
+from disqued.acl.passwords import digest_of, is_short
 from disqued.config_reader import Given, Stated, read_file, read_text
 from disqued.config_setting import BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
@@ -218,6 +218,7 @@ class Config:
         self._included: dict[str, Any] = {}  # what files that the main file includes gave last
         self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
         self._file_digest = b""  # of the password that requirepass-file holds, once it was read
+        self._file_is_short = False  # that password
 
     @classmethod
     def from_text(cls, text: str, origin: str = "disqued.conf") -> Self:
@@ -375,14 +376,37 @@ class Config:
         """True when clients have to give a password, whether it was read already or not."""
         return bool(self.requirepass) or self.requirepass_file is not None
 
+    @property
+    def has_short_password(self) -> bool:
+        """True when what clients have to give is found by trying."""
+        if self._file_digest or not self.requirepass:
+            return self._file_is_short
+        return is_short(as_bytes(self.requirepass))
+
     def use_password(self, password: str) -> None:
         """Let what requirepass-file holds count from now on; who subscribed to requirepass is told of another one."""
         digest = digest_of(as_bytes(password))
         if digest == self._file_digest:
             return
-        self._file_digest = digest
+        self._file_digest, self._file_is_short = digest, is_short(as_bytes(password))
         for callback in self._subscribers.get("requirepass", ()):
             callback(password)
+
+    @property
+    def clients_come_from_elsewhere(self) -> bool:
+        """True when not only this machine reaches what clients connect to, as far as the settings say."""
+        by_port = (self.port or self.tls_port) and _beyond_loopback(self.bind)
+        return bool(by_port) or not all(map(endpoint_words.is_local, self.endpoint))
+
+    @property
+    def admins_come_in_the_clear(self) -> str:
+        """The setting by which tokens leave this machine without TLS; empty = they do not, as far as it says."""
+        if self.http_endpoint:
+            kind = endpoint_words.kind(self.http_endpoint)
+            return (
+                "http-endpoint" if kind in ("tcp", "tcp6") and not endpoint_words.is_local(self.http_endpoint) else ""
+            )
+        return "http-bind" if self.http_port and _beyond_loopback(self.http_bind) else ""
 
     @property
     def bus_port(self) -> int:

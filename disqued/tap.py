@@ -46,6 +46,7 @@ from disqued.net.secret import SecretError, read_password, read_secret, renew_pa
 from disqued.net.socketfile import UnixPort
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
+from disqued.net.weak import weak_settings
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import find_store
@@ -149,7 +150,7 @@ class Listener(Service):
     def startService(self) -> None:
         """Listen, then load; until that is done clients hear -LOADING."""
         super().startService()
-        for warning in self._config.warnings:
+        for warning in (*self._config.warnings, *weak_settings(self._config, self._daemon.access.users)):
             self.log.warn("{warning}", warning=warning)
         try:
             self._listen()

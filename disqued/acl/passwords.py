@@ -13,12 +13,18 @@ from collections.abc import Iterable
 from typing import Final
 
 DIGEST_BYTES: Final = 32
+SHORT: Final = 16  #: bytes that a password should have where others than this machine may try some
 _HEX = re.compile(rb"[0-9a-f]{64}")
 
 
 def digest_of(password: bytes) -> bytes:
     """What is kept of a password: 32 bytes."""
     return hashlib.sha256(password).digest()
+
+
+def is_short(password: bytes) -> bool:
+    """Tell whether a password is one that is found by trying, however slowly."""
+    return len(password) < SHORT
 
 
 def is_hex(text: bytes) -> bool:

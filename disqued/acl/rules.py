@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 
 import attrs
 
-from disqued.acl.passwords import digest_of, is_hex, is_one_of
+from disqued.acl.passwords import digest_of, is_hex, is_one_of, is_short
 from disqued.acl.user import ANY, Pattern, User
 
 SHOWN_MAX: Final = 128  #: bytes of a rule that an error shows
@@ -108,6 +108,12 @@ def _with_digest(user: User, digest: bytes) -> User:
     if is_one_of(user.digests, digest):
         return attrs.evolve(user, nopass=False)
     return attrs.evolve(user, nopass=False, digests=_more(user.digests, digest))
+
+
+def _with_password(user: User, password: bytes) -> User:
+    digest = digest_of(password)
+    user = _with_digest(user, digest)
+    return attrs.evolve(user, short=user.short | {digest}) if is_short(password) else user
 
 
 def _without_digest(user: User, digest: bytes) -> User:
@@ -220,7 +226,7 @@ _WORDS: Final[dict[bytes, Callable[[User], User]]] = {
 }
 
 _SIGNS: Final[dict[bytes, Callable[[User, bytes], User]]] = {
-    b">": lambda user, text: _with_digest(user, digest_of(text)),
+    b">": _with_password,
     b"<": lambda user, text: _without_digest(user, digest_of(text)),
     b"#": lambda user, text: _with_digest(user, _from_hex(text)),
     b"!": lambda user, text: _without_digest(user, _from_hex(text)),

@@ -58,6 +58,8 @@ class User:
     queues: tuple[Pattern, ...] = ()
     all_channels: bool = False
     channels: tuple[bytes, ...] = ()
+    #: Those of its digests that are of short passwords, as far as these were seen themselves.
+    short: frozenset[bytes] = attrs.field(default=frozenset(), eq=False, repr=False)
     #: What was found out of queues: {name: (may be read, may be written)}.
     _found: dict[bytes, tuple[bool, bool]] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -65,6 +67,11 @@ class User:
     def is_open(self) -> bool:
         """True when whoever comes is this user, if they like."""
         return self.enabled and self.nopass
+
+    @property
+    def has_short_password(self) -> bool:
+        """True when one of its passwords was seen to be short; of one that came as its digest nobody knows."""
+        return not self.short.isdisjoint(self.digests)
 
     @property
     def may_do_everything(self) -> bool:

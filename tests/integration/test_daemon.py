@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment
+from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, free_port, wait_until
 
 Start = Callable[..., Daemon]
 
@@ -157,6 +157,20 @@ def test_commands_can_be_renamed_and_taken_away(start: Start, tmp_path: Path) ->
     for words in (("DEBUG", "FLUSHALL"), ("GETJOB", "FROM", "q")):
         with pytest.raises(redis.ResponseError, match="unknown command"):
             daemon.call(*words)
+
+
+def test_weak_settings_are_told_at_the_start(tmp_path: Path) -> None:
+    file, log = tmp_path / "weak.conf", tmp_path / "log"
+    file.write_text(f'requirepass sesame\nrename-command ACL ""\nhttp-port 0\nlogfile {log}\ndir {tmp_path}\n')
+    argv = [*DAEMON, "--config", str(file), "--port", str(free_port())]
+    process = subprocess.Popen(argv, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: log.exists() and "Ready" in log.read_text(), "a node that is ready")
+    finally:
+        process.terminate()
+        process.wait(LIMIT)
+    warnings = [line["message"] for line in map(json.loads, log.read_text().splitlines()) if line["level"] == "warn"]
+    assert [line[:31] for line in warnings] == ["rename-command takes ACL away: "]
 
 
 @pytest.mark.parametrize(
