@@ -15,17 +15,21 @@ from itertools import islice
 
 import attrs
 
+from disqued.commands.table import TABLE
+
 ARGUMENTS_MAX = 32
 ARGUMENT_BYTES_MAX = 128
 
 REDACTED = b"(redacted)"
-#: Settings whose values are passwords.
-_SECRETS = frozenset({b"requirepass", b"cluster-secret"})
+#: Commands with something to hide: so are those that took such a name from one of them.
+_HIDING = frozenset({b"AUTH", b"HELLO", b"ACL", b"CONFIG"})
+#: Settings whose values are passwords, or have one in them.
+_SECRETS = frozenset({b"requirepass", b"cluster-secret", b"redis-url"})
 
 
 def redacted(args: list[bytes]) -> list[bytes]:
     """The arguments of a command, if there are any, as people may see them: passwords hidden, all else as it is."""
-    name = args[0][:32].upper() if args else b""
+    name = _real_name(args[0][:32].upper()) if args else b""
     if name == b"AUTH":
         return [args[0], *(REDACTED for _ in args[1:])]
     shown = list(args)
@@ -40,6 +44,12 @@ def redacted(args: list[bytes]) -> list[bytes]:
     elif name == b"CONFIG" and len(args) > 3 and args[2][:32].lower() in _SECRETS:
         shown[3:] = [REDACTED] * len(args[3:])
     return shown
+
+
+def _real_name(name: bytes) -> bytes:
+    """What a command is called in this manual, whatever rename-command calls it; capitals."""
+    entry = TABLE.get(name)
+    return name if entry is None or name in _HIDING else entry.name.encode()
 
 
 def shortened(args: list[bytes]) -> list[bytes]:

@@ -2,7 +2,11 @@
 
 import pytest
 
+from disqued.commands import catalogue
 from disqued.commands.slowlog import SlowLog, redacted, shortened
+from disqued.commands.table import TABLE
+
+assert catalogue.MODULES
 
 
 def noted(log, usec=50_000, args=(b"PING",)):
@@ -85,12 +89,30 @@ def test_a_huge_command_leaves_a_small_entry():
         (b"CONFIG GET requirepass", b"CONFIG GET requirepass"),
         (b"ADDJOB auth secret 0", b"ADDJOB auth secret 0"),
         (b"HELLO", b"HELLO"),
+        (b"CONFIG SET redis-url redis://:secret@127.0.0.1", b"CONFIG SET redis-url (redacted)"),
     ],
 )
 def test_passwords_are_hidden_and_nothing_else(line, shown):
     words = redacted(line.split())
     assert b" ".join(words).startswith(shown)
     assert b"secret" not in b" ".join(words) or line.startswith(b"ADDJOB")
+
+
+def test_passwords_are_hidden_whatever_their_command_is_called_now(monkeypatch):
+    for old, new in ((b"AUTH", b"LOGIN"), (b"CONFIG", b"SETTINGS"), (b"HELLO", b"AHOY"), (b"ACL", b"USERS")):
+        monkeypatch.setitem(TABLE, new, TABLE[old])
+        monkeypatch.delitem(TABLE, old)
+    monkeypatch.setitem(TABLE, b"AUTH", TABLE[b"PING"])
+    for line, shown in (
+        (b"login secret", b"login (redacted)"),
+        (b"Settings SET requirepass secret", b"Settings SET requirepass (redacted)"),
+        (b"AHOY 3 AUTH me secret", b"AHOY 3 AUTH (redacted) (redacted)"),
+        (b"USERS SETUSER ann >secret", b"USERS SETUSER (redacted) (redacted)"),
+        # Who does not know of the new name says the old one.
+        (b"AUTH secret", b"AUTH (redacted)"),
+        (b"ADDJOB login secret 0", b"ADDJOB login secret 0"),
+    ):
+        assert b" ".join(redacted(line.split())) == shown
 
 
 def test_the_log_keeps_no_password():
