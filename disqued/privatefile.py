@@ -1,12 +1,16 @@
-"""Files that hold secrets: of tokens, of the cluster's secret.
+"""Files that are not for every user of the machine: those that hold secrets, and what is written of jobs.
 
-Who can read such a file can act for whoever it is meant for, and who can write it makes himself whoever he likes: one
-that every user of the machine may read or write is refused.
+Who can read a file with a secret can act for whoever it is meant for, and who can write it makes himself whoever he
+likes: one that every user of the machine may read or write is refused.  What is written beside its place, to be renamed
+when it is whole, may be in a folder where others write, too: it is made anew, and no link of theirs is followed.
 """
 
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO, Final
+
+MODE: Final = 0o640  #: of files with jobs, as the stores make them
 
 
 class PrivateFileError(Exception):
@@ -31,6 +35,12 @@ def read_private(path: Path, most: int) -> bytes:
                 " such as 600 and 640"
             )
     return data
+
+
+def create_anew(path: Path, mode: int = MODE) -> BinaryIO:
+    """Make a file, whatever had its name, and open it for writing; the umask takes from the mode.  Raises OSError."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
 
 
 def _open_at_once(path: str, flags: int) -> int:

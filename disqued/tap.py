@@ -6,6 +6,7 @@ Options ---> Config ---> makeService ---> Service --start--> ports listen, the s
 +-- clock, generator of random numbers, reactor: passed on from here
 """
 
+import errno
 import gc
 import os
 import platform
@@ -208,7 +209,17 @@ class Listener(Service):
             self._listen_for_admins(self._admin)
         passed.refuse_rest()
         if config.pidfile is not None:
-            Path(config.pidfile).write_text(f"{os.getpid()}\n", encoding="ascii")
+            self._write_pid(config.pidfile)
+
+    def _write_pid(self, path: Path) -> None:
+        """Tell in a file which process this is; a link that somebody has put there is not followed."""
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(path, flags, 0o644), "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+        except OSError as error:
+            reason = "this is a link; a file is needed" if error.errno == errno.ELOOP else error.strerror
+            self._refuse(f"pidfile {path}: {reason}")
 
     def _listen_at(self, address: str, port: int, factory: Any, how: str = "") -> None:
         passed = self._passed.adopt(factory, address, port, EagerPort)

@@ -32,6 +32,7 @@ from disqued.core.job import KIND_NAMES, StoredJob
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
+from disqued.privatefile import create_anew
 from disqued.tools.program import BROKEN_PIPE, DONE, HELP_LETTER
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
@@ -154,7 +155,7 @@ def opened(path: Path | None) -> Iterator[BinaryIO]:
     else:
         aside = path.with_name(f"{path.name}.part")
         try:
-            with aside.open("wb") as file:
+            with create_anew(aside) as file:
                 yield file
             aside.replace(path)
         except BaseException:

@@ -19,6 +19,7 @@ import attrs
 import click
 
 from disqued.config import Config, ConfigError
+from disqued.privatefile import create_anew
 from disqued.tools.program import DONE, FAILED, HELP_LETTER, INTERRUPTED, MISUSED
 from disqued.tools.progress import Advance, meter
 from disqued.tools.running import complain
@@ -74,7 +75,7 @@ def _copy(path: Path, goal: Path) -> None:
     # Two that ship at the same time do not write to one file.
     aside = goal.with_name(f"_ship-{os.getpid()}-{goal.name}")
     try:
-        with path.open("rb") as origin, aside.open("wb") as copy:
+        with path.open("rb") as origin, create_anew(aside, 0o666) as copy:
             shutil.copyfileobj(origin, copy, 1 << 20)
             copy.flush()
             os.fsync(copy.fileno())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.privatefile import PrivateFileError, create_anew, read_private
 
 
 def private(tmp_path: Path, mode: int) -> Path:
@@ -38,3 +38,16 @@ def test_a_folder_and_what_is_not_there_are_named(tmp_path: Path) -> None:
         read_private(tmp_path, 4)
     with pytest.raises(PrivateFileError, match="No such file"):
         read_private(tmp_path / "none", 4)
+
+
+def test_what_is_made_anew_takes_no_file_and_no_link_that_is_there(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.write_text("as it was")
+    theirs.chmod(0o666)
+    for plant in (ours.symlink_to, ours.hardlink_to):
+        plant(theirs)
+        with create_anew(ours) as file:
+            file.write(b"new")
+        assert (theirs.read_text(), ours.read_text()) == ("as it was", "new")
+        assert ours.stat().st_mode & 0o007 == 0
+        ours.unlink()
