@@ -31,7 +31,7 @@ from disqued.acl.passwords import digest_of, is_short
 from disqued.config_reader import Given, Stated, read_file, read_text
 from disqued.config_setting import BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
-from disqued.config_values import FilePath, OutputLimit, Renames
+from disqued.config_values import FilePath, OutputLimit, RedisAddress, Renames
 from disqued.config_words import as_bytes, as_text
 from disqued.core import glob
 
@@ -66,6 +66,8 @@ _STORE_NAMES: Final = ("persistence", "appendonly")
 
 
 MAX_PORT: Final = 65_535
+
+SECRETS: Final = ("requirepass", "cluster-secret", "redis-url")  #: settings that hold one, or may
 
 
 class NotMutable(ConfigError):
@@ -288,6 +290,15 @@ class Config:
             raise self._fault("http-endpoint", problem)
         if self.http_port and _beyond_loopback(self.http_bind):
             raise self._fault("http-bind", f"{problem}, or bind 127.0.0.1")
+
+    def holds_secret(self, name: str) -> bool:
+        """Tell whether the value of a setting is a secret, or has one in it."""
+        return bool(RedisAddress.of(self.redis_url).password) if name == "redis-url" else bool(self[name])
+
+    def place_of(self, name: str) -> tuple[str, int]:
+        """Where a setting was given last: the file and the line from 1 on, "command line" and 0; "" for nowhere."""
+        place = self._places.get(name, _Place("", 0))
+        return place.path, place.line
 
     def is_given(self, name: str) -> bool:
         """Tell whether a file or the command line gives a setting."""
@@ -519,6 +530,8 @@ class Config:
     def rewrite(self) -> None:
         """Bring the file up to date, in one step that a crash cannot leave half done; see config_rewrite.
 
+        Where a secret stands among the settings, other users of the machine may read it no more.
+
         Raises: NoConfigFile, OSError.
         """
         if self.file is None:
@@ -528,7 +541,7 @@ class Config:
         except FileNotFoundError:
             old = ""
         new = config_rewrite.rewritten(old, SETTINGS, self._values, self._included)
-        config_rewrite.replace_file(self.file, as_bytes(new))
+        config_rewrite.replace_file(self.file, as_bytes(new), is_private=any(map(self.holds_secret, SECRETS)))
 
     def _take_all(self, files: Iterable[Given], *, rewritten: bool = True) -> None:
         """Take what files give; `rewritten`: the first of them is the one that `rewrite` writes."""

@@ -117,12 +117,15 @@ def _without_repeated_blanks(lines: Iterable[str]) -> Iterator[str]:
         blank = empty
 
 
-def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Put a file in place of another, whole or not at all, with this mode or that of the other. Raises: OSError."""
+def replace_file(path: Path, content: bytes, mode: int | None = None, *, is_private: bool = False) -> None:
+    """Put a file in place of another, whole or not at all, with this mode or that of the other. Raises: OSError.
+
+    With `is_private` users who are neither its owner nor of its group may not do with it what they could.
+    """
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
-            _take_over_permissions(descriptor, path)
+            _take_over_permissions(descriptor, path, 0o770 if is_private else 0o777)
             if mode is not None:
                 os.fchmod(descriptor, mode)
             file.write(content)
@@ -136,13 +139,13 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     _sync_folder(path.parent)
 
 
-def _take_over_permissions(descriptor: int, path: Path) -> None:
+def _take_over_permissions(descriptor: int, path: Path, mask: int) -> None:
     """Give an open file the owner, as far as that is allowed, and the mode of another, if that exists."""
     with contextlib.suppress(FileNotFoundError):
         status = path.stat()
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, status.st_uid, status.st_gid)
-        os.fchmod(descriptor, status.st_mode & 0o777)
+        os.fchmod(descriptor, status.st_mode & mask)
 
 
 def _sync_folder(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Settings that a node starts with, and that should not stay so: what the log says of each at the start.
 
     a password that is found by trying, where others than this machine may try
+    a secret on the command line, or in a file that every user of the machine may read
+    a bus that takes every node of this machine, where a password is wanted
     AUTH or ACL taken away, where a password is wanted
     tokens that travel beyond this machine without TLS
     a default user without a password, where clients come from elsewhere
@@ -8,12 +10,15 @@
 What is worse than weak does not start at all: see `Config.check`.
 """
 
+import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from disqued.acl.passwords import SHORT
 from disqued.acl.users import Users
-from disqued.config import Config
+from disqued.config import SECRETS, Config
 
 NAMED: Final = 5  #: users that a line names
 
@@ -27,6 +32,12 @@ def weak_settings(config: Config, users: Users) -> Iterator[str]:
                 "the user default needs no password, and clients come from beyond this machine: they are refused"
                 " (protected mode); give it one in aclfile (user default on >password ...), or turn it off"
             )
+    yield from _shown_secrets(config)
+    if not users.default.is_open and config.bus_addresses and not config.nodes_prove_themselves:
+        yield (
+            "a password is wanted, and by the cluster bus whoever is on this machine may join without one, and have"
+            " jobs: set cluster-secret-file, the same on every node, or tls-cluster"
+        )
     yield from _commands_taken_away(config, users)
     if setting := config.admins_come_in_the_clear:
         yield (
@@ -44,6 +55,22 @@ def _short_passwords(config: Config, users: Users) -> Iterator[str]:
     if names:
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
         yield f"aclfile: a password of {shown} has {why}; take those that ACL GENPASS makes up"
+
+
+def _shown_secrets(config: Config) -> Iterator[str]:
+    for name in filter(config.holds_secret, SECRETS):
+        path, line = config.place_of(name)
+        instead = "put it into a file that is yours alone" + ("" if name == "redis-url" else f", {name}-file")
+        if path == "command line":
+            yield f"{name} stands on the command line, where every user of this machine sees it (ps): {instead}"
+        elif line and _is_for_everybody(path):
+            yield f"{name}: every user of this machine may read {path}: chmod o-rwx, or {instead}"
+
+
+def _is_for_everybody(path: str) -> bool:
+    with suppress(OSError):
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    return False
 
 
 def _commands_taken_away(config: Config, users: Users) -> Iterator[str]:

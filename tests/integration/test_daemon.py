@@ -161,7 +161,10 @@ def test_commands_can_be_renamed_and_taken_away(start: Start, tmp_path: Path) ->
 
 def test_weak_settings_are_told_at_the_start(tmp_path: Path) -> None:
     file, log = tmp_path / "weak.conf", tmp_path / "log"
-    file.write_text(f'requirepass sesame\nrename-command ACL ""\nhttp-port 0\nlogfile {log}\ndir {tmp_path}\n')
+    file.touch(0o600)
+    file.write_text(
+        f'requirepass sesame\ncluster-secret x\nrename-command ACL ""\nhttp-port 0\nlogfile {log}\ndir {tmp_path}\n'
+    )
     argv = [*DAEMON, "--config", str(file), "--port", str(free_port())]
     process = subprocess.Popen(argv, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -171,6 +174,20 @@ def test_weak_settings_are_told_at_the_start(tmp_path: Path) -> None:
         process.wait(LIMIT)
     warnings = [line["message"] for line in map(json.loads, log.read_text().splitlines()) if line["level"] == "warn"]
     assert [line[:31] for line in warnings] == ["rename-command takes ACL away: "]
+
+
+def test_a_pidfile_that_cannot_be_written_stops_the_start_in_one_line(tmp_path: Path) -> None:
+    victim, link = tmp_path / "victim", tmp_path / "pid"
+    victim.write_text("as it was")
+    link.symlink_to(victim)
+    port = str(free_port())
+    for path, reason in (
+        (link, "this is a link; a file is needed"),
+        (tmp_path / "no/pid", "No such file or directory"),
+    ):
+        said = refusal("--port", port, "--http-port", 0, "--dir", tmp_path, "--pidfile", path)
+        assert f"disqued: pidfile {path}: {reason}" in said
+    assert victim.read_text() == "as it was"
 
 
 @pytest.mark.parametrize(

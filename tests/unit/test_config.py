@@ -968,6 +968,22 @@ def test_rewrite_keeps_permissions_and_follows_a_link_and_leaves_no_other_file(t
     assert os.listdir(path.parent) == ["disqued.conf"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "mode"),
+    [("requirepass", "sesame", 0o640), ("requirepass", "", 0o644), ("maxmemory", "1gb", 0o644)],
+)
+def test_a_rewrite_that_writes_a_secret_takes_the_file_from_other_users(
+    tmp_path: Path, name: str, value: str, mode: int
+) -> None:
+    file = tmp_path / "disqued.conf"
+    file.write_text("port 7711\n")
+    file.chmod(0o644)
+    config = Config.from_file(file)
+    config.set(name, value)
+    config.rewrite()
+    assert file.stat().st_mode & 0o777 == mode
+
+
 def test_rewrite_makes_the_file_anew_when_it_was_deleted(tmp_path: Path) -> None:
     path = written(tmp_path, "timeout 1\n")
     config = Config.from_file(path)

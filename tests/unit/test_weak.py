@@ -17,12 +17,13 @@ from disqued.net.weak import NAMED, weak_settings
 assert catalogue.MODULES
 BOOK = CommandBook()
 LONG = "a-password-that-is-long"
-EVERYWHERE = f"bind 0.0.0.0\nrequirepass {LONG}\n"
+SECRET = "cluster-secret x\n"
+EVERYWHERE = f"bind 0.0.0.0\nrequirepass {LONG}\n{SECRET}"
 
 
 def said(text: str, *lines: str) -> list[str]:
     """What is said of these settings, with these lines in the file of users."""
-    config = Config.from_text(text)
+    config = Config.from_text(text, "/no/such/file.conf")
     config.check()
     users = Users(first_default(config.password_digest))
     for user in aclfile.parse("\n".join(lines).encode(), Path("users.acl"), BOOK):
@@ -33,13 +34,34 @@ def said(text: str, *lines: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "lines", "begins"),
     [
-        ("bind 0.0.0.0\nrequirepass 123456789012345", [], "requirepass: the password has fewer than 16 bytes, and"),
-        ("endpoint tcp:7712\nrequirepass short", [], "requirepass: the password has fewer than 16 bytes"),
+        (
+            SECRET + "bind 0.0.0.0\nrequirepass 123456789012345",
+            [],
+            "requirepass: the password has fewer than 16 bytes, and",
+        ),
+        (SECRET + "endpoint tcp:7712\nrequirepass short", [], "requirepass: the password has fewer than 16 bytes"),
         (EVERYWHERE, ["user ann on >short"], "aclfile: a password of ann has fewer than 16 bytes, and"),
         (EVERYWHERE + "aclfile x", ["user default on nopass ~* &* +@all"], "the user default needs no password, and"),
-        ('requirepass x\nrename-command AUTH ""', [], "rename-command takes AUTH away, and a password is wanted: nob"),
-        ('requirepass x\nrename-command acl ""', [], "rename-command takes ACL away: users change by a restart"),
-        ('rename-command AUTH ""', ["user default off"], "rename-command takes AUTH away, and a password is wanted"),
+        (
+            SECRET + 'requirepass x\nrename-command AUTH ""',
+            [],
+            "rename-command takes AUTH away, and a password is wanted: nob",
+        ),
+        (
+            SECRET + 'requirepass x\nrename-command acl ""',
+            [],
+            "rename-command takes ACL away: users change by a restart",
+        ),
+        (
+            SECRET + 'rename-command AUTH ""',
+            ["user default off"],
+            "rename-command takes AUTH away, and a password is wanted",
+        ),
+        (
+            "requirepass x",
+            [],
+            "a password is wanted, and by the cluster bus whoever is on this machine may join without",
+        ),
         ("http-bind 0.0.0.0\nhttp-token-file x", [], "http-bind: tokens travel beyond this machine in the clear, and"),
         ("http-endpoint tcp:7780\nhttp-token-file x", [], "http-endpoint: tokens travel beyond this machine in the"),
         ("http-endpoint tcp6:7780:interface=\\:\\:\nhttp-token-file x", [], "http-endpoint: tokens travel beyond this"),
@@ -48,7 +70,9 @@ def said(text: str, *lines: str) -> list[str]:
 def test_what_is_weak_is_said_in_one_line_with_what_to_do(text: str, lines: list[str], begins: str) -> None:
     (line,) = said(text, *lines)
     assert line.startswith(begins)
-    assert any(word in line for word in ("take ", "take out", "set http-endpoint", "give it one")), line
+    assert any(
+        word in line for word in ("take ", "set cluster-secret-file", "take out", "set http-endpoint", "give it one")
+    ), line
 
 
 @pytest.mark.parametrize(
@@ -58,12 +82,12 @@ def test_what_is_weak_is_said_in_one_line_with_what_to_do(text: str, lines: list
         (EVERYWHERE, []),
         (EVERYWHERE, [f"user ann on >{LONG}", "user default off"]),
         ("bind 0.0.0.0\naclfile x", [f"user default on #{'ab' * 32}"]),
-        ("requirepass short", ["user ann on >x"]),
+        (SECRET + "requirepass short", ["user ann on >x"]),
         ("unixsocket /run/x\nport 0\nrequirepass short\nbind 0.0.0.0", []),
-        ("endpoint tcp:7712:interface=127.0.0.1 unix:/run/x\nrequirepass short", []),
+        (SECRET + "endpoint tcp:7712:interface=127.0.0.1 unix:/run/x\nrequirepass short", []),
         ("bind 0.0.0.0\nrequirepass short", [f"user default on >{LONG}"]),
         ('rename-command AUTH ""\nrename-command ACL ""', []),
-        ("requirepass x\nrename-command AUTH LOGIN\nrename-command ACL USERS", []),
+        (SECRET + "requirepass x\nrename-command AUTH LOGIN\nrename-command ACL USERS", []),
         ("http-endpoint ssl:7780:privateKey=k:certKey=c\nhttp-token-file x", []),
         ("http-endpoint tcp:7780:interface=127.0.0.1\nhttp-token-file x", []),
         ("http-endpoint unix:/run/http.sock\nhttp-token-file x", []),
@@ -76,7 +100,7 @@ def test_nothing_is_said_of_what_is_in_order(text: str, lines: list[str]) -> Non
 
 
 def test_without_auth_and_hello_nobody_gets_in() -> None:
-    (line,) = said('requirepass x\nrename-command AUTH ""\nrename-command HELLO ""')
+    (line,) = said(SECRET + 'requirepass x\nrename-command AUTH ""\nrename-command HELLO ""')
     assert "wanted: nobody can get in" in line
 
 
@@ -99,3 +123,33 @@ def test_a_short_password_that_was_taken_away_is_nothing_to_speak_of() -> None:
     assert not apply(ann, [b"<short"], BOOK).has_short_password
     assert not apply(ann, [b"nopass"], BOOK).has_short_password
     assert ann == apply(User(b"ann"), [b"#" + digest.hex().encode() for digest in ann.digests], BOOK)
+
+
+def test_secrets_on_the_command_line_are_spoken_of_and_not_shown() -> None:
+    config = Config()
+    url = "redis://:hush-hush@127.0.0.1"
+    config.apply_arguments([("requirepass", "hush-hush"), ("cluster-secret", "hush-hush"), ("redis-url", url)])
+    config.check()
+    lines = list(weak_settings(config, Users(first_default(config.password_digest))))
+    assert [line.partition(" stands on the command line, where every user")[0] for line in lines] == [
+        "requirepass",
+        "cluster-secret",
+        "redis-url",
+    ]
+    assert lines[0].endswith("put it into a file that is yours alone, requirepass-file")
+    assert not any("hush" in line for line in lines)
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [(0o644, True), (0o640, False)])
+def test_a_file_with_a_secret_that_everybody_may_read_is_spoken_of(tmp_path: Path, mode: int, is_said: bool) -> None:
+    main, more = tmp_path / "disqued.conf", tmp_path / "more.conf"
+    main.write_text(f"include {more}\nmaxmemory 1gb\n")
+    more.write_text(f"{SECRET}requirepass {LONG}\n")
+    more.chmod(mode)
+    config = Config.from_file(main)
+    lines = list(weak_settings(config, Users(first_default(config.password_digest))))
+    told = f": every user of this machine may read {more}: chmod o-rwx, or put it into a file that is yours alone, "
+    expected = [f"{name}{told}{name}-file" for name in ("requirepass", "cluster-secret")]
+    assert lines == (expected if is_said else [])
+    config.set("requirepass", "another-one-that-is-long")
+    assert len(list(weak_settings(config, Users(first_default(config.password_digest))))) == is_said
