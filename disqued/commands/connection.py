@@ -48,6 +48,8 @@ DONE = Status(b"OK")
 _NO_PASSWORD = "Client sent AUTH, but no password is set"  # noqa: S105 - an error text
 _BAD_PASSWORD = "invalid password"  # noqa: S105 - an error text
 _BAD_NAME = "Client names cannot contain spaces, newlines or special characters."
+NAMING_MAX = 256  #: bytes that a client may call itself, and its library; each entry of ACL LOG keeps them
+_LONG_NAME = f"Client names cannot be longer than {NAMING_MAX} bytes."
 _SETUP = Flag.READ | Flag.LOADING | Flag.FAST
 _ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
 
@@ -122,12 +124,19 @@ PROTOCOL = Kind(
 
 
 def _read_name(text: bytes) -> bytes:
+    if len(text) > NAMING_MAX:
+        raise CommandError(_LONG_NAME)
     if not _is_word(text):
         raise CommandError(_BAD_NAME)
     return text
 
 
-CLIENT_NAME = Kind("string", _read_name, "bytes from ! to ~; empty for no name", errors=(f"ERR {_BAD_NAME}",))
+CLIENT_NAME = Kind(
+    "string",
+    _read_name,
+    f"up to {NAMING_MAX} bytes from ! to ~; none for no name",
+    errors=(f"ERR {_BAD_NAME}", f"ERR {_LONG_NAME}"),
+)
 
 HELLO_FORMAT = 1
 # Where clients should go first: the lowest number.
@@ -437,15 +446,23 @@ class ClientSetName:
 
 
 _BAD_LIBRARY = "lib-name and lib-ver cannot contain spaces, newlines or special characters."
+_LONG_LIBRARY = f"lib-name and lib-ver cannot be longer than {NAMING_MAX} bytes."
 
 
 def _read_library(text: bytes) -> bytes:
+    if len(text) > NAMING_MAX:
+        raise CommandError(_LONG_LIBRARY)
     if not _is_word(text):
         raise CommandError(_BAD_LIBRARY)
     return text
 
 
-_LIBRARY = Kind("string", _read_library, "bytes from ! to ~", errors=(f"ERR {_BAD_LIBRARY}",))
+_LIBRARY = Kind(
+    "string",
+    _read_library,
+    f"up to {NAMING_MAX} bytes from ! to ~",
+    errors=(f"ERR {_BAD_LIBRARY}", f"ERR {_LONG_LIBRARY}"),
+)
 _ATTRIBUTE = one_of(
     {b"LIB-NAME": b"lib-name", b"LIB-VER": b"lib-ver"}, "Unrecognized option: CLIENT SETINFO takes LIB-NAME or LIB-VER"
 )

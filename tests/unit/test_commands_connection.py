@@ -6,7 +6,7 @@ import pytest
 
 from disqued.acl.user import User
 from disqued.commands import table
-from disqued.commands.connection import LISTED_PER_PART, PAUSE_MAX_MS
+from disqued.commands.connection import LISTED_PER_PART, NAMING_MAX, PAUSE_MAX_MS
 from disqued.commands.shapes import NO_REPLY
 from disqued.core.messages import Greeting, Target
 from disqued.core.peers import FAIL, LEAVING, PFAIL
@@ -210,6 +210,18 @@ def test_a_connection_has_no_name_until_it_is_given_one(client):
 def test_a_name_is_visible_ascii(client, name):
     line = client.is_refused("CLIENT", "SETNAME", name)
     assert line == b"ERR Client names cannot contain spaces, newlines or special characters."
+
+
+def test_what_a_client_calls_itself_is_short(client):
+    name = "x" * NAMING_MAX
+    for words in (("SETNAME",), ("SETINFO", "LIB-NAME"), ("SETINFO", "LIB-VER")):
+        assert client.says("CLIENT", *words, name) == OK
+        line = client.is_refused("CLIENT", *words, name + "x")
+        assert line.endswith(b"cannot be longer than 256 bytes.")
+    assert (
+        client.is_refused("HELLO", "3", "SETNAME", name + "x") == b"ERR Client names cannot be longer than 256 bytes."
+    )
+    assert (client.name, set(client.lib.values())) == (name.encode(), {name.encode()})
 
 
 def test_a_client_knows_its_number(daemon, client):
