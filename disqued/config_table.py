@@ -341,7 +341,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Choice(("auto", "human", "json")),
                 "auto",
                 "Form of the log. human is a line to read, json one object a line to collect; auto takes human on a "
-                "terminal and json otherwise.",
+                "terminal and in the journal of systemd, and json otherwise.",
             ),
         ),
     ),

@@ -41,6 +41,7 @@ from disqued.net.daemon import Daemon
 from disqued.net.endpoints import EndpointError, listen_at
 from disqued.net.farewell import Farewell
 from disqued.net.identity import Identity, IdentityError
+from disqued.net.journald import is_journal, standard_error
 from disqued.net.notify import Supervision
 from disqued.net.passed import PassedError, PassedSockets
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
@@ -166,7 +167,7 @@ class Listener(Service):
         """End the start; what is written to standard error goes to the log by now, so the terminal is told as well."""
         self._supervision.failed(problem)
         if self._config.logfile is not None and sys.__stderr__ is not None:
-            sys.__stderr__.write(f"disqued: {problem}\n")
+            standard_error(sys.__stderr__, os.environ).write(f"disqued: {problem}\n")
         raise SystemExit(f"disqued: {problem}")
 
     def _stop(self) -> None:
@@ -322,7 +323,7 @@ def makeService(options: Options) -> MultiService:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
-    observer = logs.observer(config, log_file)
+    observer = logs.observer(config, log_file, to_journal=is_journal(log_file, os.environ))
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
@@ -440,5 +441,7 @@ def main() -> None:
     """`disqued`: the same as `twistd -n disqued`."""
     from twisted.scripts.twistd import run
 
+    # Until the log begins: why a node does not start is an error in the journal, too.
+    sys.stderr = standard_error(sys.stderr, os.environ)
     sys.argv = [sys.argv[0], "--nodaemon", "--pidfile=", "disqued", *sys.argv[1:]]
     run()

@@ -1,9 +1,10 @@
-"""Logs: lines for people on a terminal, one JSON object a line everywhere else.
+"""Logs: lines for people on a terminal and in the journal of systemd, one JSON object a line everywhere else.
 
     {"time": "2026-01-02T03:04:05.678Z", "level": "info", "logger": "disqued.net.daemon", "message": "Ready: 0 jobs"}
 
-An event with a failure has its traceback in "traceback".  What the libraries tell of themselves (which reactor, which
-port) is below notice: the daemon says the same in the operator's words.
+An event with a failure has its traceback in "traceback".  In the journal each line, of either form, has its priority
+(`net.journald`), and those for people have no time: the journal has one.  What the libraries tell of themselves (which
+reactor, which port) is below notice: the daemon says the same in the operator's words.
 
 SIGHUP opens the log file anew, among others, so that logrotate may move it away:
 
@@ -34,6 +35,7 @@ from twisted.logger import (
 from zope.interface import implementer
 
 from disqued.config import Config
+from disqued.net.journald import JournalLines, as_people_read
 
 LEVELS = {
     "debug": LogLevel.debug,
@@ -56,17 +58,22 @@ class JsonLines:
 
     def __call__(self, event: LogEvent) -> None:
         """Write an event."""
-        stamp = datetime.fromtimestamp(event["log_time"], UTC).isoformat(timespec="milliseconds")
-        line: dict[str, Any] = {
-            "time": stamp.replace("+00:00", "Z"),
-            "level": event["log_level"].name,
-            "logger": event.get("log_namespace", ""),
-            "message": formatEvent(event),
-        }
-        if "log_failure" in event:
-            line["traceback"] = event["log_failure"].getTraceback()
-        self._out.write(json.dumps(line) + "\n")
+        self._out.write(as_json(event) + "\n")
         self._out.flush()
+
+
+def as_json(event: LogEvent) -> str:
+    """An event as a JSON object."""
+    stamp = datetime.fromtimestamp(event["log_time"], UTC).isoformat(timespec="milliseconds")
+    line: dict[str, Any] = {
+        "time": stamp.replace("+00:00", "Z"),
+        "level": event["log_level"].name,
+        "logger": event.get("log_namespace", ""),
+        "message": formatEvent(event),
+    }
+    if "log_failure" in event:
+        line["traceback"] = event["log_failure"].getTraceback()
+    return json.dumps(line)
 
 
 def open_log(config: Config) -> IO[str]:
@@ -76,9 +83,17 @@ def open_log(config: Config) -> IO[str]:
     return open(config.logfile, "a", encoding="utf-8", errors="backslashreplace")
 
 
-def observer(config: Config, out: IO[str]) -> ILogObserver:
-    """Make the log that the settings ask for; `loglevel` is followed while the daemon runs."""
-    human = config.log_format == "human" or (config.log_format == "auto" and out.isatty())
+def observer(config: Config, out: IO[str], *, to_journal: bool = False) -> ILogObserver:
+    """Make the log that the settings ask for; `loglevel` is followed while the daemon runs.
+
+    With `to_journal` it is journald that reads what is written to `out`.
+    """
+    human = config.log_format == "human" or (config.log_format == "auto" and (to_journal or out.isatty()))
+    write: ILogObserver
+    if to_journal:
+        write = JournalLines(out, as_people_read if human else as_json)
+    else:
+        write = textFileLogObserver(out) if human else JsonLines(out)
     levels = LogLevelFilterPredicate()
 
     def follow(name: str) -> None:
@@ -88,7 +103,7 @@ def observer(config: Config, out: IO[str]) -> ILogObserver:
 
     follow(config.loglevel)
     config.subscribe("loglevel", follow)
-    return FilteringLogObserver(textFileLogObserver(out) if human else JsonLines(out), [levels])
+    return FilteringLogObserver(write, [levels])
 
 
 def follow_hangups(reactor: Any, *acts: Callable[[], None]) -> None:

@@ -65,9 +65,13 @@ class Manager:
         passed: Mapping[str, socket.socket] | None = None,
         port: int = 0,
         data: str = "data",
+        journal: socket.socket | None = None,
         **variables: str,
     ) -> Daemon:
-        """Start a daemon without waiting for it, and pass it sockets by their names."""
+        """Start a daemon without waiting for it, and pass it sockets by their names.
+
+        What it writes goes to a log file, or to `journal`, which it is told to be the stream to journald.
+        """
         directory = self._folder / data
         directory.mkdir(exist_ok=True)
         sockets = passed or {}
@@ -77,10 +81,14 @@ class Manager:
             numbers = [found.fileno() for found in sockets.values()]
             environ |= {"LISTEN_FDS": str(len(numbers)), "LISTEN_FDNAMES": ":".join(sockets)}
             words = [sys.executable, "-c", PASS, ",".join(map(str, numbers)), *words]
+        if journal is not None:
+            stream = os.fstat(journal.fileno())
+            environ["JOURNAL_STREAM"] = f"{stream.st_dev}:{stream.st_ino}"
         log_file = self._folder / f"{data}.log"
         with log_file.open("ab") as log:
+            out = journal or log
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd="/",
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ, cwd="/",
                 pass_fds=[found.fileno() for found in sockets.values()],
             )  # fmt: skip
         self.started.append(Daemon(process, port, directory, log_file))

@@ -20,6 +20,7 @@ from tests.integration.manager import Manager, listening, managing
 
 AOF = ("--persistence", "aof")
 JOBS = 300
+SCRIPT = (sys.executable, "-m", "disqued.cli")  #: what the units start
 #: A start that takes a turn of the loop for each record, and tells at each turn how far it is.
 SLOW = "from disqued.net import loading, notify; loading.RECORDS_PER_SLICE, notify.LOOK_S = 1, 0"
 SLOW_LOAD = (sys.executable, "-c", f"{SLOW}; from disqued.tap import main; main()")
@@ -41,6 +42,30 @@ def ask(connection: socket.socket, *words: str) -> None:
 
 def connected(address: tuple[str, int]) -> socket.socket:
     return socket.create_connection(address, timeout=LIMIT)
+
+
+# What the journal is given.
+
+
+def test_each_line_of_the_log_has_its_priority_in_the_journal(manager: Manager, tmp_path: Path) -> None:
+    (tmp_path / "disqued.conf").write_text("hz 10\n")  # without effect, which is a warning
+    journal, stream = socket.socketpair()
+    with journal, stream:
+        daemon = manager.start("--config", str(tmp_path / "disqued.conf"), port=free_port(), journal=stream)
+        manager.hear_until("READY")
+        taken = manager.start(port=daemon.port, data="taken", journal=stream)
+        wrong = manager.start("--loglevel", "loud", program=SCRIPT, data="wrong", journal=stream)
+        assert (taken.wait_end(), wrong.wait_end()) == (1, 1)
+        daemon.stop()
+        stream.shutdown(socket.SHUT_WR)
+        with journal.makefile() as told:
+            lines = told.read().splitlines()
+    assert "<6>[disqued.tap.Listener#info] Stopped" in lines
+    assert [line for line in lines if line.startswith("<4>") and " hz" in line]
+    errors = [line for line in lines if line.startswith("<3>")]
+    assert [line for line in errors if "in use" in line]
+    assert [line for line in errors if line.startswith("<3>disqued: ") and "loud" in line]
+    assert all(line[:3] in ("<6>", "<4>", "<3>") for line in lines)
 
 
 # What systemd hears.
