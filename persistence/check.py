@@ -340,7 +340,7 @@ def check(
         try:
             return _check(files, out, advance, repair=repair)
         finally:
-            files.unlock()
+            files.unlock(tidy=True)
     except StoreError as error:
         out.write(f"{error}\n")
     except OSError as error:

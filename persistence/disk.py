@@ -65,15 +65,27 @@ class Disk:
 
     def lock(self, path: Path) -> int | None:
         """Lock a file for this process alone; None when another has it.  The lock ends with the descriptor."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _has_name(fd, path):
+                    return fd
+            except OSError as error:
+                os.close(fd)
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    return None
+                raise
+            # Who had it has removed it meanwhile: it keeps nobody out any more.
             os.close(fd)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return None
-            raise
-        return fd
+
+
+def _has_name(fd: int, path: Path) -> bool:
+    """Tell whether an open file is the one that has this name."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def reason(error: OSError) -> str:

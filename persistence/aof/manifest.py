@@ -18,8 +18,9 @@ on from the base, and there was no 0.
 A file number is never used again, so a file that the manifest does not list is a leftover of a crash.
 """
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -127,6 +128,7 @@ class JournalFiles:
         self.path = path
         self.disk = disk
         self._lock: int | None = None
+        self._has_made_lock = False
 
     def segment(self, segment: Base | Increment) -> Path:
         """Path of a segment."""
@@ -139,17 +141,25 @@ class JournalFiles:
 
     def lock(self) -> None:
         """Keep every other process off these files.  Raises StoreLocked, StoreFailed."""
-        path = self.path.with_name(self.path.name + ".lock")
+        path = self._lock_path
         try:
+            self._has_made_lock = not path.exists()
             self._lock = self.disk.lock(path)
         except OSError as error:
             raise StoreFailed(f"{path}: {error.strerror}") from error
         if self._lock is None:
             raise StoreLocked(f"{path}: another process uses this journal; end it, or give this one another `dir`")
 
-    def unlock(self) -> None:
-        """Let other processes use these files."""
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
+
+    def unlock(self, *, tidy: bool = False) -> None:
+        """Let other processes use these files; with `tidy` the lock is there afterwards only if it was before."""
         if self._lock is not None:
+            if tidy and self._has_made_lock:
+                with contextlib.suppress(OSError):
+                    self._lock_path.unlink()
             self.disk.close(self._lock)
             self._lock = None
 
@@ -178,11 +188,16 @@ class JournalFiles:
                 f"{self.path}: this is a journal of Disque; move it away, or set appendfilename to another name, and"
                 " `disqued import` takes its jobs over"
             )
+        for found in self.holding():
+            raise StoreDamaged(
+                str(self.manifest_path), 0, 0, f"the manifest is missing, but {found.name} holds records"
+            )
+
+    def holding(self) -> Iterator[Path]:
+        """Segments that are there, listed or not, and have more than a header.  Raises StoreFailed."""
         for found in self._found().values():
             if found.stat().st_size > HEADER_SIZE:
-                raise StoreDamaged(
-                    str(self.manifest_path), 0, 0, f"the manifest is missing, but {found.name} holds records"
-                )
+                yield found
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, durably.  The segments that it lists must be durable.  Raises OSError."""

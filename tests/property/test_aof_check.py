@@ -1,5 +1,7 @@
 """`disqued check-aof`: whatever is wrong with a journal, it says so exactly, and keeps every record that is whole."""
 
+import fcntl
+import gzip
 import os
 from io import StringIO
 from itertools import pairwise
@@ -239,10 +241,129 @@ def test_words_that_make_no_sense_are_refused(tmp_path: Path, capsys: pytest.Cap
     assert run(["check-aof", "--nonsense"]) == MISUSED
     assert run(["check-aof", "one", "--dir", "two"]) == MISUSED
     assert run(["check-aof", "--help"]) == WHOLE
-    assert run(["check-aof", "--dir", str(tmp_path)]) == DAMAGED
-    assert "there is no journal of this name" in capsys.readouterr().out
-    assert run(["check-aof", str(tmp_path / "missing" / NAME)]) == DAMAGED
+    assert run(["check-aof", "--dir", str(tmp_path)]) == MISUSED
+    assert "there is no journal of this name" in capsys.readouterr().err
+    assert run(["check-aof", str(tmp_path / "missing" / NAME)]) == MISUSED
+    assert "/missing: there is no such folder" in capsys.readouterr().err
     small_journal(tmp_path)
     for word in (tmp_path, tmp_path / NAME, tmp_path / f"{NAME}.manifest"):
         assert run(["check-aof", os.fspath(word)]) == WHOLE
     assert run(["check-aof", "--dir", str(tmp_path)]) == WHOLE
+
+
+# What is no journal.
+
+OTHERS = {
+    "empty": (b"", "empty"),
+    "random": (bytes(range(255, 0, -1)) * 20, "of a kind that is not known here"),
+    "text": (b"Dear all,\n", "of a kind that is not known here"),
+    "disque": (
+        b"*2\r\n$7\r\nLOADJOB\r\n$129\r\n",
+        "an append-only file of Disque; `disqued import` takes its jobs over",
+    ),
+    "redis aof": (b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n", "an append-only file of Redis"),
+    "redis manifest": (
+        b"file appendonly.aof.1.base.rdb seq 1 type b\n",
+        "the manifest of an append-only file of Redis",
+    ),
+    "rdb": (b"REDIS0011\xfa\x09redis-ver", "an RDB file of Redis"),
+    "gzip": (gzip.compress(b"disqued journal 2\n" * 100, mtime=0), "compressed by gzip; unpack it first"),
+    "sqlite": (b"SQLite format 3\0\x10\0", "a database of SQLite;"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("options", [(), ("--repair",)])
+@pytest.mark.parametrize("name", [NAME, f"{NAME}.manifest", "backup"])
+def test_a_file_of_another_kind_is_called_what_it_is_and_is_not_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, name: str, options: tuple[str, ...]
+) -> None:
+    data, said = OTHERS[kind]
+    path = tmp_path / name
+    path.write_bytes(data)
+    before = path.stat()
+    assert run(["check-aof", str(path), *options]) == MISUSED
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"disqued check-aof: {path} is no journal of disqued, but {said}")
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (data, before.st_mtime_ns)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("options", [(), ("--repair",)])
+def test_a_folder_without_a_journal_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    for words in ((str(tmp_path),), ("--dir", str(tmp_path)), (str(tmp_path / "other.aof"),)):
+        assert run(["check-aof", *words, *options]) == MISUSED
+        assert "there is no journal of this name" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / NAME).write_bytes(OTHERS["disque"][0])
+    for words in ((str(tmp_path),), ("--dir", str(tmp_path))):
+        assert run(["check-aof", *words, *options]) == MISUSED
+        assert f"{NAME} is no journal of disqued, but an append-only file of Disque" in capsys.readouterr().err
+    assert run(["check-aof", "--dir", str(tmp_path / NAME), *options]) == MISUSED
+    assert "but an append-only file of Disque" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_pipe_and_a_folder_are_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["check-aof", str(tmp_path / "pipe")]) == MISUSED
+    assert "pipe is no journal of disqued, but a device, a pipe or a socket" in capsys.readouterr().err
+    (tmp_path / f"{NAME}.manifest").mkdir()
+    assert run(["check-aof", str(tmp_path)]) == MISUSED
+    assert "manifest is no journal of disqued, but a folder" in capsys.readouterr().err
+
+
+def test_one_file_of_a_journal_is_called_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_journal(tmp_path)
+    assert run(["check-aof", str(files(tmp_path)["incr"]), "--repair"]) == MISUSED
+    said = capsys.readouterr().err
+    assert f"is one of the files of a journal of disqued; give the name that all of them begin with: {tmp_path}" in said
+    assert said.endswith(f"/{NAME}\n")
+
+
+@pytest.mark.parametrize("data", [b"", b"REDIS0011", None])
+def test_what_is_left_of_a_journal_is_no_other_kind_of_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes | None
+) -> None:
+    small_journal(tmp_path)
+    manifest = files(tmp_path)["manifest"]
+    manifest.unlink()
+    if data is not None:
+        manifest.write_bytes(data)
+    status, report = checked(tmp_path, capsys)
+    assert status == DAMAGED
+    assert "manifest" in report
+
+
+def test_a_repair_leaves_no_lock_that_was_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_journal(tmp_path)
+    lock = tmp_path / f"{NAME}.lock"
+    assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert lock.exists()
+    lock.unlink()
+    assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+    assert not lock.exists()
+    path = files(tmp_path)["manifest"]
+    path.write_bytes(flipped(path.read_bytes(), 3))
+    assert "Repaired: " in checked(tmp_path, capsys, "--repair")[1]
+    assert not lock.exists()
+
+
+def test_a_lock_that_was_removed_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, disk = tmp_path / "lock", QuickDisk()
+    locks: list[int] = []
+
+    def flock(fd: int, how: int) -> None:
+        locks.append(fd)
+        if len(locks) == 1:  # who had it removes it just now
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    found = disk.lock(path)
+    assert found is not None
+    assert len(locks) == 2
+    assert os.path.samestat(os.fstat(found), path.stat())
+    os.close(found)
