@@ -74,6 +74,11 @@ class NodeView:
         return self.cluster.get("cluster_leaving") == "yes"
 
     @property
+    def is_loading(self) -> bool:
+        """Tell whether it serves nobody yet."""
+        return self.facts.get("loading") == "1"
+
+    @property
     def is_safe(self) -> bool:
         """Tell whether it may be stopped and nothing is lost."""
         return self.cluster.get("cluster_safe_to_stop") == "yes"
@@ -153,7 +158,7 @@ def problems(views: Sequence[NodeView]) -> list[str]:
 def _own_problems(view: NodeView) -> Iterator[str]:
     if twin := view.cluster.get("cluster_same_id_at"):
         yield f"{view.name}: another node with the same id is at {twin}; CLUSTER RESET HARD on one of them"
-    if view.facts.get("loading") == "1":
+    if view.is_loading:
         yield f"{view.name}: is loading its jobs"
     if view.facts.get("aof_last_write_status", "ok") != "ok":
         yield f"{view.name}: its journal cannot be written; nothing is added there"

@@ -32,6 +32,7 @@ from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, Uncert
 from disqued.client.tls import Tls
 from disqued.credentials import written_out
 from disqued.privatefile import PrivateFileError, read_private
+from disqued.tools.program import INTERRUPTED
 from disqued.tools.values import Seconds
 
 if TYPE_CHECKING:  # redis-py takes as long to load as all the rest: it is loaded when a node is asked
@@ -64,6 +65,12 @@ class Failed(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Write the line: `disqued VERB: what went wrong`."""
         click.echo(f"{self._verb}: {self.format_message()}", file=file, err=True)
+
+
+class Interrupted(Failed):
+    """Ctrl-C has ended a verb in the middle of what it did; the text is how far it got."""
+
+    exit_code = INTERRUPTED
 
 
 class Node:

@@ -1,4 +1,4 @@
-"""`disqued restart`: one node ends and begins again, and nothing is lost or delivered twice by that.
+"""`disqued restart`: a node ends and begins again, and nothing is lost or delivered twice by that.
 
     --drain      CLUSTER LEAVING yes, until nothing is only there    its jobs are on other nodes
                  SHUTDOWN
@@ -8,6 +8,8 @@
     then         wait until the process is over --> the command --> wait until a new process of the same node serves
                  CLUSTER LEAVING no, after --drain --> wait until it and the others see each other
 
+    --all        all nodes answer and see each other --> the above for one node after the other, until one fails
+
 What was changed for a restart that does not come to the shutdown is taken back.  A node that was leaving before is
 leaving afterwards.  Spans are seconds.
 """
@@ -15,7 +17,7 @@ leaving afterwards.  Spans are seconds.
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +26,9 @@ import click
 
 from disqued.client.addresses import Socket
 from disqued.client.errors import DisquedError, ServerError
-from disqued.tools.cluster_views import look_at_all
+from disqued.tools.cluster_views import look_at_all, unseen
 from disqued.tools.cluster_waits import empty, wait_joined
-from disqued.tools.connecting import Failed, Node, Target, node_options
+from disqued.tools.connecting import Failed, Interrupted, Node, Target, node_options
 from disqued.tools.members import Member, info, members
 from disqued.tools.values import Number
 from disqued.tools.waiting import wait_until
@@ -39,19 +41,27 @@ OVER: Final = ("Z", "X")  #: states of a process that has ended, and that nobody
 TERMINAL: Final = 2  #: standard error, where the command writes to
 
 
+#: What a command may say of the node that it starts.
+PLACES: Final = "{host}, {port} and {id}"
+
+
 @click.command()
 @click.option("--command", "start", metavar="COMMAND",
-              help="What starts the node again; a line for the shell that comes back.")  # fmt: skip
-@click.option("--unit", metavar="UNIT", help="Unit of systemd; the same as --command 'systemctl start UNIT'.")
+              help="What starts the node again; a line for the shell that comes back."
+              f" {PLACES} in it are those of the node.")  # fmt: skip
+@click.option("--unit", metavar="UNIT",
+              help="Unit of systemd; the same as --command 'systemctl start UNIT'.")  # fmt: skip
+@click.option("--all", "all_nodes", is_flag=True, help="Restart all nodes of the cluster, one after the other.")
 @click.option("--drain", is_flag=True, help="Let the node hand all on before, in the place of restoring it afterwards.")
 @click.option("--no-config-rewrite", is_flag=True,
               help=f"The command itself gives --{ONCE} yes, as the node has no file to write that to.")  # fmt: skip
 @click.option("--wait", "wait_s", type=Number(0), default=WAIT_S, show_default=True, metavar="SECONDS",
               help="How long each step may take.")  # fmt: skip
 @node_options
-def command(  # noqa: PLR0917 - click gives them by name
-    target: Target, start: str | None, unit: str | None, drain: bool, no_config_rewrite: bool, wait_s: float
-) -> None:
+def command(
+    target: Target, *, start: str | None, unit: str | None, all_nodes: bool, drain: bool, no_config_rewrite: bool,
+    wait_s: float,
+) -> None:  # fmt: skip
     """Restart the node that -h and -p name, so that nothing is lost and nothing is delivered twice by that.
 
     \b
@@ -59,6 +69,7 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued restart --drain --unit disqued
       disqued restart --drain -h 10.0.0.3 --command 'ssh 10.0.0.3 systemctl start disqued'
       disqued restart -p 7712 --command 'disqued --config node-2.conf > node-2.log 2>&1 &'
+      disqued restart --all --drain -h 10.0.0.1 --command 'ssh {host} systemctl start disqued'
 
     Without --drain the jobs stay on the node: they are written down with their places in the queues, and are there
     again afterwards, at-most-once jobs, too.  Meanwhile jobs that nobody else has a copy of wait.  The node notes it in
@@ -68,31 +79,105 @@ def command(  # noqa: PLR0917 - click gives them by name
     With --drain the other nodes of the cluster get them before, and no job waits; the node comes back empty but for
     copies.
 
-    Clients lose their connections, and open them again.  What the command prints goes to standard error.  Nodes are
-    restarted one after the other: this ends when the node serves, and all see each other.
+    Clients lose their connections, and open them again.  What the command prints goes to standard error.  This ends
+    when the node serves, and all see each other.
+
+    With --all that is done for every node of the cluster, one after the other, first for the one that -h and -p name.
+    It begins when all nodes answer and see each other, and ends with the first that does not come back: the others are
+    left as they are.
 
     Exit status 0 when that is so; 1 when a step failed or took too long, with a line that says what to do.
     """
     if (start is None) == (unit is None):
         raise click.UsageError("what starts the node again is given by --command or by --unit, one of them")
-    began_at = time.monotonic()
-    words = ["/bin/sh", "-c", start] if start is not None else ["systemctl", "start", unit or ""]
-    with target.node() as node:
-        run = Run.of(target, node, wait_s, drains=drain)
-        if drain:
-            run.drain(node)
+    plan = Plan(start, unit, drains=drain, rewrites_config=not no_config_rewrite, wait_s=wait_s)
+    if all_nodes:
+        restart_all(target, plan)
+    else:
+        restart(target, plan)
+
+
+@attrs.frozen
+class Plan:
+    """How nodes are restarted."""
+
+    line: str | None  #: for a shell; None = there is a unit
+    unit: str | None
+    drains: bool
+    rewrites_config: bool
+    wait_s: float  #: for each step
+
+    def words(self, member: Member) -> list[str]:
+        """What starts a node again, as words of a program.  Raises click.UsageError."""
+        text = self.line if self.line is not None else self.unit or ""
+        address = member.target.address
+        if isinstance(address, Socket):
+            if any(place in text for place in ("{host}", "{port}")):
+                raise click.UsageError("{host} and {port} are those of -h and -p; a Unix socket (-s) has none")
         else:
-            run.write_down(node, rewrites_config=not no_config_rewrite)
-        run.start(words)
-        run.wait_served(node)
-        if drain and not run.was_leaving:
-            node.call("CLUSTER", "LEAVING", "no")
-        wait_joined([run.member, *run.others], wait_s)
+            text = text.replace("{host}", address[0]).replace("{port}", str(address[1]))
+        text = text.replace("{id}", member.id)
+        return ["/bin/sh", "-c", text] if self.line is not None else ["systemctl", "start", text]
+
+
+def restart(target: Target, plan: Plan) -> None:
+    """Restart one node, and say so.  Raises Failed, and the errors of `disqued.client.errors`."""
+    began_at = time.monotonic()
+    with target.node() as node:
+        run = Run.of(target, node, plan.wait_s, drains=plan.drains)
+        words = plan.words(run.member)
+        left = f"{target} goes on as before, unless it was ending already"
+        try:
+            if plan.drains:
+                run.drain(node)
+            else:
+                run.write_down(node, rewrites_config=plan.rewrites_config)
+            left = run.down
+            run.start(words)
+            left = f"{target} was started, and not waited for"
+            run.wait_served(node)
+            if plan.drains and not run.was_leaving:
+                node.call("CLUSTER", "LEAVING", "no")
+            left = f"{target} serves, and not waited for is that all see each other"
+            wait_joined([run.member, *run.others], plan.wait_s)
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted: {left}") from None
         jobs = info(node, "jobs")["registered_jobs"]
     click.echo(
         f"{target} was restarted in {time.monotonic() - began_at:.1f} s; it holds {jobs} jobs and sees"
         f" {len(run.others)} other nodes"
     )
+
+
+def restart_all(target: Target, plan: Plan) -> None:
+    """Restart all nodes of a cluster, one after the other, until one fails.  Raises Failed."""
+    began_at = time.monotonic()
+    known = members(target)
+    for number, member in enumerate(known):
+        done, rest = known[:number], known[number:]
+        if problem := "; ".join(_obstacles(known)):
+            raise Failed(f"the cluster is not whole, and no other node may go: {problem}; {_so_far(done, rest)}")
+        try:
+            restart(member.target, plan)
+        except (Failed, DisquedError) as error:
+            kind = type(error) if isinstance(error, Failed) else Failed
+            raise kind(f"{error}; {_so_far(done, rest[1:])}") from None
+    click.echo(f"all {len(known)} nodes were restarted in {time.monotonic() - began_at:.1f} s")
+
+
+def _obstacles(known: Sequence[Member]) -> list[str]:
+    """What is to be in order before a node may go."""
+    views = look_at_all(known)
+    found = [f"{view.name}: {view.error or 'is loading its jobs'}" for view in views if view.error or view.is_loading]
+    return found or unseen(views)
+
+
+def _so_far(done: Sequence[Member], rest: Sequence[Member]) -> str:
+    return f"restarted: {_named(done)}; not touched: {_named(rest)}"
+
+
+def _named(some: Sequence[Member]) -> str:
+    return ", ".join(member.address for member in some) or "none"
 
 
 @attrs.frozen
@@ -192,15 +277,16 @@ class Run:
         except subprocess.TimeoutExpired:
             raise Failed(
                 f"`{shown}` has not come back after {self.wait_s:g} s (--wait), and was ended; a node in the foreground"
-                f" needs a & behind it; {self._down}"
+                f" needs a & behind it; {self.down}"
             ) from None
         except OSError as error:
-            raise Failed(f"`{shown}` cannot be run: {error.strerror}; {self._down}") from None
+            raise Failed(f"`{shown}` cannot be run: {error.strerror}; {self.down}") from None
         if done.returncode:
-            raise Failed(f"`{shown}` has ended with status {done.returncode}; {self._down}")
+            raise Failed(f"`{shown}` has ended with status {done.returncode}; {self.down}")
 
     @property
-    def _down(self) -> str:
+    def down(self) -> str:
+        """What is to be said while the node has ended and has not been started."""
         if self.drains:
             return f"{self.member.address} is down, its jobs are on the others; CLUSTER LEAVING no when it is started"
         return f"{self.member.address} is down, and has all that it had when it is started"

@@ -3,15 +3,16 @@
 import os
 import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster import QUICK, Cluster, cluster_info, ends_well
-from tests.integration.daemon import DAEMON, HOST, Daemon, environment, wait_until
-from tests.integration.verbs import at, done, refused
+from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, wait_until
+from tests.integration.verbs import at, done, refused, run
 
 Start = Callable[..., Daemon]
 
@@ -217,3 +218,106 @@ def test_a_unit_is_started_by_systemctl(
     wait_exit(node)
     again(node)
     assert told.read_text() == "start disqued@7711"
+
+
+# All nodes of a cluster.
+
+
+def restarting_each(nodes: Sequence[Daemon], *options: str, instead: Mapping[int, str] | None = None) -> str:
+    """A line that starts whichever node is meant; `instead` has other lines for some, by their number."""
+    lines = dict(enumerate(restarting(node, *options) for node in nodes)) | dict(instead or {})
+    return "case {port} in " + " ".join(f"{nodes[number].port}) {line} ;;" for number, line in lines.items()) + " esac"
+
+
+def test_all_nodes_are_restarted_one_after_the_other(cluster: Cluster, again: Callable[[Daemon], None]) -> None:
+    first, second, third = cluster.nodes
+    for number in range(30):
+        second.call("ADDJOB", "mail", f"body {number}", 0, "REPLICATE", 1)
+    before = [process_id(node) for node in cluster.nodes]
+    line = restarting_each(cluster.nodes, *QUICK)
+    *said, last = done("restart", "--all", "--drain", "--command", line, *at(second)).splitlines()
+    for node in cluster.nodes:
+        wait_exit(node)
+        again(node)
+    assert not {process_id(node) for node in cluster.nodes} & set(before)
+    # The one that was named comes first, and when a node is restarted all the others are there.
+    assert said[0].startswith(f"{HOST}:{second.port} was restarted in ")
+    assert sorted(text.split()[0] for text in said) == sorted(f"{HOST}:{node.port}" for node in (first, second, third))
+    assert all(text.endswith(" sees 2 other nodes") for text in said)
+    assert last.startswith("all 3 nodes were restarted in ")
+    assert sum(len(node.call("QPEEK", "mail", 99)) for node in cluster.nodes) == 30  # type: ignore[arg-type]
+    assert [node.call("CLUSTER", "LEAVING") for node in cluster.nodes] == ["no"] * 3
+
+
+def test_the_first_node_that_does_not_come_back_is_the_last(cluster: Cluster, again: Callable[[Daemon], None]) -> None:
+    first, *others = cluster.nodes
+    untouched, fails = sorted(others, key=lambda node: order(first).index(node.port))[::-1]
+    instead = {cluster.nodes.index(fails): "echo nothing >&2; exit 3"}
+    before = process_id(untouched)
+    line = restarting_each(cluster.nodes, *QUICK, "--aof-enqueue-jobs-once", "yes", instead=instead)
+    result = run("restart", "--all", "--no-config-rewrite", "--command", line, *at(first))
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{HOST}:{first.port} was restarted in ")
+    assert result.stdout.count("\n") == 1
+    (said,) = result.stderr.splitlines()
+    assert "has ended with status 3" in said
+    assert f"{HOST}:{fails.port} is down, and has all that it had when it is started" in said
+    assert said.endswith(f"restarted: {HOST}:{first.port}; not touched: {HOST}:{untouched.port}")
+    wait_exit(first)
+    again(first)
+    wait_exit(fails)
+    assert process_id(untouched) == before
+    # Called again it sees that a node is missing, and takes none of the others.
+    now = process_id(first)
+    said = refused("restart", "--all", "--no-config-rewrite", "--command", line, *at(first))
+    assert "the cluster is not whole, and no other node may go: " in said
+    assert f"no node answers at {HOST}:{fails.port}" in said
+    assert "restarted: none; not touched: " in said
+    assert (process_id(first), process_id(untouched)) == (now, before)
+
+
+def order(node: Daemon) -> list[int]:
+    """Ports of the nodes, in the order in which a node tells of them."""
+    told = node.call("HELLO")
+    return [int(port) for _, _, port, _ in told[2:]]  # type: ignore[index]
+
+
+def test_an_interrupt_says_how_far_it_got(cluster: Cluster, again: Callable[[Daemon], None]) -> None:
+    first, *others = cluster.nodes
+    lost, untouched = sorted(others, key=lambda node: order(first).index(node.port))
+    before = process_id(untouched)
+    line = restarting_each(cluster.nodes, *QUICK, instead={cluster.nodes.index(lost): "kill -INT $PPID; exec sleep 60"})
+    words = [sys.executable, "-m", "disqued.cli", "restart", "--all", "--drain", "--command", line, *at(first)]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 130, result.stderr
+    assert result.stderr == (
+        f"disqued restart: interrupted: {HOST}:{lost.port} is down, its jobs are on the others; CLUSTER LEAVING no when"
+        f" it is started; restarted: {HOST}:{first.port}; not touched: {HOST}:{untouched.port}\n"
+    )
+    wait_exit(first)
+    again(first)
+    wait_exit(lost)
+    assert process_id(untouched) == before
+
+
+def test_a_unit_may_be_called_after_its_node(
+    start: Start, again: Callable[[Daemon], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start("--persistence", "aof")
+    told = tmp_path / "told"
+    line = restarting(node, "--persistence", "aof", "--aof-enqueue-jobs-once", "yes")
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" > {shlex.quote(str(told))}\n{line}\n')
+    (tmp_path / "systemctl").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    identity = node.call("CLUSTER", "MYID")
+    done("restart", "--all", "--no-config-rewrite", "--unit", "disqued@{host}-{port}-{id}-{other}", *at(node))
+    wait_exit(node)
+    again(node)
+    assert told.read_text() == f"start disqued@{HOST}-{node.port}-{identity}-{{other}}\n"
+
+
+def test_a_socket_has_no_port_to_name(start: Start, tmp_path: Path) -> None:
+    node = start("--unixsocket", str(tmp_path / "socket"))
+    said = refused("restart", "--unit", "disqued@{port}", "-s", tmp_path / "socket", status=2)
+    assert "a Unix socket (-s) has none" in said
+    assert node.call("PING")
