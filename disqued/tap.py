@@ -46,6 +46,7 @@ from disqued.net.notify import Supervision
 from disqued.net.passed import PassedError, PassedSockets
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 from disqued.net.socketfile import UnixPort
+from disqued.net.stopsignals import StopSignals
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
 from disqued.net.weak import weak_settings
@@ -148,6 +149,8 @@ class Listener(Service):
         self._admin = admin
         self._ports: list[Any] = []
         self._asked_by = "a signal"  #: who wants the end; the daemon says so when it is the one
+        self._farewell = Farewell(daemon, supervision.goes_on)
+        self._signals = StopSignals(reactor, self._hurry)
 
     def startService(self) -> None:
         """Listen, then load; until that is done clients hear -LOADING."""
@@ -160,6 +163,7 @@ class Listener(Service):
             self._refuse(str(error))
         tune_collector()
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
+        self._signals.follow()
         self._supervision.start()
         self._daemon.start(self._stop)
 
@@ -265,11 +269,16 @@ class Listener(Service):
     def stopService(self) -> "Deferred[None]":
         """Hand on what is here, if that is wanted; then close the ports, commit, and let go of everything."""
         super().stopService()
+        self._signals.stopping()
         self._supervision.stopping(f"Stopping, asked by {self._asked_by}")
         self.log.info("Stopping, asked by {who}", who=self._asked_by)
-        farewell = Farewell(self._daemon, self._supervision.goes_on)
-        said = Deferred.fromCoroutine(farewell.say()).addErrback(self._farewell_failed)
+        said = Deferred.fromCoroutine(self._farewell.say()).addErrback(self._farewell_failed)
         return said.addCallback(self._close).addBoth(self._stopped)
+
+    def _hurry(self) -> None:
+        """Stop in order, but hand nothing more on."""
+        self.log.info("Asked to stop once more: what was done is made durable and answered, and nothing else is done")
+        self._farewell.hurry()
 
     def _farewell_failed(self, failure: Failure) -> None:
         """Stop all the same: what is here is not lost by that."""

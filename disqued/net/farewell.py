@@ -4,7 +4,7 @@
                                               | nothing is lost by a stop any more
                                               | or no node can be reached that takes jobs
                                               | or the time is over, or the setting 0 by now
-                                              | or SHUTDOWN
+                                              | or SHUTDOWN, or another SIGTERM or SIGINT
                                               v
                                            the stop
 
@@ -36,6 +36,11 @@ class Farewell:
         """`tell` hears how far it is, as long as it goes on."""
         self._daemon = daemon
         self._tell = tell
+        self._is_hurried = False
+
+    def hurry(self) -> None:
+        """Leave it at what was handed on until now."""
+        self._is_hurried = True
 
     async def say(self) -> None:
         """Leave, if that is wanted, and wait until the node may stop."""
@@ -62,13 +67,14 @@ class Farewell:
     def _is_wanted(self, spent_s: float) -> bool:
         """Tell whether the node is to leave, or to go on with it after that time."""
         daemon = self._daemon
-        if daemon.loading or daemon.ending or spent_s >= daemon.config.cluster_leave_timeout:
+        if self._is_hurried or daemon.loading or daemon.ending or spent_s >= daemon.config.cluster_leave_timeout:
             return False
         return bool(daemon.node.state.peers.reachable)
 
     def _begin(self) -> None:
         self.log.info(
-            "Leaving before the stop, for {seconds} s at most", seconds=self._daemon.config.cluster_leave_timeout
+            "Leaving before the stop, for {seconds} s at most; another SIGTERM or SIGINT stops without the rest of it",
+            seconds=self._daemon.config.cluster_leave_timeout,
         )
         if not self._daemon.node.state.leaving:
             self._daemon.identity.hides_leaving = True

@@ -30,7 +30,8 @@ class Daemon:
         """Begin to stop; what is returned holds something when the node may stop."""
         over: list[None] = []
         of: Any = self
-        Deferred.fromCoroutine(Farewell(of, told.append).say()).addCallback(over.append)
+        self.farewell = Farewell(of, told.append)
+        Deferred.fromCoroutine(self.farewell.say()).addCallback(over.append)
         return over
 
 
@@ -73,7 +74,11 @@ def is_alone(daemon: Daemon) -> None:
     daemon.node.state.peers.reachable = ()
 
 
-@pytest.mark.parametrize("happens", [stops, has_no_time, is_alone])
+def is_hurried(daemon: Daemon) -> None:
+    daemon.farewell.hurry()
+
+
+@pytest.mark.parametrize("happens", [stops, has_no_time, is_alone, is_hurried])
 def test_the_waiting_ends_when_it_is_of_no_use_or_not_wanted_any_more(happens: Any) -> None:
     daemon = Daemon()
     over = daemon.stop([])

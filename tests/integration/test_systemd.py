@@ -395,6 +395,41 @@ def test_a_shutdown_ends_a_leaving(pair: Cluster) -> None:
     assert "Stopping before all was handed on: 1 jobs are left here" in leaving.log()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_leaving_and_the_stop_is_in_order(pair: Cluster, number: signal.Signals) -> None:
+    leaving = pair.nodes[0]
+    leaving.call("CONFIG", "SET", "cluster-node-timeout", 3_600_000)
+    leaving.call("CONFIG", "SET", "cluster-leave-timeout", 86_400)
+    pair.freeze(1)  # it is there, and takes nothing
+    jobs = {leaving.call("ADDJOB", "q", number, 0, "REPLICATE", 1) for number in range(20)}
+    leaving.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: cluster_info(leaving)["cluster_leaving"] == "yes", "a node that leaves")
+    assert "another SIGTERM or SIGINT stops without the rest of it" in leaving.log()
+    leaving.process.send_signal(number)
+    leaving.process.send_signal(number)  # of no use, and of no harm
+    assert leaving.wait_end() == -signal.SIGTERM
+    pair.thaw(1)
+    for said in ("Asked to stop once more", "Stopping before all was handed on", '"message": "Stopped"'):
+        assert said in leaving.log()
+    assert "Traceback" not in leaving.log()
+    pair.restart(0)
+    # What the other one was sent and took in the end may be there as well.
+    back, other = (set(node.call("JSCAN", "COUNT", 99)[1]) for node in pair.nodes)  # type: ignore[index]
+    assert back | other == jobs
+
+
+def test_a_signal_behind_a_shutdown_is_no_bug(pair: Cluster) -> None:
+    leaving = pair.nodes[0]
+    leaving.process.send_signal(signal.SIGSTOP)
+    for _ in range(2):  # both are there before either is looked at
+        leaving.process.send_signal(signal.SIGTERM)
+        leaving.process.send_signal(signal.SIGINT)
+    leaving.process.send_signal(signal.SIGCONT)
+    assert leaving.wait_end() in (-signal.SIGTERM, -signal.SIGINT)
+    assert "Traceback" not in leaving.log()
+    assert '"message": "Stopped"' in leaving.log()
+
+
 def test_where_nobody_takes_jobs_a_node_stops_at_once(start: Start) -> None:
     daemon = start("--cluster-leave-timeout", "86400")
     daemon.call("ADDJOB", "q", "body", 0)
