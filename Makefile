@@ -200,7 +200,7 @@ $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 .venv/.programs-stamp: Makefile | .venv/bin/python
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
 		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver \
-		java=openjdk-17-jre-headless systemd-analyze=systemd
+		java=openjdk-17-jre-headless systemd-analyze=systemd zsh fish
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

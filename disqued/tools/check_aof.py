@@ -30,8 +30,9 @@ TRACES: Final = (b"\nincr ", b"\nbase ", b"\ncheck ")
 
 
 @click.command(TOOL, context_settings=HELP_LETTER)
-@click.argument("path", required=False)
-@click.option("--dir", "folder", metavar="DIR", help=f"Folder of a journal that is called {NAME}; else this one.")
+@click.argument("path", required=False, type=click.Path())
+@click.option("--dir", "folder", metavar="DIR", type=click.Path(file_okay=False),
+              help=f"Folder of a journal that is called {NAME}; else this one.")  # fmt: skip
 @click.option("--repair", is_flag=True, help="Write a journal of what is whole; the old one is kept.")
 def command(path: str | None, folder: str | None, *, repair: bool) -> int:
     """Examine a journal (persistence aof) and say what of it is lost.

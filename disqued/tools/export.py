@@ -95,7 +95,7 @@ class Writer(Protocol):
 @click.command(TOOL, context_settings=HELP_LETTER)
 @store_options
 @click.option("--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
-@click.option("--output", metavar="FILE", type=Path, help="File to write; else standard output.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="File to write; else standard output.")
 def command(form: str, output: Path | None, **store: str | None) -> int:
     """Write what a store holds, one row for each event, for programs that analyse it.
 

@@ -153,7 +153,7 @@ class SteadyClock:
 
 
 @click.command(TOOL, context_settings=HELP_LETTER)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Path)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @store_options
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option(

@@ -190,11 +190,21 @@ def _beside_interpreter() -> str:
 
 @click.command(TOOL, context_settings=HELP_LETTER)
 @click.option(
-    "--root", metavar="DIR", type=Path, default="/", show_default=True, help="Put everything below this folder."
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="/",
+    show_default=True,
+    help="Put everything below this folder.",
 )
-@click.option("--prefix", metavar="DIR", type=Path, help="For packages: units in DIR/lib/systemd, not /etc.")
+@click.option(
+    "--prefix",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="For packages: units in DIR/lib/systemd, not /etc.",
+)
 @click.option("--user", is_flag=True, help="For the systemd of this user, not that of the system.")
-@click.option("--program", metavar="FILE", help="The program that the units start, if not this one.")
+@click.option("--program", metavar="FILE", type=click.Path(), help="The program that the units start, if not this one.")
 @click.option("--force", is_flag=True, help="Replace units that somebody has changed, too.")
 def command(root: Path, prefix: Path | None, program: str | None, *, user: bool, force: bool) -> int:
     """Put the units of disqued where systemd finds them.

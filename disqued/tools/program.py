@@ -31,6 +31,8 @@ INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells 
 BROKEN_PIPE: Final = 141
 #: Packages that a plain installation is without, by the names that they are imported by, and the extra that has them.
 EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
+#: Where the context of a completion has the last word before the one that is completed.
+_LAST: Final = "disqued.last"
 #: Context of verbs that talk to no node: there `-h` is free.
 HELP_LETTER: Final = {"help_option_names": ["-h", "--help"]}
 
@@ -47,8 +49,15 @@ class Verbs(click.Group):
         command: click.Command = import_module(VERBS[cmd_name][1]).command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            ctx.meta[_LAST] = args[-1] if args else ""
+        return super().parse_args(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs and the settings of a node that begin so."""
+        """The verbs and the settings of a node that begin so; or the values of the setting that stands before."""
+        if ctx.meta[_LAST].startswith("--"):
+            return values_of(ctx.meta[_LAST], incomplete)
         words = {name: summary for name, (summary, _) in VERBS.items()}
         if incomplete.startswith("-"):
             words = dict(daemon_options())
@@ -65,6 +74,27 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(name, summary) for name, (summary, _) in VERBS.items()])
+
+
+def values_of(option: str, incomplete: str) -> list[CompletionItem]:
+    """What may stand behind an option that starts a node, as far as there are words for it."""
+    from disqued.config import SETTINGS
+    from disqued.config_values import Choice, FilePath, Folder, FolderPath, StoreName, YesNo
+
+    setting = SETTINGS.get(option.removeprefix("--"))
+    kind = setting.kind if setting else None
+    if isinstance(kind, (Folder, FolderPath)):
+        return [CompletionItem(incomplete, type="dir")]
+    if option == "--config" or isinstance(kind, FilePath):
+        return [CompletionItem(incomplete, type="file")]
+    words: tuple[str, ...] = ()
+    if isinstance(kind, YesNo):
+        words = ("yes", "no")
+    elif isinstance(kind, Choice):
+        words = kind.words
+    elif isinstance(kind, StoreName):
+        words = kind.known
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def daemon_options() -> Iterator[tuple[str, str]]:

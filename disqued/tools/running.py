@@ -50,9 +50,11 @@ def store_options(function: F) -> F:
     """Give a verb the options that name a store: `config`, `persistence` and `dir`, which `settings` takes."""
     made: Any = function
     for option in (
-        click.option("--dir", metavar="FOLDER", help="Folder that its files lie in."),
+        click.option("--dir", metavar="FOLDER", type=click.Path(file_okay=False), help="Folder that its files lie in."),
         click.option("--persistence", metavar="NAME", help="Kind of store: aof, sqlite, redis or a plugin's."),
-        click.option("--config", metavar="FILE", help="Configuration file of the node whose store is meant."),
+        click.option(
+            "--config", metavar="FILE", type=click.Path(), help="Configuration file of the node whose store is meant."
+        ),
     ):
         made = option(made)
     result: F = made

@@ -90,9 +90,13 @@ def _copy(path: Path, goal: Path) -> None:
 
 
 @click.command(TOOL, context_settings=HELP_LETTER)
-@click.argument("to", type=Path)
-@click.option("--config", metavar="FILE", help="Configuration file of the node: its events-dir is meant.")
-@click.option("--from", "source", metavar="FOLDER", type=Path, help="That folder itself.")
+@click.argument("to", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--config", metavar="FILE", type=click.Path(), help="Configuration file of the node: its events-dir is meant."
+)
+@click.option(
+    "--from", "source", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False), help="That folder itself."
+)
 @click.option("--remove", is_flag=True, help="Remove files here that are safely there.")
 @click.option(
     "--every", metavar="SECONDS", type=Seconds(MOST_SECONDS, zero=True), default=0.0, help="Go on, with this pause."

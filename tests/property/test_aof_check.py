@@ -303,7 +303,7 @@ def test_a_folder_without_a_journal_stays_as_it_is(
         assert run(["check-aof", *words, *options]) == MISUSED
         assert f"{NAME} is no journal of disqued, but an append-only file of Disque" in capsys.readouterr().err
     assert run(["check-aof", "--dir", str(tmp_path / NAME), *options]) == MISUSED
-    assert "but an append-only file of Disque" in capsys.readouterr().err
+    assert f"'{tmp_path / NAME}' is a file" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
