@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from disqued.pipes import ends_quietly
 from disqued.tools.verbs import COMPLETION_VARIABLE, VERBS
 
 HELP = "\n".join(
@@ -28,12 +29,13 @@ HELP = "\n".join(
 def main() -> None:
     """Run what the command line asks for, and end the process with its exit status."""
     words = sys.argv[1:]
-    if (not words or words[0].startswith("-")) and COMPLETION_VARIABLE not in os.environ:
-        _start_node(words)
-        return
-    from disqued.tools.program import run
+    with ends_quietly():
+        if (not words or words[0].startswith("-")) and COMPLETION_VARIABLE not in os.environ:
+            _start_node(words)
+            return
+        from disqued.tools.program import run
 
-    raise SystemExit(run(words))
+        raise SystemExit(run(words))
 
 
 def _start_node(words: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from disqued.persistence.check import DAMAGED, check, size_of
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.filekinds import MANIFEST, SEGMENT, UNKNOWN, kind_at
 from disqued.persistence.interface import StoreError
-from disqued.tools.program import HELP_LETTER, MISUSED
+from disqued.tools.program import HELP_LETTER, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import meter
 
 TOOL: Final = "check-aof"
@@ -63,8 +63,16 @@ def command(path: str | None, folder: str | None, *, repair: bool) -> int:
         click.echo(f"disqued {TOOL}: {problem}", err=True)
         return status
     report = StringIO()
-    with meter(TOOL, size_of(journal), "bytes") as advance:
-        status = check(journal, report, repair=repair, advance=advance)
+    try:
+        with meter(TOOL, size_of(journal), "bytes") as advance:
+            status = check(journal, report, repair=repair, advance=advance)
+    except KeyboardInterrupt:
+        end_echo()
+        changed = (
+            "it has been repaired, or is as it was; look again" if repair else "nobody has seen yet whether it is whole"
+        )
+        click.echo(f"disqued {TOOL}: interrupted: {changed}", err=True)
+        return INTERRUPTED
     sys.stdout.write(report.getvalue())
     return status
 

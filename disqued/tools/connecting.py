@@ -32,7 +32,7 @@ from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, Uncert
 from disqued.client.tls import Tls
 from disqued.credentials import written_out
 from disqued.privatefile import PrivateFileError, read_private
-from disqued.tools.program import INTERRUPTED
+from disqued.tools.program import INTERRUPTED, end_echo
 from disqued.tools.values import Seconds
 
 if TYPE_CHECKING:  # redis-py takes as long to load as all the rest: it is loaded when a node is asked
@@ -71,6 +71,11 @@ class Interrupted(Failed):
     """Ctrl-C has ended a verb in the middle of what it did; the text is how far it got."""
 
     exit_code = INTERRUPTED
+
+    def show(self, file: Any = None) -> None:
+        """Write the line, behind that of the ^C."""
+        end_echo()
+        super().show(file)
 
 
 class Node:
@@ -350,6 +355,6 @@ def telling() -> Iterator[None]:
     try:
         yield
     except AccessDenied as error:
-        raise Failed(f"{error}; {_PASSWORDS} give the password") from None
+        raise Failed(f"{str(error).rstrip('.')}; {_PASSWORDS} give the password") from None
     except DisquedError as error:
         raise Failed(str(error)) from None

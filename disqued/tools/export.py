@@ -15,7 +15,6 @@ Times are unix milliseconds, except `ctime`.
 
 import contextlib
 import json
-import os
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from typing import Any, BinaryIO, Final, Literal, Protocol
 
 import attrs
 import click
+from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
@@ -32,8 +32,9 @@ from disqued.core.job import KIND_NAMES, StoredJob
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
+from disqued.pipes import BROKEN_PIPE, silence
 from disqued.privatefile import create_anew
-from disqued.tools.program import BROKEN_PIPE, DONE, HELP_LETTER
+from disqued.tools.program import DONE, HELP_LETTER, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
 from disqued.wire.texts import text
@@ -117,8 +118,7 @@ def command(form: str, output: Path | None, **store: str | None) -> int:
             with opened(output) as file, meter("export", None, "records") if shows else nullcontext(ignore) as advance:
                 return await export(config, factory, writer(form, file), reactor, advance)
         except BrokenPipeError:
-            # The reader has seen enough.  What is buffered still would complain at the end of the process.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence()
             return BROKEN_PIPE
 
     return run(TOOL, work)
@@ -129,10 +129,15 @@ async def export(
 ) -> int:
     """Write every record of a store; returns the exit status.  Raises ToolError, StoreError, OSError."""
     written = 0
-    async for record in steps(reactor, factory.peek(config)):
-        rows.write(row(record))
-        written += 1
-        advance(1)
+    try:
+        async for record in steps(reactor, factory.peek(config)):
+            rows.write(row(record))
+            written += 1
+            advance(1)
+    except CancelledError:
+        raise ToolError(
+            f"interrupted after {written} records; a file is made of all of them, or not at all", INTERRUPTED
+        ) from None
     if not written and not factory.holds(config):
         raise ToolError(f"there is no store of the kind {factory.name} in {config.dir}")
     rows.close()

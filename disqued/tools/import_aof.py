@@ -29,6 +29,7 @@ from typing import Any
 
 import attrs
 import click
+from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import (
     FilteringLogObserver,
@@ -47,7 +48,7 @@ from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SC
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
-from disqued.tools.program import DONE, HELP_LETTER
+from disqued.tools.program import DONE, HELP_LETTER, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import (
     ToolError,
@@ -181,7 +182,10 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
         with meter("import", _bytes_to_read(files), "bytes") as advance:
             wishes.advance = advance
             done = Import(config, wishes, reactor, SteadyClock(SystemClock()))
-            await done.run()
+            try:
+                await done.run()
+            except CancelledError:
+                raise ToolError(f"interrupted: {done.so_far}", INTERRUPTED) from None
         done.report()
         return DONE
 
@@ -200,6 +204,7 @@ class Import:
     def __init__(self, config: Config, wishes: Wishes, reactor: IReactorTime, clock: SteadyClock) -> None:
         """Take the settings that name the store."""
         self.tally = Tally()
+        self._durable = 0  #: jobs that were committed
         self._config = config
         self._wishes = wishes
         self._reactor = reactor
@@ -220,6 +225,13 @@ class Import:
                 # A node may have come and gone while the files were read.
                 self._check_word()
                 await self._import(factory, sources)
+
+    @property
+    def so_far(self) -> str:
+        """What was done, should it end now."""
+        if not self._durable:
+            return "nothing was imported"
+        return f"{self._durable} jobs were imported, and a second run imports the others"
 
     def report(self) -> None:
         """Say what was done."""
@@ -400,6 +412,7 @@ class Import:
             raise ToolError(
                 f"{error}; {before} jobs were imported before, and a second run imports the others"
             ) from error
+        self._durable += len(records)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -18,12 +18,12 @@ from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options, password_of
 from disqued.tools.members import Link, Member, members
 from disqued.tools.moving import Mover, Pace, Refused
+from disqued.tools.program import INTERRUPTED
 from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 
 BATCH: Final = 100
 BATCH_MAX: Final = 2_000  #: jobs that one GETJOB gives
-INTERRUPTED: Final = 130
 VARIABLE: Final = "DISQUED_TO_AUTH"
 
 

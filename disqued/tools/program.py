@@ -5,13 +5,12 @@
                 +-- click.UsageError      2, with the options that there are
                 +-- click.ClickException  its own status, mostly 1
                 +-- Ctrl-C                130, as a shell says it
-                +-- a reader that has gone (`| head`)  141, quietly
+                +-- a reader that has gone (`| head`)  141, quietly (`disqued.pipes`)
 
 A package that a verb needs and that is not there is told with the extra to install.  Anything else that escapes is a
 bug and keeps its traceback.
 """
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -28,7 +27,6 @@ DONE: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2
 INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells it
-BROKEN_PIPE: Final = 141
 #: Packages that a plain installation is without, by the names that they are imported by, and the extra that has them.
 EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
 #: Where the context of a completion has the last word before the one that is completed.
@@ -37,8 +35,18 @@ _LAST: Final = "disqued.last"
 HELP_LETTER: Final = {"help_option_names": ["-h", "--help"]}
 
 
+class ReaderGone(Exception):
+    """Nobody reads what a verb prints; not as the OSError that it was, of which click makes a failure of the verb."""
+
+
 class Verbs(click.Group):
     """The verbs of `VERBS`; the module of one is imported when it is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -118,10 +126,12 @@ program: Final = Verbs(
 
 
 def run(words: Sequence[str]) -> int:
-    """Run what a command line asks for, and return its exit status; what went wrong is told on stderr."""
+    """Run what a command line asks for, and return its exit status; what went wrong is told on stderr.
+
+    Raises BrokenPipeError when nobody reads what is printed.
+    """
     try:
         status: Any = program.main(list(words), prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
     except click.UsageError as error:
         return _misused(error)
     except click.ClickException as error:
@@ -129,14 +139,18 @@ def run(words: Sequence[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has seen enough.  What is buffered still would complain at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+    except ReaderGone as gone:
+        raise gone.__cause__ or gone from None
     except ImportError as error:
         sys.stderr.write(f"{PROGRAM} {words[0]}: {missing(error)}\n")
         return FAILED
     return status if isinstance(status, int) else DONE
+
+
+def end_echo() -> None:
+    """End the line in which a terminal shows ^C, before something is said."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
 
 
 def _misused(error: click.UsageError) -> int:

@@ -32,6 +32,7 @@ does one thing, and is over. `disqued VERB --help` tells what stands here, `man 
 | 1 | not done, for the reason on standard error; of `cli`: a reply was an error |
 | 2 | it was asked for something that there is not |
 | 130 | it was stopped by Ctrl-C |
+| 141 | nobody reads what it prints, as behind `head`; nothing is said of that |
 
 The statuses of `check` are those of monitoring plugins: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
@@ -190,6 +191,7 @@ def man() -> Iterator[str]:
     for status, when in (
         ("0", "Done."), ("1", "Not done, for the reason on standard error; of cli: a reply was an error."),
         ("2", "It was asked for something that there is not."), ("130", "It was stopped by Ctrl-C."),
+        ("141", "Nobody reads what it prints; nothing is said of that."),
     ):  # fmt: skip
         yield from _item(status, "", when)
     yield ".PP\n" + _roff("Of check: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.")

@@ -140,7 +140,7 @@ def restart(target: Target, plan: Plan) -> None:
                 node.call("CLUSTER", "LEAVING", "no")
             left = f"{target} serves, and not waited for is that all see each other"
             wait_joined([run.member, *run.others], plan.wait_s)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             raise Interrupted(f"interrupted: {left}") from None
         jobs = info(node, "jobs")["registered_jobs"]
     click.echo(

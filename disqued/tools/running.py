@@ -29,7 +29,7 @@ from disqued.net.identity import IdentityError, lock_folder
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
-from disqued.tools.program import FAILED, INTERRUPTED, MISUSED
+from disqued.tools.program import FAILED, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import Advance, ignore
 
 STEPS_PER_TURN: Final = 2_000
@@ -187,6 +187,8 @@ def _status(tool: str, outcome: int | Failure) -> int:
     try:
         outcome.raiseException()
     except ToolError as error:
+        if error.status == INTERRUPTED:
+            end_echo()
         complain(tool, str(error))
         return error.status
     except StoreError as error:

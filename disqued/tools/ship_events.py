@@ -20,7 +20,7 @@ import click
 
 from disqued.config import Config, ConfigError
 from disqued.privatefile import create_anew
-from disqued.tools.program import DONE, FAILED, HELP_LETTER, INTERRUPTED, MISUSED
+from disqued.tools.program import DONE, FAILED, HELP_LETTER, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import Advance, meter
 from disqued.tools.running import complain
 from disqued.tools.values import Seconds
@@ -164,4 +164,6 @@ def _go(source: Path, target: Path, *, remove: bool, every_s: float) -> int:
                 return status
             time.sleep(every_s)
     except KeyboardInterrupt:
+        end_echo()
+        complain(TOOL, f"interrupted: each file in {target} is whole, and a second run ships the others")
         return INTERRUPTED

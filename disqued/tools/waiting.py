@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from disqued.tools.connecting import Failed
+from disqued.tools.connecting import Failed, Interrupted
 
 LOOK_S: Final = 0.1  #: between two looks at a node
 
@@ -75,10 +75,14 @@ def interruptible() -> Iterator[Interrupt]:
 def wait_until(look: Callable[[], str], limit_s: float, what: str) -> None:
     """Look again and again until there is nothing left to wait for.
 
-    `look` tells what is missing, or "".  Raises Failed with its last word after the time.
+    `look` tells what is missing, or "".  Raises Failed with its last word after the time, Interrupted at Ctrl-C.
     """
     end = time.monotonic() + limit_s
-    while missing := look():
-        if time.monotonic() >= end:
-            raise Failed(f"{what}: not so after {limit_s:g} s (--wait): {missing}")
-        time.sleep(LOOK_S)
+    missing = "nobody has looked yet"
+    try:
+        while missing := look():
+            if time.monotonic() >= end:
+                raise Failed(f"{what}: not so after {limit_s:g} s (--wait): {missing}")
+            time.sleep(LOOK_S)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {what}: not so yet: {missing}") from None

@@ -832,6 +832,10 @@ def test_a_signal_ends_an_import_that_waits_and_lets_go_of_store_and_folder(
             Identity.load(data / "nodes.conf", 7711, Random(1))
         process.send_signal(number)
         said, complained = process.communicate(timeout=LIMIT)
-        assert (process.returncode, said, complained) == (130, "closed\n", "")
+        assert (process.returncode, said, complained) == (
+            130,
+            "closed\n",
+            "disqued import: interrupted: nothing was imported\n",
+        )
     assert StoreWord(data).read() is None
     Identity.load(data / "nodes.conf", 7711, Random(1)).release()

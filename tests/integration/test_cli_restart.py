@@ -286,7 +286,9 @@ def test_an_interrupt_says_how_far_it_got(cluster: Cluster, again: Callable[[Dae
     first, *others = cluster.nodes
     lost, untouched = sorted(others, key=lambda node: order(first).index(node.port))
     before = process_id(untouched)
-    line = restarting_each(cluster.nodes, *QUICK, instead={cluster.nodes.index(lost): "kill -INT $PPID; exec sleep 60"})
+    line = restarting_each(
+        cluster.nodes, *QUICK, instead={cluster.nodes.index(lost): "kill -INT $PPID; exec sleep 30 > /dev/null 2>&1"}
+    )
     words = [sys.executable, "-m", "disqued.cli", "restart", "--all", "--drain", "--command", line, *at(first)]
     result = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert result.returncode == 130, result.stderr

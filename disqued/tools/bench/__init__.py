@@ -19,6 +19,7 @@ import click
 from disqued.client.errors import DisquedError
 from disqued.tools.bench.mix import DEFAULT, BadMix, Mix, make_mix, of_words, read_mix, template
 from disqued.tools.connecting import Failed, Target, node_options
+from disqued.tools.program import FAILED, INTERRUPTED
 from disqued.tools.values import Number
 
 CONNECTIONS: Final = 50
@@ -26,8 +27,6 @@ REQUESTS: Final = 100_000
 SIZE: Final = 64
 SIZE_MAX: Final = 512 << 20
 QUEUES_MAX: Final = 1_000
-FAILED: Final = 1
-INTERRUPTED: Final = 130
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

@@ -12,8 +12,8 @@ import click
 
 from disqued.client.addresses import read_address
 from disqued.tools.cluster_waits import empty
-from disqued.tools.connecting import Failed, Target, node_options
-from disqued.tools.members import members, named
+from disqued.tools.connecting import Failed, Interrupted, Target, node_options
+from disqued.tools.members import Member, members, named
 from disqued.tools.values import Number
 
 DRAIN_S: Final = 3_600.0
@@ -51,8 +51,17 @@ def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
             return
         if len(known) == 1:
             raise Failed(f"{member.address} stands alone: there is no other node that could take its jobs")
-        empty(node, member, wait_s)
+        try:
+            empty(node, member, wait_s)
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted; {_goes_on(member)}") from None
+        except Failed as error:
+            raise type(error)(f"{error}; {_goes_on(member)}") from None
     click.echo(f"{member.address} is drained: nothing is lost when it is stopped")
+
+
+def _goes_on(member: Member) -> str:
+    return f"it goes on leaving, until disqued cluster drain --cancel {member.address}"
 
 
 def _at(target: Target, name: str) -> Target:

@@ -1,0 +1,55 @@
+"""What is printed and cannot be: a reader that has seen enough (`disqued ... | head`), and a disk that is full.
+
+    BrokenPipeError  --> quietly, with the exit status of a program that SIGPIPE has ended
+    no space left    --> one line on standard error, exit status 1
+
+Python tells of it by an exception, wherever something is written, or when what is buffered is written at the end.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+BROKEN_PIPE: Final = 141  #: 128 and the number of the signal, as a shell tells it
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def ends_quietly() -> Iterator[None]:
+    """End the process well when what is printed within cannot be written."""
+    try:
+        try:
+            yield
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich has ended it
+                raise end.__context__ from None
+            _flush()
+            raise
+        _flush()
+    except BrokenPipeError:
+        silence()
+        raise SystemExit(BROKEN_PIPE) from None
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        silence()
+        raise SystemExit(f"disqued: what is printed cannot be written: {error.strerror}") from None
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def silence() -> None:
+    """Let what is buffered, and would complain at the end of the process, go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
