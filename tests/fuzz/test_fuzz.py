@@ -14,6 +14,7 @@ from tests.fuzz.answers import check, read_all
 from tests.fuzz.corpus import FOLDER, kept
 from tests.fuzz.mutating import LONGEST, mutants
 from tests.fuzz.targets import TARGETS
+from tests.pages import following
 
 #: Mutants of a run: a few seconds for each target.
 COUNTS = {"resp": 400, "bus": 400, "journal": 2_000, "http": 1_000, "users": 400, "tokens": 300}
@@ -136,3 +137,5 @@ def test_the_lines_of_the_page_try_an_input_and_keep_it() -> None:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout == ("" if "try" in line else f"{known}\n")
+    with following("docs/explanation/fuzzing.md") as page_lines:
+        page_lines.ran(*(f"python -m {line}" for line in lines))

@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 
 import attrs
 
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, free_port, wait_until
+from tests.pages import FENCE, Following
 
 #: What is typed: into a shell, or into the redis-cli of a port.
 TYPED = re.compile(rf"(?:\$|{re.escape(HOST)}:(\d+)>) (.*)")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IDS = (re.compile(r"\bDI[0-9a-f]{44}SQ\b"), re.compile(r"\b[0-9a-f]{40}\b"))
 #: Typed again until the answer is as shown: these change nothing, and what they tell may take a moment.
 LOOKS = re.compile(r".*\b(INFO|NODES|QLEN|QSTAT|SHOW|JSCAN|CLIENT LIST|curl|grep|ls)\b")
@@ -80,6 +81,10 @@ class Terminal:
     nodes: dict[str, Daemon] = attrs.field(factory=dict)
     #: The words before each line that is typed into a shell: those that bring it to another host.
     host: Sequence[str] = ()
+    #: Those that begin a daemon while something else is typed.
+    beginning: list[Thread] = attrs.field(factory=list)
+    #: The page that is typed: its lines are ticked off.
+    lines: Following | None = None
 
     def __attrs_post_init__(self) -> None:
         """Let redis-cli print what it prints on a screen."""
@@ -101,6 +106,15 @@ class Terminal:
 
     def check(self, step: Step) -> None:
         """Type a line, and hold the answer to what is shown."""
+        self._check(step)
+        self.ran(step.typed)
+
+    def ran(self, line: str) -> None:
+        """Tick a line off."""
+        if self.lines:
+            self.lines.ran(line)
+
+    def _check(self, step: Step) -> None:
         if step.typed.startswith("disqued --") and step.typed.endswith(" &"):
             self.begin(step.typed.removeprefix("disqued ").removesuffix(" &"))
             return

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.cluster import wait_reached
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, wait_until
 from tests.integration.test_cluster_howto import daemons
+from tests.pages import following
 
 Start = Callable[..., Daemon]
 NUMBER = re.compile(r"\d[\d,.]*")
@@ -86,16 +87,18 @@ def test_the_loads_of_the_page_are_loads(start: Start, shell: Callable[..., str]
     node = start()
     lines = list(steps("docs/how-to/benchmark.md"))
     assert len(lines) == 10
-    for line, shown in lines:
-        printed = shell(small(line, node))
-        if shown:
-            said = [masked(each) for each in printed.splitlines() if each]
-            assert [masked(each) for each in shown[:-1]] == said[: len(shown) - 1]
-        elif ">" in line:
-            assert (tmp_path / line.split()[-1]).stat().st_size
-        else:
-            assert printed
-        assert node.call("QLEN", "bench") == 0
+    with following("docs/how-to/benchmark.md") as page:
+        for line, shown in lines:
+            printed = shell(small(line, node))
+            if shown:
+                said = [masked(each) for each in printed.splitlines() if each]
+                assert [masked(each) for each in shown[:-1]] == said[: len(shown) - 1]
+            elif ">" in line:
+                assert (tmp_path / line.split()[-1]).stat().st_size
+            else:
+                assert printed
+            assert node.call("QLEN", "bench") == 0
+            page.ran(line)
 
 
 def test_the_verbs_of_the_page_on_clusters_do_what_it_says(
@@ -122,17 +125,19 @@ def test_the_verbs_of_the_page_on_clusters_do_what_it_says(
                 wait_reached(node, 2)
             os.kill(process_id, signal.SIGTERM)
             wait_until(lambda number=process_id: not Path(f"/proc/{number}").exists(), "the end of the new process")
-            break
     assert restarted.ended
+    with following("docs/how-to/cluster.md") as page:
+        page.ran(*(line for line, _ in lines))
 
 
 def test_jobs_are_moved_as_the_page_says(start: Start, shell: Callable[..., str], tmp_path: Path) -> None:
     here, there = start(directory=tmp_path / "here"), start(directory=tmp_path / "there")
     for number in range(3):
         here.call("ADDJOB", "mail-dead", f"body {number}", 0)
+    shown = [line for line, _ in steps("docs/how-to/move-jobs.md")]
     lines = [
         line.replace("disqued move", f"disqued move -p {here.port}").replace("10.1.0.1:7711", f"{HOST}:{there.port}")
-        for line, _ in steps("docs/how-to/move-jobs.md")
+        for line in shown
     ]
     assert len(lines) == 3
     assert shell(lines[0]).startswith("3 jobs would be moved from mail-dead to mail\n")
@@ -141,3 +146,5 @@ def test_jobs_are_moved_as_the_page_says(start: Start, shell: Callable[..., str]
     assert here.call("QLEN", "mail") == 3
     assert shell(lines[2]) == f"3 jobs were moved from mail to mail of {HOST}:{there.port}\n"
     assert there.call("QLEN", "mail") == 3
+    with following("docs/how-to/move-jobs.md") as page:
+        page.ran(*shown)

@@ -5,16 +5,27 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
+from tests.certificates import Authority
+from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, free_port, wait_until
+from tests.pages import following, shared_out
 
-PAGE = (ROOT / "docs/how-to/python-clients.md").read_text()
+NAME = "docs/how-to/python-clients.md"
+PAGE = (ROOT / NAME).read_text()
 PROGRAM = re.compile(r"```python\n(.*?)```(?:\n\n[^\n]*prints:\n\n```\n(.*?)```)?", re.DOTALL)
 PROGRAMS = PROGRAM.findall(PAGE)
 SHORT = [pair for pair in PROGRAMS if pair[1]]
-WORKERS = [program for program, _ in PROGRAMS if "Worker(" in program]
+#: A worker in one line, which is another one for the first program.
+LIVE = next(program for program, _ in PROGRAMS if program.startswith("worker ="))
+WORKERS = [program for program, _ in PROGRAMS if "Worker(" in program and program != LIVE]
+WITH_TLS = next(program for program, _ in PROGRAMS if "Tls(" in program)
+WORKER = re.compile(r"^worker = Worker\(.*?^\)\n", re.MULTILINE | re.DOTALL)
+RUNNING = [
+    (WORKERS[0], WORKERS[0]), (WORKERS[1], WORKERS[1]), (LIVE, WORKER.sub(lambda _: LIVE, WORKERS[0])),
+]  # fmt: skip
 
 Start = Callable[..., Daemon]
 
@@ -25,7 +36,9 @@ def argv(program: str, daemon: Daemon) -> list[str]:
 
 
 def test_every_program_of_the_page_is_run() -> None:
-    assert (len(SHORT), len(WORKERS), len(PROGRAMS)) == (3, 2, 5)
+    short, long = test_a_program_prints_what_the_page_says, test_a_worker_works_until_it_is_told_to_stop
+    shared_out(NAME, f"tests/integration/test_client_howto.py::{short.__name__}", [program for program, _ in SHORT])
+    shared_out(NAME, f"tests/integration/test_client_howto.py::{long.__name__}", [shown for shown, _ in RUNNING])
 
 
 @pytest.mark.parametrize(("program", "printed"), SHORT)
@@ -36,10 +49,12 @@ def test_a_program_prints_what_the_page_says(start: Start, program: str, printed
     )
     assert done.stdout == printed
     assert daemon.call("JSCAN") == ["0", []], "no job is left"
+    with following(NAME, [program]) as lines:
+        lines.ran(program)
 
 
-@pytest.mark.parametrize("program", WORKERS, ids=["blocking", "deferred"])
-def test_a_worker_works_until_it_is_told_to_stop(start: Start, program: str) -> None:
+@pytest.mark.parametrize(("shown", "program"), RUNNING, ids=["blocking", "deferred", "live"])
+def test_a_worker_works_until_it_is_told_to_stop(start: Start, shown: str, program: str) -> None:
     daemon = start()
     daemon.call("ADDJOB", "mail", "ann@example.org", 0)
     worker = subprocess.Popen(
@@ -56,6 +71,26 @@ def test_a_worker_works_until_it_is_told_to_stop(start: Start, program: str) -> 
     finally:
         worker.kill()
         worker.wait()
+    with following(NAME, [shown]) as lines:
+        lines.ran(shown)
+
+
+def test_a_client_is_made_with_what_the_page_says_of_tls(start: Start, tmp_path: Path) -> None:
+    authority, port = Authority(tmp_path), free_port()
+    key, certificate = authority.issue("node", HOST)
+    authority.issue("ann")
+    start(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key),
+        "--tls-ca-cert-file", str(authority.file), "--cluster-announce-port", str(port),
+    )  # fmt: skip
+    here = WITH_TLS.replace("/etc/disqued/ca.pem", str(authority.file)).replace("/etc/disqued", str(tmp_path))
+    here = here.replace("10.0.0.1", f"{HOST}:{port}").replace("10.0.0.2", f"{HOST}:{free_port()}")
+    program = f"{here}\nprint(client.call('PING'))\nclient.close()\n"
+    argv = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env=environment(), check=True)
+    assert done.stdout == "b'PONG'\n"
+    with following(NAME) as lines:
+        lines.ran(WITH_TLS)
 
 
 def test_a_mail_without_an_address_ends_among_the_dead_letters(start: Start) -> None:

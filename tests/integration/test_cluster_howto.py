@@ -8,10 +8,14 @@ from pathlib import Path
 
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, wait_until
 from tests.integration.test_docs import JOB_ID, contains_in_order, run
+from tests.pages import following
 
-PAGE = (ROOT / "docs/how-to/cluster.md").read_text()
+NAME = "docs/how-to/cluster.md"
+PAGE = (ROOT / NAME).read_text()
 PROMPT = re.compile(rf"{re.escape(HOST)}:(\d+)> (.*)")
 NODE_ID = re.compile(r"\b[0-9a-f]{40}\b")
+#: Lines that start a daemon.
+STARTED = re.findall(r"^    \$ (disqued .* &)$", PAGE, re.MULTILINE)
 #: Instants in CLUSTER NODES, in unix milliseconds.
 INSTANT = re.compile(r"\b\d{13}\b")
 #: What other nodes bring about may take a moment.
@@ -29,8 +33,11 @@ def test_the_page_for_operators_of_a_cluster_goes_as_it_is_written(start: Start,
     real = Real(nodes)
     steps = list(sessions())
     assert len(steps) > 10
-    for port, command, shown in steps:
-        real.check(nodes[port], command, shown)
+    with following(NAME) as lines:
+        lines.ran(*STARTED)
+        for port, command, shown in steps:
+            real.check(nodes[port], command, shown)
+            lines.ran(command)
 
 
 def test_the_secret_of_the_page_is_one_that_nodes_take(start: Start, tmp_path: Path) -> None:
@@ -38,12 +45,14 @@ def test_the_secret_of_the_page_is_one_that_nodes_take(start: Start, tmp_path: P
     subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
     start("--cluster-secret-file", str(tmp_path / "cluster.secret"))
     assert len((tmp_path / "cluster.secret").read_text().strip()) >= 32
+    with following(NAME) as lines:
+        lines.ran(line)
 
 
 def daemons() -> Iterator[tuple[str, str, list[str]]]:
     """The daemons that the page starts: port, folder and other options."""
-    for line in re.findall(r"^    \$ disqued (.*) &$", PAGE, re.MULTILINE):
-        words = shlex.split(line)
+    for line in STARTED:
+        words = shlex.split(line)[1:-1]
         options = dict(zip(words[::2], words[1::2], strict=True))
         port, folder = options.pop("--port"), options.pop("--dir")
         yield port, folder, [word for pair in options.items() for word in pair]

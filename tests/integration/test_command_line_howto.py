@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, launch
 from tests.integration.test_docs import ID, sessions
+from tests.pages import following
 
 NAME = "docs/how-to/command-line.md"
 PAGE = (ROOT / NAME).read_text()
@@ -64,14 +65,16 @@ def masked(lines: list[str]) -> list[str]:
 def test_the_page_goes_as_it_shows(folder: Path) -> None:
     lines = [(line, shown) for line, shown in COMMANDS if line != INSTALLED]
     assert len(lines) >= 15
-    for line, shown in lines:
-        assert masked(run(folder, line)) == masked(shown), line
     asked = list(sessions(NAME))
     assert len(asked) == 2
-    for line, shown in asked:
-        assert masked(run(folder, "disqued cli --no-raw", f"{line}\n")) == masked([said for said in shown if said]), (
-            line
-        )
+    with following(NAME) as page:
+        for line, shown in lines:
+            assert masked(run(folder, line)) == masked(shown), line
+            page.ran(line)
+        for line, shown in asked:
+            printed = run(folder, "disqued cli --no-raw", f"{line}\n")
+            assert masked(printed) == masked([said for said in shown if said]), line
+            page.ran(line)
 
 
 def test_the_page_names_every_verb_of_its_kind_and_an_extra_that_there_is() -> None:

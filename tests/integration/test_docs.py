@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import takewhile
 
 import pytest
 
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon
+from tests.pages import following
 
 PROMPT = "127.0.0.1:7711> "
 JOB_ID = re.compile(r"DI[0-9a-f]{44}SQ")
@@ -16,6 +18,8 @@ JOB_ID = re.compile(r"DI[0-9a-f]{44}SQ")
 ID = re.compile(rf"{JOB_ID.pattern}|\d{{13}}-\d+")
 #: Pages that walk users of other systems through the same work here.
 FROM_OTHERS = ("docs/how-to/from-redisrq.md", "docs/how-to/from-okq.md", "docs/how-to/from-bananaq.md")
+#: Pages where what is said belongs to the connection.
+ONE_CONNECTION = {"docs/how-to/from-okq.md"}
 #: A countdown in milliseconds, of which only the size is promised.
 COUNTDOWN = re.compile(r"\(integer\) 29\d{4}$")
 
@@ -45,33 +49,6 @@ def run(daemon: Daemon, command: str) -> list[str]:
     return [line.strip() for line in done.stdout.rstrip("\n").splitlines()]
 
 
-def masked(line: str) -> str:
-    return COUNTDOWN.sub("(integer) 29....", ID.sub("<id>", line))
-
-
-def contains_in_order(printed: list[str], shown: list[str]) -> bool:
-    """Say whether all the lines are among those printed, in their order; "..." stands for lines left out."""
-    rest = iter(printed)
-    return all(any(line == wanted for line in rest) for wanted in shown if wanted != "...")
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/tutorial.md", "docs/explanation/keys.md", "docs/how-to/secure.md", *FROM_OTHERS]
-)
-def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
-    daemon = start()
-    steps = list(sessions(page))
-    assert len(steps) > 2
-    real: dict[str, str] = {}
-    for command, shown in steps:
-        typed = ID.sub(lambda match: real.get(match[0], match[0]), command)
-        printed = run(daemon, typed)
-        for ours, theirs in zip(ID.findall("\n".join(shown)), ID.findall("\n".join(printed)), strict=False):
-            real.setdefault(ours, theirs)
-        wanted, got = [masked(line) for line in shown], [masked(line) for line in printed]
-        assert contains_in_order(got, wanted) if "..." in shown else got == wanted, (command, printed)
-
-
 class Typing:
     """One redis-cli to which lines are typed: what a page shows is one connection."""
 
@@ -95,18 +72,45 @@ class Typing:
         self._program.communicate()
 
 
+def masked(line: str) -> str:
+    return COUNTDOWN.sub("(integer) 29....", ID.sub("<id>", line))
+
+
+def contains_in_order(printed: list[str], shown: list[str]) -> bool:
+    """Say whether all the lines are among those printed, in their order; "..." stands for lines left out."""
+    rest = iter(printed)
+    return all(any(line == wanted for line in rest) for wanted in shown if wanted != "...")
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/explanation/keys.md", "docs/how-to/secure.md", *FROM_OTHERS]
+)
+def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:
+    steps = list(sessions(page))
+    assert len(steps) > 2
+    real: dict[str, str] = {}
+    daemon = start()
+    with following(page) as lines, closing(Typing(daemon)) as typing:
+        for command, shown in steps:
+            typed = ID.sub(lambda match: real.get(match[0], match[0]), command)
+            printed = typing.type(typed) if page in ONE_CONNECTION else run(daemon, typed)
+            for ours, theirs in zip(ID.findall("\n".join(shown)), ID.findall("\n".join(printed)), strict=False):
+                real.setdefault(ours, theirs)
+            wanted, got = [masked(line) for line in shown], [masked(line) for line in printed]
+            assert contains_in_order(got, wanted) if "..." in shown else got == wanted, (command, printed)
+            lines.ran(command)
+
+
 @pytest.mark.parametrize("page", ["docs/how-to/from-worqr.md"])
 def test_a_page_about_one_connection_goes_as_it_shows(start: Start, page: str) -> None:
-    typing = Typing(start())
-    try:
-        real: dict[str, str] = {}
+    real: dict[str, str] = {}
+    with following(page) as lines, closing(Typing(start())) as typing:
         for command, shown in sessions(page):
             printed = typing.type(JOB_ID.sub(lambda match: real[match[0]], command))
             for ours, theirs in zip(JOB_ID.findall("\n".join(shown)), JOB_ID.findall("\n".join(printed)), strict=True):
                 real.setdefault(ours, theirs)
             assert [JOB_ID.sub(lambda match: real[match[0]], line) for line in shown] == printed, command
-    finally:
-        typing.close()
+            lines.ran(command)
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/from-worqr.md"])
@@ -115,19 +119,23 @@ def test_the_program_of_a_page_prints_what_it_shows(start: Start, page: str) -> 
     text = (ROOT / page).read_text()
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (shown,) = re.findall(r"It prints:\n\n```\n(.*?)```", text, re.DOTALL)
-    program = program.replace("port=7711", f"port={daemon.port}")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    here = program.replace("port=7711", f"port={daemon.port}")
+    done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert done.stdout == shown
+    with following(page) as lines:
+        lines.ran(program)
 
 
 def test_the_worker_of_the_tutorial_works(start: Start) -> None:
     daemon = start()
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)
     daemon.call("ADDJOB", "mail", "to: ann", 0)
-    program = program.replace("port=7711", f"port={daemon.port}")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    here = program.replace("port=7711", f"port={daemon.port}")
+    done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert done.stdout == "sending to: ann\n"
     assert daemon.call("JSCAN") == ["0", []]
+    with following("docs/tutorial.md") as lines:
+        lines.ran(program)
 
 
 def test_the_python_session_of_the_readme_runs(start: Start) -> None:
@@ -139,6 +147,8 @@ def test_the_python_session_of_the_readme_runs(start: Start) -> None:
     added, taken = done.stdout.splitlines()
     assert JOB_ID.sub("<id>", added) == "b'<id>'"
     assert JOB_ID.sub("<id>", taken) == "[[b'mail', b'<id>', b'to: bob']]"
+    with following("README.md") as readme:
+        readme.ran(*lines)
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -17,8 +17,10 @@ from disqued.web.reference import title as title_of
 from disqued.web.routes import ROUTES, Route
 from tests import reports_sample
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, launch
+from tests.pages import following, shared_out
 
-PAGE = (ROOT / "docs/reference/http.md").read_text()
+NAME = "docs/reference/http.md"
+PAGE = (ROOT / NAME).read_text()
 SECTION = re.compile(r"^### (.+?)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
 ANSWERS = re.compile(r"^- The example answers (\d+)$", re.MULTILINE)
@@ -95,6 +97,8 @@ def test_an_example_answers_as_the_page_says(
         jsonschema_rs.validator_for(dict(entry.reply)).validate(json.loads(answer.read_bytes()))
     if example.title == ENDS_THE_DAEMON:
         assert daemon.wait_end() == 0
+    with following(NAME, [example.line]) as lines:
+        lines.ran(example.line)
 
 
 def test_what_the_introduction_shows_works_and_errors_are_as_it_says(
@@ -102,9 +106,16 @@ def test_what_the_introduction_shows_works_and_errors_are_as_it_says(
 ) -> None:
     _, port = served
     answer = tmp_path / "answer"
-    lines = [line.strip() for line in PAGE.partition("## All routes")[0].splitlines() if line.startswith("    curl ")]
-    assert len(lines) == 2
-    assert run(lines[0], port, answer) == 200
+    plain, with_token = (
+        line.strip() for line in PAGE.partition("## All routes")[0].splitlines() if line.startswith("    curl ")
+    )
+    assert run(plain, port, answer) == 200
+    # The first one is the example of a route as well.
+    each = test_an_example_answers_as_the_page_says.__name__
+    shared_out(NAME, f"tests/integration/test_http_reference.py::{each}", [plain, *(each.line for each in EXAMPLES)])
+    with following(NAME) as page:
+        assert run(f"TOKEN=any; {with_token}", port, answer) == 200, "no token is asked for here"
+        page.ran(with_token)
     (shown,) = re.findall(r"^    \{\n.*?^    \}$", PAGE, re.MULTILINE | re.DOTALL)
     problem: dict[str, Any] = json.loads(shown)
     assert run(f"curl {BASE}/api/qstat/no-such-queue", port, answer) == problem["status"]

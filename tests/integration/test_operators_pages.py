@@ -16,6 +16,7 @@ import yaml
 from tests.disque_journal import RECORDED
 from tests.integration.daemon import DAEMON, HOST, LIMIT, ROOT, Daemon, wait_until
 from tests.integration.howto import Step, Terminal, fences, matches, steps
+from tests.pages import following
 from tests.redis_server import RedisServer
 
 Start = Callable[..., Daemon]
@@ -24,8 +25,9 @@ Start = Callable[..., Daemon]
 def play(terminal: Terminal, page: str) -> list[Step]:
     """Type all of a page; daemons that it stops are expected to end."""
     typed = steps(page)
-    for step in typed:
-        type_step(terminal, step)
+    with following(page) as terminal.lines:
+        for step in typed:
+            type_step(terminal, step)
     return typed
 
 
@@ -35,6 +37,7 @@ def type_step(terminal: Terminal, step: Step) -> None:
         assert terminal.type(step) == []
         port = step.port or step.typed.split()[2]
         assert terminal.nodes[port].wait_end() == 0
+        terminal.ran(step.typed)
     else:
         terminal.check(step)
 
@@ -46,11 +49,13 @@ def test_a_backup_is_made_and_restored_as_the_page_says(start: Start, tmp_path: 
 def test_an_upgrade_goes_as_the_page_says(start: Start, tmp_path: Path) -> None:
     terminal, typed = Terminal(start, tmp_path), steps("docs/how-to/upgrade.md")
     (at_once,) = [step for step in typed if step.typed.startswith("disqued restart --all")]
-    for step in typed:
-        if step is at_once:
-            by_one_command(terminal, step)
-        else:
-            type_step(terminal, step)
+    with following("docs/how-to/upgrade.md") as terminal.lines:
+        for step in typed:
+            if step is at_once:
+                by_one_command(terminal, step)
+                terminal.ran(step.typed)
+            else:
+                type_step(terminal, step)
     assert len(typed) == 17
 
 
@@ -58,7 +63,6 @@ def by_one_command(terminal: Terminal, step: Step) -> None:
     """Restart all nodes of a page; who is asked to start one by ssh starts the one that has ended."""
     first, *_ = nodes = list(terminal.nodes.values())
     terminal.words |= {"-h 10.0.0.1": f"-p {first.port}", "10.0.0.1:7711": f"{HOST}:{first.port}"}
-    lines = [
         f"redis-cli -p {node.port} PING > /dev/null 2>&1 || {shlex.join(DAEMON)} --port {node.port} --http-port 0"
         f" --cluster-node-timeout 2000 --dir {shlex.quote(str(node.directory))} >> {node.log_file} 2>&1 &"
         for node in nodes
@@ -137,8 +141,9 @@ def test_work_with_lists_is_done_here_as_the_page_says(start: Start, tmp_path: P
     terminal = Terminal(start, tmp_path)
     terminal.begin("--port 7711")
     assert [step.typed.split()[0] for step in steps(LISTS)].count("GETJOB") == 3
-    for step in steps(LISTS):
-        terminal.check(step)
+    with following(LISTS) as terminal.lines:
+        for step in steps(LISTS):
+            terminal.check(step)
 
 
 def run_mover(server: RedisServer, daemon: Daemon, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -188,6 +193,8 @@ def test_what_is_refused_stays_in_the_list(server: RedisServer, start: Start) ->
     daemon.call("PAUSE", "letters", "none")
     assert [run_mover(server, daemon).stdout for _ in range(2)] == ["2 entries moved\n", "1 entries moved\n"]
     assert bodies(daemon, "letters") == ["one", "two", "three"]
+    with following(LISTS) as lines:
+        lines.ran(*fences(LISTS, "python"))
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from disqued.pipeline.reports.store import Reports
 from tests.integration.daemon import HOST, LIMIT, ROOT, environment, free_port, launch
 from tests.integration.test_docs import contains_in_order
+from tests.pages import following, shared_out
 
-PAGE = (ROOT / "docs/how-to/reports.md").read_text()
+NAME = "docs/how-to/reports.md"
+PAGE = (ROOT / NAME).read_text()
 COMMAND = re.compile(r"^    \$ (.*)\n((?:    (?!\$).*\n|\n(?=    [^$\s]))*)", re.MULTILINE)
 COMMANDS = [
     (line, [shown.strip() for shown in said.splitlines() if shown.strip()]) for line, said in COMMAND.findall(PAGE)
 ]
+[PROGRAM] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+[STARTED] = [line for line, _ in COMMANDS if line.startswith("disqued ")]
+OTHERS = [pair for pair in COMMANDS if pair[0] != STARTED]
 #: Programs that packages install.
 PROGRAMS = {
     "disqued-spark": "import sys; from disqued.pipeline.__main__ import main; sys.exit(main())",
@@ -31,8 +37,7 @@ SERVED = "/srv/reports.sqlite"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the program of the page has made the file."""
     made = tmp_path_factory.mktemp("howto")
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    subprocess.run([sys.executable, "-c", program], cwd=made, env=environment(), timeout=LIMIT, check=True)
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=made, env=environment(), timeout=LIMIT, check=True)
     (made / "bin").mkdir()
     for name, code in PROGRAMS.items():
         script = made / "bin" / name
@@ -44,15 +49,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
     """The HTTP port of a node that is started as the page says."""
-    (line,) = (line for line, _ in COMMANDS if line.startswith("disqued "))
-    options = line.replace(SERVED, str(folder / "reports.sqlite")).split()[1:]
+    options = STARTED.replace(SERVED, str(folder / "reports.sqlite")).split()[1:]
     chosen = free_port()
     running = launch(folder / "data", [*options, "--http-port", str(chosen)])
     yield chosen
     running.stop()
 
 
-@pytest.mark.parametrize(("line", "shown"), [pair for pair in COMMANDS if not pair[0].startswith("disqued ")])
+@pytest.mark.parametrize(("line", "shown"), OTHERS)
 def test_a_command_prints_what_the_page_shows(folder: Path, port: int, line: str, shown: list[str]) -> None:
     (folder / "srv").mkdir(exist_ok=True)
     typed = line.replace("127.0.0.1:7780", f"{HOST}:{port}").replace("/srv/", f"{folder}/srv/")
@@ -67,9 +71,16 @@ def test_a_command_prints_what_the_page_shows(folder: Path, port: int, line: str
     if "mv " in line:
         with closing(Reports(folder / "srv" / "reports.sqlite")) as reports:
             assert not reports.is_empty("queues")
+    with following(NAME, [line]) as lines:
+        lines.ran(line)
 
 
-def test_every_command_of_the_page_is_run() -> None:
-    assert [line.split()[0] for line, _ in COMMANDS] == [
-        "disqued", "curl", "curl", "curl", "disqued-spark", "sqlite-utils", "cp",
-    ]  # fmt: skip
+def test_the_node_of_the_page_serves_the_file_that_its_program_made(folder: Path, port: int) -> None:
+    with following(NAME) as lines:
+        assert (folder / "reports.sqlite").exists()
+        lines.ran(PROGRAM)
+        with urlopen(f"http://{HOST}:{port}/api/reports/queues?queue=mail", timeout=LIMIT) as answer:
+            assert answer.status == 200
+        lines.ran(STARTED)
+    printing = test_a_command_prints_what_the_page_shows.__name__
+    shared_out(NAME, f"tests/integration/test_reports_howto.py::{printing}", [line for line, _ in OTHERS])

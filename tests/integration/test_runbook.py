@@ -16,6 +16,7 @@ import redis
 from tests.integration.cluster import wait_reached
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, wait_until
 from tests.integration.howto import Step, Terminal, steps
+from tests.pages import following, shared_out
 from tests.redis_server import RedisServer
 from tests.small_disk import small_disk
 
@@ -77,7 +78,7 @@ def _loading(terminal: Terminal, over: ExitStack) -> None:
     options = ("--persistence", "redis", "--redis-url", server.url)
     beginning = threading.Thread(target=lambda: terminal.start(*options, port=port))
     beginning.start()
-    over.callback(beginning.join, LIMIT)
+    terminal.beginning.append(beginning)
     (terminal.folder / "redis.wanted").unlink(missing_ok=True)
     terminal.stand_in("systemctl", f'[ "$*" = "start redis-server" ] && touch {terminal.folder}/redis.wanted')
 
@@ -221,8 +222,12 @@ def over() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def terminal(over: ExitStack, start: Start, tmp_path: Path) -> Terminal:
-    return Terminal(start, tmp_path)
+def terminal(over: ExitStack, start: Start, tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(start, tmp_path)
+    yield made
+    # What has begun is known to those who end it.
+    for beginning in made.beginning:
+        beginning.join(LIMIT)
 
 
 def sections() -> Iterator[tuple[str, str]]:
@@ -237,15 +242,18 @@ def test_a_symptom_is_seen_and_mended_as_the_runbook_says(terminal: Terminal, ov
     typed: list[Step] = [step for step in STEPS if step.heading == heading.strip("# ")]
     assert typed
     TROUBLE[heading](terminal, over)
-    for step in typed:
-        if heading.startswith("Two halves") and step.shown == ("cluster_reachable_nodes:2",):
-            terminal.nodes["7713"].process.send_signal(signal.SIGCONT)
-        terminal.check(step)
+    with following(PAGE, [step.typed for step in typed]) as terminal.lines:
+        for step in typed:
+            if heading.startswith("Two halves") and step.shown == ("cluster_reachable_nodes:2",):
+                terminal.nodes["7713"].process.send_signal(signal.SIGCONT)
+            terminal.check(step)
 
 
 def test_every_symptom_is_tried_and_every_part_is_complete() -> None:
     found = dict(sections())
     assert set(found) == set(TROUBLE) | UNTYPED
     assert {step.heading for step in STEPS} == set(TROUBLE)
+    symptom = test_a_symptom_is_seen_and_mended_as_the_runbook_says.__name__
+    shared_out(PAGE, f"tests/integration/test_runbook.py::{symptom}", [step.typed for step in STEPS])
     parts = ("**why", "**do", "**over")
     assert [(heading, part) for heading, text in found.items() for part in parts if part not in text.lower()] == []

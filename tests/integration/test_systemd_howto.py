@@ -17,8 +17,10 @@ from tests.certificates import make_certificate
 from tests.integration.cluster import cluster_info
 from tests.integration.daemon import HOST, LIMIT, ROOT, free_port, wait_until
 from tests.integration.manager import listening, managing
+from tests.pages import following
 
-PAGE = (ROOT / "docs/how-to/systemd.md").read_text()
+NAME = "docs/how-to/systemd.md"
+PAGE = (ROOT / NAME).read_text()
 EDITED = re.compile(r"^    \$ systemctl edit(?: --full --force)? (\S+)\n\n```ini\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -44,6 +46,8 @@ def test_install_units_prints_what_the_page_shows(tmp_path: Path, capsys: pytest
     assert run_verb(["install-units", "--root", str(tmp_path), "--program", "/bin/true"]) == 0
     said = capsys.readouterr().out.replace(str(tmp_path), "")
     assert said.splitlines() == lines_below("/opt/disqued/bin/disqued install-units")
+    with following(NAME) as lines:
+        lines.ran("/opt/disqued/bin/disqued install-units")
 
 
 def test_systemd_finds_no_fault_with_the_drop_ins(tmp_path: Path) -> None:
@@ -70,15 +74,23 @@ def test_systemd_finds_no_fault_with_the_drop_ins(tmp_path: Path) -> None:
     assert "many" in verify()
 
 
-def test_the_configuration_of_the_page_lies_where_the_unit_lets_the_node_write() -> None:
+def test_the_configuration_of_the_page_lies_where_the_unit_lets_the_node_write(tmp_path: Path) -> None:
     unit = install_units.shipped("disqued.service")
     [shipped] = re.findall(r"^ExecStart=\S+ (.+)$", unit, re.MULTILINE)
     [text] = [text for name, text in EDITED.findall(PAGE) if name == "disqued.service" and "ExecStart" in text]
     [shown] = re.findall(r"^ExecStart=\S+ (.+)$", text, re.MULTILINE)
     assert shown == shipped.replace("%E/", "%S/") != shipped
     [folder] = re.findall(r"^StateDirectory=(.+)$", unit, re.MULTILINE)
-    [command] = re.findall(r"^    \$ install -o .*$", PAGE, re.MULTILINE)
+    [command] = re.findall(r"^    \$ (install -o .*)$", PAGE, re.MULTILINE)
     assert command.endswith(f" /var/lib/{folder}/disqued.conf")
+    (tmp_path / "etc.conf").write_text("port 7711\n")
+    # The user is made by systemd.
+    typed = command.replace("-o disqued -g disqued ", "").replace("/etc/disqued/disqued", str(tmp_path / "etc"))
+    typed = typed.replace(f"/var/lib/{folder}", str(tmp_path))
+    subprocess.run(["bash", "-c", typed], check=True, timeout=LIMIT)
+    assert (tmp_path / "disqued.conf").stat().st_mode & 0o777 == 0o600
+    with following(NAME) as lines:
+        lines.ran(command)
     assert f"--config %S/{folder}/disqued.conf " in shown
 
 
@@ -113,6 +125,8 @@ def test_a_node_starts_with_the_secrets_of_the_page(tmp_path: Path) -> None:
         manager.hear_until("READY")
         with daemon.redis(password=(store / "disqued.requirepass").read_text().strip()) as client:
             assert client.ping()
+    with following(NAME) as lines:
+        lines.ran(*commands)
 
 
 def test_the_units_load_the_credentials_that_the_page_names() -> None:
@@ -131,17 +145,20 @@ def test_the_two_nodes_of_the_page_find_each_other_and_one_may_go(tmp_path: Path
             manager.start("--config", str(tmp_path / f"{name}.conf"), port=ports[name], data=name)
             manager.hear_until("READY")
         blue, green = manager.started
-        typed(f"-p {blue.port} CLUSTER MEET 127.0.0.1 {green.port}", "-p 7712 CLUSTER MEET 127.0.0.1 7713")
+        joins, waits = "-p 7712 CLUSTER MEET 127.0.0.1 7713", "CONFIG SET cluster-leave-timeout 600"
+        typed(f"-p {blue.port} CLUSTER MEET 127.0.0.1 {green.port}", joins)
         for daemon in manager.started:
             wait_until(lambda daemon=daemon: cluster_info(daemon)["cluster_reachable_nodes"] == "1", "one other node")
         blue.call("ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 0)
-        typed(f"-p {blue.port} CONFIG SET cluster-leave-timeout 600", "CONFIG SET cluster-leave-timeout 600")
+        typed(f"-p {blue.port} {waits}", waits)
         blue.stop()
         manager.hear_until("STOPPING")
         leaving = manager.hear()
         assert leaving["EXTEND_TIMEOUT_USEC"] == "30000000"
         assert leaving["STATUS"].startswith("Leaving before the stop: ")
         assert green.call("QLEN", "q") == 1
+    with following(NAME) as lines:
+        lines.ran(f"redis-cli {joins}", f"redis-cli {waits}")
 
 
 def typed(words: str, shown: str) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tests.integration.cluster import wait_reached
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, free_port
+from tests.pages import following
 
-PAGE = (ROOT / "docs/how-to/tls.md").read_text()
+NAME = "docs/how-to/tls.md"
+PAGE = (ROOT / NAME).read_text()
 #: What is typed, and what is printed if the page shows it.
 TYPED = re.findall(r"^    \$ (.*)\n((?:    (?!\$ ).+\n)*)", PAGE, re.MULTILINE)
 PROGRAMS = re.findall(r"```python\n(.*?)```\n\nprints:\n\n```\n(.*?)```", PAGE, re.DOTALL)
@@ -37,7 +39,8 @@ def test_the_page_on_tls_goes_as_it_is_written(start: Start, tmp_path: Path) -> 
     assert len(made) == 7
     for line in made:
         run(line, tmp_path)
-    for_clients, for_nodes = (options(line, tmp_path) for line, _ in TYPED if line.startswith("disqued "))
+    started = [line for line, _ in TYPED if line.startswith("disqued ")]
+    for_clients, for_nodes = (options(line, tmp_path) for line in started)
 
     port = free_port()
     daemon = start(*for_clients, "--tls-port", str(port), "--cluster-announce-port", str(port))
@@ -65,3 +68,5 @@ def test_the_page_on_tls_goes_as_it_is_written(start: Start, tmp_path: Path) -> 
     assert nodes[0].call("CLUSTER", "MEET", HOST, nodes[1].port) == "OK"
     for node in nodes:
         wait_reached(node, 1)
+    with following(NAME) as lines:
+        lines.ran(*made, *started, *(line for line, _ in typed), *(program for program, _ in PROGRAMS))

@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from disqued.pipeline import command
 from tests.integration.daemon import HOST, ROOT, Daemon
+from tests.pages import following
 
-PAGE = (ROOT / "docs/how-to/move-jobs.md").read_text()
+NAME = "docs/how-to/move-jobs.md"
+PAGE = (ROOT / NAME).read_text()
 COMMANDS = re.findall(r"^    \$ disqued-spark (.*)$", PAGE, re.MULTILINE)
 CSV = re.findall(r"```csv\n(.*?)```", PAGE, re.DOTALL)[0]
 
@@ -25,7 +27,8 @@ def test_the_commands_of_the_page_do_what_it_says(
 ) -> None:
     data = tmp_path / "data"
     node = start("--persistence", "aof", "--appendfsync", "always", "--events", "all", directory=data)
-    monkeypatch.setenv("DISQUED_ADDRESS", f"{HOST}:{node.port}")
+    [[exported, variable, address]] = re.findall(r"^    \$ (export (\w+)=(.*))$", PAGE, re.MULTILINE)
+    monkeypatch.setenv(variable, address.replace("127.0.0.1:7711", f"{HOST}:{node.port}"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mails.csv").write_text(CSV)
     (tmp_path / "incoming").mkdir()
@@ -43,6 +46,8 @@ def test_the_commands_of_the_page_do_what_it_says(
         return [*said.err.splitlines(), *said.out.splitlines()]
 
     told = [done(line) for line in COMMANDS]
+    with following(NAME) as lines:
+        lines.ran(exported, *(f"disqued-spark {line}" for line in COMMANDS))
     assert [said[-1].split(" s  ")[1] for said in told[:-1]] == [
         "done: 2 jobs were added, or were there already",
         "done: 1 jobs were added, or were there already",

@@ -16,11 +16,13 @@ from click.testing import CliRunner
 from disqued.pipeline.command import main_group
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, wait_until
 from tests.integration.test_docs import run
+from tests.pages import following
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = (ROOT / "docs/tutorial-history.md").read_text()
+NAME = "docs/tutorial-history.md"
+PAGE = (ROOT / NAME).read_text()
 #: A line that is typed into a shell, or a cell of Python and what it prints, if that is said.
 STEP = re.compile(
     r"^ +\$ ([^\n]*)$|^```python\n(.*?)^```\n(?:\nIt prints:\n\n```\n(.*?)```)?", re.MULTILINE | re.DOTALL
@@ -37,16 +39,20 @@ def test_the_tutorial_goes_as_it_is_written(
     monkeypatch.chdir(tmp_path)
     reader = Reader(start, tmp_path)
     names: dict[str, Any] = {}
-    for typed, program, printed in STEP.findall(PAGE):
-        if typed:
-            reader.type(typed)
-            continue
-        exec(reader.translated(program), names)
-        shown = capsys.readouterr().out
-        if printed:
-            assert shown.strip() == printed.strip()
-        else:
-            assert re.search(r"^90 %  #{40} \d+\.\d s$", shown, re.MULTILINE), shown
+    with following(NAME) as lines:
+        for typed, program, printed in STEP.findall(PAGE):
+            if typed:
+                reader.type(typed)
+                if not typed.startswith("pip "):
+                    lines.ran(typed)
+                continue
+            exec(reader.translated(program), names)
+            shown = capsys.readouterr().out
+            if printed:
+                assert shown.strip() == printed.strip()
+            else:
+                assert re.search(r"^90 %  #{40} \d+\.\d s$", shown, re.MULTILINE), shown
+            lines.ran(program)
     assert reader.verbs == ["ingest", "lifecycle", "rollup", "slo", "audit", "report"]
     page = reader.page("/reports")
     assert ("pictures" in page, "clean" in page) == (True, True)
