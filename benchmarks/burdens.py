@@ -158,7 +158,7 @@ def trickle(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Send requests that never end, a byte now and then."""
     begun = {
         ports.resp: b"*3\r\n$6\r\nADDJOB\r\n$100000\r\n",
-        ports.bus: b"d",
+        ports.bus: b"disqued\x01" + b"\x01\x20\x00",  # how a link begins, before 32 bytes
         ports.http: b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: ",
     }
     held = [(port, _begin(port, text)) for port, text in begun.items() for _ in range(TRICKLING)]

@@ -53,7 +53,6 @@ def test_an_upgrade_goes_as_the_page_says(start: Start, tmp_path: Path) -> None:
         for step in typed:
             if step is at_once:
                 by_one_command(terminal, step)
-                terminal.ran(step.typed)
             else:
                 type_step(terminal, step)
     assert len(typed) == 17
@@ -63,6 +62,7 @@ def by_one_command(terminal: Terminal, step: Step) -> None:
     """Restart all nodes of a page; who is asked to start one by ssh starts the one that has ended."""
     first, *_ = nodes = list(terminal.nodes.values())
     terminal.words |= {"-h 10.0.0.1": f"-p {first.port}", "10.0.0.1:7711": f"{HOST}:{first.port}"}
+    lines = [
         f"redis-cli -p {node.port} PING > /dev/null 2>&1 || {shlex.join(DAEMON)} --port {node.port} --http-port 0"
         f" --cluster-node-timeout 2000 --dir {shlex.quote(str(node.directory))} >> {node.log_file} 2>&1 &"
         for node in nodes

@@ -1,0 +1,218 @@
+"""Many clients that do a node no good at once: it stays small, serves the others, and ends what its limits end.
+
+    the burden: connections that say nothing, read nothing, never come to an end, or bring bodies of 64 MiB
+        |
+    a node of small limits --> resident memory, from /proc --> bounded
+        |
+    somebody else: a job is added, taken and acknowledged, again and again
+
+The same at full size, with times, is `make bench-load`.  Sizes are bytes; bounds are generous.
+"""
+
+import contextlib
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+
+from disqued.config import BUS_PORT_OFFSET
+from tests.integration.daemon import HOST, LIMIT, Daemon, free_port, launch, wait_until
+
+Start = Callable[..., Daemon]
+
+MEBIBYTE = 1 << 20
+IDLE = 300
+DEAF = 40
+SLOW = 10  #: on each port
+#: What a job, a connection or a buffer may cost beside what is counted.
+SLACK = 32 * MEBIBYTE
+PASSWORD = "a password that is long enough"
+#: A node that gives strangers on its bus, and headers of HTTP, a second, and waits less for an answer to be read.
+HURRY = "links.HANDSHAKE_S, channel.HEADER_S, channel.LINGER_S = 1.0, 1.0, 0.1"
+IMPORTS = "from disqued.net import links; from disqued.web import channel; from disqued.tap import main"
+HASTY = (sys.executable, "-c", f"{IMPORTS}; {HURRY}; main()")
+
+
+def memory(daemon: Daemon, what: str = "VmRSS") -> int:
+    """Resident memory now, or the most that there ever was (VmHWM)."""
+    [line] = [
+        line for line in Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines() if line.startswith(what)
+    ]
+    return int(line.split()[1]) * 1_024
+
+
+@contextlib.contextmanager
+def grows_by_at_most(daemon: Daemon, bound: int) -> Iterator[None]:
+    """Assert that the node never has more memory than before and a bound."""
+    before = memory(daemon)
+    # From here on the most is counted anew.
+    Path(f"/proc/{daemon.process.pid}/clear_refs").write_text("5")
+    yield
+    grown = memory(daemon, "VmHWM") - before
+    assert grown <= bound, f"{grown >> 20} MiB more than before, of {bound >> 20}"
+
+
+def serves(client: redis.Redis) -> None:
+    """Somebody else adds jobs, takes them, and acknowledges them."""
+    for number in range(2):
+        job_id = client.execute_command("ADDJOB", "others", f"body {number}", 0)
+        assert client.execute_command("GETJOB", "FROM", "others") == [["others", job_id, f"body {number}"]]
+        assert client.execute_command("ACKJOB", job_id) == 1
+
+
+def clients(somebody: redis.Redis) -> int:
+    """Count the connections of clients, that of the one who asks among them."""
+    return int(somebody.info("clients")["connected_clients"])
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection((HOST, port), LIMIT)
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Say whether the node has ended a connection, whatever it said before; nothing is waited for."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(65_536):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def test_idle_connections_cost_little_and_end_by_the_limits(start: Start) -> None:
+    daemon = start("--maxclients", str(IDLE + 1))
+    with ExitStack() as stack, daemon.redis() as other:
+        serves(other)
+        with grows_by_at_most(daemon, IDLE * 16_384 + SLACK // 4):
+            idle = [stack.enter_context(connected(daemon.port)) for _ in range(IDLE)]
+            for each in idle:
+                each.sendall(b"PING\r\n")
+                assert each.recv(64) == b"+PONG\r\n"
+            serves(other)
+        with connected(daemon.port) as one_more:
+            assert one_more.recv(64).startswith(b"-ERR max number of clients reached")
+        other.execute_command("CONFIG", "SET", "timeout", 1)
+        left = set(idle)
+
+        def all_ended() -> bool:
+            serves(other)
+            left.difference_update([each for each in left if is_ended(each)])
+            return not left
+
+        wait_until(all_ended, "the idle ones were ended")
+        assert clients(other) == 1
+
+
+def test_consumers_that_never_read_are_ended_and_cost_no_more_than_their_limit(start: Start) -> None:
+    limit = MEBIBYTE
+    daemon = start("--client-output-buffer-limit", f"normal {limit} 0 0")
+    asks = b"*3\r\n$5\r\nQPEEK\r\n$3\r\nfat\r\n$3\r\n100\r\n"
+    with ExitStack() as stack, daemon.redis() as other:
+        for _ in range(100):
+            other.execute_command("ADDJOB", "fat", "x" * 30_000, 0)
+        deaf = [stack.enter_context(connected(daemon.port)) for _ in range(DEAF)]
+        # One reply is 3 MB; the limit is looked at when it has been made.
+        with grows_by_at_most(daemon, DEAF * limit + SLACK):
+            for each in deaf:
+                with contextlib.suppress(OSError):
+                    each.sendall(asks * 20)
+                serves(other)
+            wait_until(lambda: clients(other) == 1, "those that read nothing were ended")
+        assert other.execute_command("QLEN", "fat") == 100
+
+
+def test_who_never_comes_to_an_end_is_ended_on_each_port(start: Start) -> None:
+    http = free_port()
+    daemon = start("--http-port", str(http), "--auth-timeout", "1", program=HASTY)
+    with daemon.redis() as other:
+        other.execute_command("CONFIG", "SET", "requirepass", PASSWORD)
+    ports = {
+        daemon.port: b"*2\r\n$4\r\nAUTH\r\n$10000\r\n",
+        daemon.port + BUS_PORT_OFFSET: b"disqued\x01" + b"\x01\x20\x00",
+        http: b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: ",
+    }
+    with ExitStack() as stack, daemon.redis(password=PASSWORD) as other:
+        serves(other)
+        turns = count()
+        with grows_by_at_most(daemon, SLACK):
+            slow = {stack.enter_context(connected(port)): port for port in ports for _ in range(SLOW)}
+            for each, port in slow.items():
+                each.sendall(ports[port])
+
+            def all_ended() -> bool:
+                serves(other)
+                turn = next(turns)
+                for each in list(slow):
+                    if turn % 4 == 0:
+                        with contextlib.suppress(OSError):
+                            each.send(b"a")
+                    if is_ended(each):
+                        assert turn > 4, "they are to be ended by time, and not for what they say"
+                        del slow[each]
+                return not slow
+
+            wait_until(all_ended, f"those that are still there were ended: {slow}")
+        other.execute_command("CONFIG", "SET", "requirepass", "")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A node that takes bodies of 64 MiB, and has room for two of them, not for three."""
+    limits = ("--maxmemory", "160mb", "--proto-max-bulk-len", str(64 * MEBIBYTE))
+    running = launch(tmp_path_factory.mktemp("small") / "data", limits)
+    yield running
+    running.stop()
+
+
+def head(length: int) -> bytes:
+    """An ADDJOB up to its body."""
+    return b"*4\r\n$6\r\nADDJOB\r\n$5\r\nlarge\r\n$%d\r\n" % length
+
+
+def test_a_body_that_is_only_announced_costs_nothing(small: Daemon) -> None:
+    with ExitStack() as stack, small.redis() as other, grows_by_at_most(small, SLACK):
+        announced = [stack.enter_context(connected(small.port)) for _ in range(SLOW)]
+        for each in announced:
+            each.sendall(head(64 * MEBIBYTE) + b"x" * 1_000)
+        serves(other)
+        assert [each for each in announced if is_ended(each)] == [], "what was announced may still come"
+        with connected(small.port) as too_large:
+            too_large.sendall(head(64 * MEBIBYTE + 1))
+            assert too_large.recv(200).startswith(b"-ERR Protocol error: ")
+            wait_until(lambda: is_ended(too_large), "nothing more is heard from it")
+
+
+def test_bodies_of_64_mib_go_in_and_out_while_others_are_served(small: Daemon) -> None:
+    body = b"x" * (64 * MEBIBYTE)
+    with small.redis(decode_responses=False) as large, small.redis() as other:
+        # The body as it comes in, the job, and the reply as it goes out.
+        with grows_by_at_most(small, 4 * len(body) + SLACK):
+            for _ in range(3):
+                with connected(small.port) as producer:
+                    producer.sendall(head(len(body)) + body[: len(body) // 2])
+                    serves(other)
+                    producer.sendall(body[len(body) // 2 :] + b"\r\n$1\r\n0\r\n")
+                    assert producer.recv(200).startswith(b"+DI")
+                serves(other)
+                [[_, job_id, taken]] = large.execute_command("GETJOB", "FROM", "large")
+                assert taken == body
+                assert large.execute_command("ACKJOB", job_id) == 1
+        wait_until(lambda: other.info("memory")["used_memory"] < MEBIBYTE, "what was done is not counted any more")
+
+
+def test_bodies_beyond_the_memory_are_refused_and_the_others_served_again(small: Daemon) -> None:
+    body = "x" * (64 * MEBIBYTE)
+    with small.redis() as other, grows_by_at_most(small, 6 * len(body) + SLACK):
+        added = [other.execute_command("ADDJOB", "large", body, 0) for _ in range(2)]
+        with pytest.raises(redis.ResponseError, match="NOREPL"):
+            other.execute_command("ADDJOB", "large", body, 0)
+        assert other.execute_command("ACKJOB", *added) == 2
+        serves(other)
