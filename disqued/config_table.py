@@ -95,11 +95,11 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Addresses(),
                 ("127.0.0.1",),
                 "Addresses to accept clients on. Only this machine reaches the default; beyond the loopback addresses "
-                "a requirepass is needed, or a tls-port that takes client certificates only and `port 0`, or the "
-                "daemon does not start, since whoever connects may read and delete every job. Disque without this "
-                "directive listens on all interfaces. A socket that systemd passes, bound to one of these addresses "
-                "and `port`, is used instead of one of our own; so it is with unixsocket, with the bus and with "
-                "http-port.",
+                "a requirepass or an aclfile is needed, or a tls-port that takes client certificates only and `port "
+                "0`, or the daemon does not start, since whoever connects may read and delete every job. Disque "
+                "without this directive listens on all interfaces. A socket that systemd passes, bound to one of "
+                "these addresses and `port`, is used instead of one of our own; so it is with unixsocket, with the "
+                "bus and with http-port.",
             ),
             Setting(
                 "unixsocket",
@@ -262,7 +262,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Text(MAX_PASSWORD_BYTES),
                 "",
                 "Password that clients have to give with AUTH or HELLO. Empty for none, which is possible on loopback "
-                "addresses only. A password set at run time also locks out the connections that exist.",
+                "addresses, with an aclfile, and where client certificates are needed (see bind). A password set at "
+                "run time also locks out the connections that exist.",
                 mutable=True,
             ),
             Setting(
@@ -585,8 +586,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 AddressesOrNone(),
                 (),
                 "Addresses to accept other nodes on. Empty takes those of `bind`, and of these only the loopback ones "
-                "while there is no cluster-secret. An address beyond loopback without a secret stops the start: "
-                "whoever connects there could take jobs out of the cluster and put jobs in.",
+                "while there is neither a cluster-secret nor tls-cluster. An address beyond loopback without either "
+                "stops the start: whoever connects there could take jobs out of the cluster and put jobs in.",
             ),
             Setting(
                 "cluster-secret",
@@ -594,8 +595,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "",
                 "What the nodes of a cluster prove to each other that they know, before anything else; it never "
                 "travels. It has to be the same on every node and hard to guess: 32 random characters or more. Empty "
-                "for none, which is possible on loopback addresses only. What nodes say is signed with it, and is not "
-                "encrypted. Whoever may send CONFIG GET sees it, as they do requirepass.",
+                "for none, which is possible on loopback addresses, and with tls-cluster. What nodes say is signed "
+                "with it, and is not encrypted; tls-cluster does that. Whoever may send CONFIG GET sees it, as they "
+                "do requirepass.",
             ),
             Setting(
                 "cluster-secret-file",

@@ -35,8 +35,8 @@ PYTHON = re.compile(r"(?:from [\w.]+ )?import \w|\w+ = \w[\w.]*\(")
 #: Languages of blocks that are read, and not run.
 DATA = ("csv", "ini", "json", "nft", "yaml")
 PROGRAMS = {
-    "curl", "datasette", "disqued", "disqued-spark", "make", "openssl", "pip", "python", "python3", "redis-cli",
-    "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd",
+    "curl", "datasette", "disqued", "disqued-spark", "make", "mkdir", "openssl", "pip", "python", "python3",
+    "redis-cli", "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd",
 }  # fmt: skip
 
 assert catalogue  # fills the table
@@ -60,7 +60,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {
         SESSION: r"(ADDJOB|GETJOB|ACKJOB) ",
         f"{DOCS}_the_python_session_of_the_readme_runs": r"import |r\b",
-        f"{SMALLER}_the_several_nodes_of_the_readme_join": r"disqued .* &$|redis-cli .* MEET ",
+        f"{SMALLER}_the_several_nodes_of_the_readme_join": r"mkdir |disqued .* &$|redis-cli .* MEET ",
         f"{SMALLER}_the_daemons_of_readme_and_tutorial_start": r"disqued ",
     },
     "docs/explanation/audit.md": {SPARK_LINES: ""},
@@ -142,7 +142,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/tutorial-history.md": {f"{PIPELINE}/test_tutorial.py::test_the_tutorial_goes_as_it_is_written": ""},
     "docs/tutorial.md": {
-        f"{SMALLER}_the_daemons_of_readme_and_tutorial_start": "disqued ",
+        f"{SMALLER}_the_daemons_of_readme_and_tutorial_start": "disqued |mkdir ",
         f"{DOCS}_the_worker_of_the_tutorial_works": "import redis",
         SESSION: "",
     },

@@ -116,6 +116,8 @@ class Terminal:
 
     def _check(self, step: Step) -> None:
         if step.typed.startswith("disqued --") and step.typed.endswith(" &"):
+            for folder in re.findall(r" --dir (\S+)", step.typed):
+                assert (self.folder / folder).is_dir(), f"a node makes no folder, so that {step.typed} would fail"
             self.begin(step.typed.removeprefix("disqued ").removesuffix(" &"))
             return
         said: list[str] = []

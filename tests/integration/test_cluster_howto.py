@@ -25,6 +25,9 @@ Start = Callable[..., Daemon]
 
 
 def test_the_page_for_operators_of_a_cluster_goes_as_it_is_written(start: Start, tmp_path: Path) -> None:
+    [folders] = re.findall(r"^    \$ (mkdir .*)$", PAGE, re.MULTILINE)
+    subprocess.run(shlex.split(folders), cwd=tmp_path, check=True)
+    assert all((tmp_path / folder).is_dir() for _, folder, _ in daemons()), "a node makes no folder"
     nodes = {
         port: start(*options, "--cluster-node-timeout", "2000", directory=tmp_path / folder)
         for port, folder, options in daemons()
@@ -34,7 +37,7 @@ def test_the_page_for_operators_of_a_cluster_goes_as_it_is_written(start: Start,
     steps = list(sessions())
     assert len(steps) > 10
     with following(NAME) as lines:
-        lines.ran(*STARTED)
+        lines.ran(folders, *STARTED)
         for port, command, shown in steps:
             real.check(nodes[port], command, shown)
             lines.ran(command)

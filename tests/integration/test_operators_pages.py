@@ -43,7 +43,7 @@ def type_step(terminal: Terminal, step: Step) -> None:
 
 
 def test_a_backup_is_made_and_restored_as_the_page_says(start: Start, tmp_path: Path) -> None:
-    assert len(play(Terminal(start, tmp_path), "docs/how-to/backup.md")) == 24
+    assert len(play(Terminal(start, tmp_path), "docs/how-to/backup.md")) == 26
 
 
 def test_an_upgrade_goes_as_the_page_says(start: Start, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_upgrade_goes_as_the_page_says(start: Start, tmp_path: Path) -> None:
                 by_one_command(terminal, step)
             else:
                 type_step(terminal, step)
-    assert len(typed) == 17
+    assert len(typed) == 18
 
 
 def by_one_command(terminal: Terminal, step: Step) -> None:
@@ -78,7 +78,7 @@ def by_one_command(terminal: Terminal, step: Step) -> None:
 
 
 def test_a_node_is_monitored_as_the_page_says(start: Start, tmp_path: Path) -> None:
-    assert len(play(Terminal(start, tmp_path), "docs/how-to/monitor.md")) == 11
+    assert len(play(Terminal(start, tmp_path), "docs/how-to/monitor.md")) == 12
 
 
 def test_jobs_of_disque_come_over_as_the_page_says(start: Start, tmp_path: Path) -> None:

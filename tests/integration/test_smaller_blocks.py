@@ -44,8 +44,12 @@ def typed(terminal: Terminal, line: str) -> list[str]:
 
 def test_the_several_nodes_of_the_readme_join(terminal: Terminal) -> None:
     with following("README.md") as lines:
+        [folders] = unprompted("README.md", "mkdir")
+        assert typed(terminal, folders) == []
+        lines.ran(folders)
         for line in unprompted("README.md", "disqued --port"):
             if line.endswith("&"):
+                assert (terminal.folder / line.split()[-2]).is_dir(), "a node makes no folder"
                 terminal.begin(line.removeprefix("disqued ").removesuffix(" &"))
                 lines.ran(line)
         for line in unprompted("README.md", "redis-cli"):
@@ -60,6 +64,9 @@ def test_the_daemons_of_readme_and_tutorial_start(terminal: Terminal) -> None:
     terminal.words["/var/lib/disqued"] = "kept"
     of_readme = [line for line in unprompted("README.md", "disqued --port") if not line.endswith("&")]
     with following("README.md") as lines, following("docs/tutorial.md") as of_tutorial:
+        [folder] = unprompted("docs/tutorial.md", "mkdir")
+        assert typed(terminal, folder) == []
+        of_tutorial.ran(folder)
         for page, started in ((lines, of_readme), (of_tutorial, unprompted("docs/tutorial.md", "disqued"))):
             for line in started:
                 daemon = terminal.begin(f"{line.removeprefix('disqued ')}")

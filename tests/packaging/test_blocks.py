@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from disqued.config import SETTINGS, Config
 from tests import pages
 from tests.pages import NOT_RUN, RUN_BY, Command, Following, all_commands, commands, following, part
 
@@ -132,3 +133,23 @@ def test_there_is_something_to_be_typed_for_each_test(page: str, test: str) -> N
 def test_no_reason_is_left_over() -> None:
     used = {key for command in all_commands() for key in command.excused}
     assert set(NOT_RUN) - used == set()
+
+
+def settings() -> Iterator[tuple[str, str]]:
+    """Blocks of pages that are parts of a configuration file: page and text."""
+    for path in pages.PAGES:
+        text = path.read_text(encoding="utf-8")
+        blocks = [block for language, block in pages.FENCE.findall(text) if not language]
+        for block in [*blocks, *pages.INDENTED.findall(pages.FENCE.sub("", text))]:
+            lines = [pages.REMARK.sub("", line.strip()) for line in block.splitlines()]
+            if lines and all(line.partition(" ")[0] in SETTINGS for line in lines):
+                yield path.relative_to(pages.ROOT).as_posix(), "".join(f"{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(("page", "text"), list(settings()))
+def test_settings_that_a_page_shows_are_such_as_a_node_takes(page: str, text: str) -> None:
+    Config.from_text(text)
+
+
+def test_the_settings_of_pages_are_found() -> None:
+    assert len(list(settings())) >= 17
