@@ -33,13 +33,12 @@ def generator(name: str) -> Random:
 class Events:
     """A heap of events, and the time that it is."""
 
-    __slots__ = ("_arrivals", "_at_once", "_heap", "_trace", "now")
+    __slots__ = ("_arrivals", "_heap", "_trace", "now")
 
     def __init__(self) -> None:
         self.now: int = 0
         self._heap: list[tuple[int, int, Call, Any]] = []
         self._arrivals = 0
-        self._at_once = 0  #: events of this millisecond so far
         self._trace = blake2b(digest_size=16)
 
     def at(self, when: int, call: Call, argument: Any = None) -> None:
@@ -54,14 +53,14 @@ class Events:
 
     def run(self, until: int) -> None:
         """Let time pass up to a moment, with all that happens until then, that moment included."""
-        heap = self._heap
+        heap, now, at_once = self._heap, self.now, 0
         while heap and heap[0][0] <= until:
             at, _, call, argument = heappop(heap)
-            if at != self.now:
-                self.now = at
-                self._at_once = 0
-            self._at_once += 1
-            if self._at_once > AT_ONCE_MAX:
+            if at != now:
+                self.now = now = at
+                at_once = 0
+            at_once += 1
+            if at_once > AT_ONCE_MAX:
                 raise TimeStandsStill(
                     f"{AT_ONCE_MAX} events in the millisecond {at}, the last {call!r} of {argument!r}"
                 )

@@ -166,10 +166,13 @@ class LogChecker(Ledger):
         """Somebody of a group heard that there is nothing; `waited`: and was waiting since it had asked."""
         if not self.rules.exact:
             return
+        begun = self._begun_of(queue, group)
+        if begun.unsure_until == inf:
+            return
+        before = (at if waited else asked_at) - LATE_MS
         for reading in self._open.get((queue, group), {}).values():
-            since = self._available_since(reading)
-            until = at if waited else asked_at
-            if since is not None and since + LATE_MS < until and not self._may_be_over(reading.request, at):
+            since = _available_since(reading, begun)
+            if since is not None and since < before and not self._may_be_over(reading.request, at):
                 reading.doubts.append(at)
 
     def figures(self, node: NodeName, queue: bytes, group: bytes, values: dict[bytes, int], at: int) -> None:
@@ -394,33 +397,15 @@ class LogChecker(Ledger):
 
     def _may_be_flushed(self, request: Request) -> bool:
         """Tell whether an event was there when a node heard of a flush, which may be after that was answered."""
-        latest = request.asked_at - self.rules.on_time_ms
-        return any(
-            flush.queue == request.queue and (flush.answered_at is None or latest <= flush.answered_at)
-            for flush in self._flushes
-        )
+        queue, latest = request.queue, request.asked_at - self.rules.on_time_ms
+        for flush in self._flushes:
+            if flush.queue == queue and (flush.answered_at is None or latest <= flush.answered_at):
+                return True
+        return False
 
     def _may_be_over(self, request: Request, at: int) -> bool:
         """Tell whether an event may have ended by a time."""
         return at + LATE_MS >= request.asked_at + request.ttl_ms or self._may_be_flushed(request)
-
-    def _available_since(self, reading: Reading) -> int | None:
-        """Since when the group can have an event, as far as is known; None = that is not known."""
-        request = reading.request
-        if request.answered_at is None or reading.done_at is not None:
-            return None
-        if any(ack.accepted is None for ack in reading.acks):
-            return None
-        ready_at = request.answered_at + request.delay_ms
-        begun = self._begun_of(request.queue, reading.group)
-        if begun.firm is not None:
-            ready_at = max(ready_at, begun.firm.answered_at or 0)
-        if begun.unsure_until == inf:
-            return None
-        if not reading.holds:
-            return ready_at
-        last = reading.holds[-1]
-        return last.at + last.lease_ms if last.given_up_at is None else last.free_at
 
 
 _NEVER = Begun()  #: of groups that never began anew
@@ -435,3 +420,17 @@ def _could_be_held(hold: Hold, ack: Ack) -> bool:
     """Tell whether some consumer may have had an event when an acknowledgement came."""
     assert ack.answered_at is not None
     return hold.at - LATE_MS <= ack.answered_at and ack.sent_at <= hold.at + hold.lease_ms + LATE_MS
+
+
+def _available_since(reading: Reading, begun: Begun) -> int | None:
+    """Since when a group that began so can have an event, as far as is known; None = that is not known."""
+    request = reading.request
+    if request.answered_at is None or reading.done_at is not None:
+        return None
+    if reading.acks and any(ack.accepted is None for ack in reading.acks):
+        return None
+    if reading.holds:
+        last = reading.holds[-1]
+        return last.at + last.lease_ms if last.given_up_at is None else last.free_at
+    ready_at = request.answered_at + request.delay_ms
+    return ready_at if begun.firm is None else max(ready_at, begun.firm.answered_at or 0)
