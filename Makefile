@@ -21,6 +21,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constr
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 # Who tests whole nodes waits for them a third of the time: one more than there are processors keeps these busy.
 PYTEST_NODES := $(BIN)/python -m pytest --numprocesses $(shell expr $(WORKERS) + 1) --dist worksteal
+# Each process that tests with Spark has one of its own, which takes a while to become quick: few processes are enough.
+PYTEST_SPARK := $(BIN)/python -m pytest --numprocesses $(shell expr \( $(WORKERS) + 3 \) / 4) --dist worksteal
 SPHINX := $(BIN)/python -m sphinx -b html -q -W --keep-going
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
@@ -28,6 +30,8 @@ CLIENTS := tests/integration/node
 # The extras whose packages are locked with hashes.
 LOCKED := admin cli client redis sqlite tls
 FAST := tests/unit tests/property
+# What starts programs and reaches into no module of the core (tests/conftest.py sees to that).
+PROGRAMS := integration packaging pipeline
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -72,15 +76,26 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 # Branch coverage of the core by its unit tests is part of the run, and so of its exit status.  The rest runs without a
 # tracer, which makes simulated hours three times as long.
 #
-# The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.
-test: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled site
+# The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.  What
+# needs Spark runs beside the rest.  The site is built by a test, as `make site` builds it.
+TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+test: $(TESTED)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled
 	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
-	$(PYTEST) tests --ignore=tests/unit -m reference
-	DISQUED_BUILD=compiled $(PYTEST_NODES) tests --durations=10
+	$(PYTEST) tests --ignore=tests/unit $(PROGRAMS:%=--ignore=tests/%) -m reference
+	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
+
+.PHONY: test-nodes test-spark
+test-nodes: $(TESTED) $(COMPILED)/.stamp
+	DISQUED_BUILD=compiled $(PYTEST_NODES) tests --ignore=tests/pipeline --durations=10
+
+test-spark: $(TESTED) $(COMPILED)/.stamp
+	@echo 'What the tests with Spark say is in build/test-spark.log, and here at their end.'
+	@DISQUED_BUILD=compiled $(PYTEST_SPARK) tests/pipeline --durations=10 >build/test-spark.log 2>&1; \
+		status=$$?; cat build/test-spark.log; exit $$status
 
 # Everything on the core as it stands here.
-test-source: .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+test-source: $(TESTED)
 	$(PYTEST_NODES) tests --durations=10
 
 # ---- its parts

@@ -5,6 +5,7 @@ is quick and says most exactly what broke comes first, what starts programs last
 """
 
 import os
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,8 @@ from twisted.internet.main import installReactor
 from tests import builds
 
 TESTS = Path(__file__).parent
+#: Folders that are for any build, as the Makefile leaves them out of what runs on the source alone.
+PROGRAMS = {"integration", "packaging", "pipeline"}
 
 builds.choose()
 
@@ -39,18 +42,23 @@ def pytest_report_header() -> str:
     return f"disqued.core: {'compiled' if builds.COMPILED else 'the source as it is'}"
 
 
-def folder(item: pytest.Item) -> str:
-    """Name the folder of tests/ that a test belongs to."""
-    return item.path.relative_to(TESTS).parts[0]
+@cache
+def folder(path: Path) -> str:
+    """Name the folder of tests/ that a file of tests belongs to."""
+    return path.relative_to(TESTS).parts[0]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by its folder, and put the folders in the order of the markers."""
     order = {line.partition(":")[0].strip(): turn for turn, line in enumerate(config.getini("markers"))}
     for item in items:
-        if folder(item) not in order:
-            raise pytest.UsageError(f"{item.path}: tests/{folder(item)} has no marker in setup.cfg")
-        item.add_marker(folder(item))
-        if builds.COMPILED and item.get_closest_marker("reference"):
-            item.add_marker(pytest.mark.skip("for the source of the core, which `make test` runs it on, too"))
-    items.sort(key=lambda item: order[folder(item)])
+        place = folder(item.path)
+        if place not in order:
+            raise pytest.UsageError(f"{item.path}: tests/{place} has no marker in setup.cfg")
+        item.add_marker(place)
+        if item.get_closest_marker("reference"):
+            if place in PROGRAMS:
+                raise pytest.UsageError(f"{item.path}: tests/{place} is for any build; nothing in it is `reference`")
+            if builds.COMPILED:
+                item.add_marker(pytest.mark.skip("for the source of the core, which `make test` runs it on, too"))
+    items.sort(key=lambda item: order[folder(item.path)])
