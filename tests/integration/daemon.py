@@ -21,6 +21,7 @@ import redis
 
 from disqued.config import BUS_PORT_OFFSET
 from tests import builds
+from tests.integration.forkserver import Forked, fork
 
 HOST = "127.0.0.1"
 ROOT = builds.ROOT
@@ -28,6 +29,8 @@ TWISTD = Path(sys.executable).with_name("twistd")
 #: How a daemon is started with the Twisted of this interpreter, from any folder.
 DAEMON = (str(TWISTD), "--nodaemon", "--pidfile=", "disqued")
 LIMIT = 60.0
+#: Between two questions: this part of what has been waited, from the least to the most.
+STEP_PART, STEP_MIN, STEP_MAX = 0.05, 0.005, 0.05
 ATTEMPTS = 5  #: at finding a port that nobody else takes in the meantime
 #: A client that sends nothing but what it is asked for: its own name is half the work of a short connection.
 PLAIN = {"protocol": 2, "decode_responses": True, "driver_info": None}
@@ -42,11 +45,15 @@ def hasty(module: str, **spans: float) -> tuple[str, ...]:
 
 
 def wait_until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T:
-    """Ask again and again until the answer is true, and return it."""
-    end = time.monotonic() + limit
+    """Ask again and again until the answer is true, and return it.
+
+    What takes long is asked for more rarely, as asking takes the processor from what is waited for.
+    """
+    begin = time.monotonic()
     while not (answer := condition()):
-        assert time.monotonic() < end, f"after {limit:.0f} s still not so: {what}"
-        time.sleep(0.01)
+        waited = time.monotonic() - begin
+        assert waited < limit, f"after {limit:.0f} s still not so: {what}"
+        time.sleep(min(max(STEP_MIN, waited * STEP_PART), STEP_MAX))
     return answer
 
 
@@ -84,7 +91,7 @@ class PortTaken(Exception):
 class Daemon:
     """One process, with the client port, the folder of its data and the file that it logs to."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     port: int
     directory: Path
     log_file: Path
@@ -154,10 +161,21 @@ class Daemon:
             assert word not in self.log(), f"the daemon has logged an error:\n{self.log()}"
 
 
+def _begin(
+    program: Sequence[str] | None, words: Sequence[str], log_file: Path, cwd: Path, variables: dict[str, str] | None
+) -> subprocess.Popen[bytes] | Forked:
+    if program is None and variables is not None:
+        return fork([*DAEMON, *words], variables, cwd, log_file)
+    with log_file.open("ab") as log:
+        return subprocess.Popen(
+            [*(program or DAEMON), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, cwd=cwd
+        )
+
+
 def launch(
     directory: Path,
     options: Sequence[str] = (),
-    program: Sequence[str] = DAEMON,
+    program: Sequence[str] | None = None,
     port: int = 0,
     cwd: Path | None = None,
     inside: bool = True,
@@ -166,22 +184,15 @@ def launch(
 
     It works in `/`, so that nothing depends on where it was started; in another folder it is given the path to its
     data from there.  With `inside` it runs the sources of this checkout, else what is installed beside the program.
+    Without a program it is `twistd disqued`, forked from a process that has imported it already (`forkserver`).
     """
     directory.mkdir(parents=True, exist_ok=True)
     for attempt in range(ATTEMPTS):
         chosen = port or free_port()
         log_file = directory.with_name(f"{directory.name}.{chosen}.log")
         data = str(directory) if cwd is None else os.path.relpath(directory, cwd)
-        argv = [*program, "--port", str(chosen), "--bind", HOST, "--http-port", "0", "--dir", data, *options]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment() if inside else None,
-                cwd=cwd or "/",
-            )
+        words = ["--port", str(chosen), "--bind", HOST, "--http-port", "0", "--dir", data, *options]
+        process = _begin(program, words, log_file, cwd or Path("/"), environment() if inside else None)
         daemon = Daemon(process, chosen, directory, log_file)
         try:
             daemon.wait_ready()
