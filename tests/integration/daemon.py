@@ -38,10 +38,17 @@ PLAIN = {"protocol": 2, "decode_responses": True, "driver_info": None}
 T = TypeVar("T")
 
 
-def hasty(module: str, **spans: float) -> tuple[str, ...]:
-    """Name the program of a daemon in which something takes less time: constants of a module are others there."""
-    change = f"from importlib import import_module as module; vars(module({module!r})).update({spans!r})"
-    return (sys.executable, "-c", f"{change}; from disqued.tap import main; main()")
+@attrs.frozen
+class Hasty:
+    """The program of a daemon in which something takes less time: constants of a module are others there."""
+
+    module: str
+    spans: dict[str, float]
+
+
+def hasty(module: str, **spans: float) -> Hasty:
+    """Name it by the module and its constants."""
+    return Hasty(module, spans)
 
 
 def wait_until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T:
@@ -162,20 +169,23 @@ class Daemon:
 
 
 def _begin(
-    program: Sequence[str] | None, words: Sequence[str], log_file: Path, cwd: Path, variables: dict[str, str] | None
+    program: Sequence[str] | Hasty | None, words: Sequence[str], log_file: Path, cwd: Path, inside: bool
 ) -> subprocess.Popen[bytes] | Forked:
-    if program is None and variables is not None:
-        return fork([*DAEMON, *words], variables, cwd, log_file)
+    if program is None or isinstance(program, Hasty):
+        assert inside
+        changes = {} if program is None else {program.module: program.spans}
+        return fork([*DAEMON, *words], environment(), cwd, log_file, changes)
     with log_file.open("ab") as log:
         return subprocess.Popen(
-            [*(program or DAEMON), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, cwd=cwd
-        )
+            [*program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+            env=environment() if inside else None,
+        )  # fmt: skip
 
 
 def launch(
     directory: Path,
     options: Sequence[str] = (),
-    program: Sequence[str] | None = None,
+    program: Sequence[str] | Hasty | None = None,
     port: int = 0,
     cwd: Path | None = None,
     inside: bool = True,
@@ -184,7 +194,8 @@ def launch(
 
     It works in `/`, so that nothing depends on where it was started; in another folder it is given the path to its
     data from there.  With `inside` it runs the sources of this checkout, else what is installed beside the program.
-    Without a program it is `twistd disqued`, forked from a process that has imported it already (`forkserver`).
+    Without a program, and with a hasty one, it is `twistd disqued`, forked from a process that has imported it already
+    (`forkserver`).
     """
     directory.mkdir(parents=True, exist_ok=True)
     for attempt in range(ATTEMPTS):
@@ -192,7 +203,7 @@ def launch(
         log_file = directory.with_name(f"{directory.name}.{chosen}.log")
         data = str(directory) if cwd is None else os.path.relpath(directory, cwd)
         words = ["--port", str(chosen), "--bind", HOST, "--http-port", "0", "--dir", data, *options]
-        process = _begin(program, words, log_file, cwd or Path("/"), environment() if inside else None)
+        process = _begin(program, words, log_file, cwd or Path("/"), inside)
         daemon = Daemon(process, chosen, directory, log_file)
         try:
             daemon.wait_ready()

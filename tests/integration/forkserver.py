@@ -8,7 +8,7 @@
 Importing is nine tenths of a start, and tests start hundreds of daemons.  What is imported is the same as in a process
 that begins from nothing; those that a test names the program of begin so (`launch(program=DAEMON)`).
 
-There is one server for each process that runs tests, from its first daemon on.
+There is one server for each process that runs tests and each path that modules are found on, from the first daemon on.
 """
 
 import atexit
@@ -104,17 +104,29 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-_servers: list[Server] = []
+_servers: dict[str, Server] = {}  #: by PYTHONPATH, which says what they have imported
 
 
-def fork(words: Sequence[str], variables: Mapping[str, str], folder: Path, log_file: Path) -> Forked:
-    """Start `twistd` with these words in a folder, its output at the end of a log file."""
-    if not _servers:
-        _servers.append(Server(variables))
-        atexit.register(_servers[0].close)
+def _server(variables: Mapping[str, str]) -> Server:
+    path = variables["PYTHONPATH"]
+    if path not in _servers:
+        _servers[path] = Server(variables)
+        atexit.register(_servers[path].close)
+    return _servers[path]
+
+
+def fork(
+    words: Sequence[str], variables: Mapping[str, str], folder: Path, log_file: Path,
+    changes: Mapping[str, Mapping[str, Any]],
+) -> Forked:  # fmt: skip
+    """Start `twistd` with these words in a folder, its output at the end of a log file.
+
+    `changes`: constants of modules that are others there, by module and name.
+    """
     log_file.touch()
-    question = {"words": list(words), "variables": dict(variables), "folder": str(folder), "log": str(log_file)}
-    return Forked(_servers[0], words, _servers[0].ask(start=question))
+    server = _server(variables)
+    question = {"words": words, "variables": variables, "folder": str(folder), "log": str(log_file), "changes": changes}
+    return Forked(server, words, server.ask(start=question))
 
 
 # In the server.
@@ -131,10 +143,10 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def _started(words: list[str], variables: dict[str, str], folder: str, log: str) -> int:
+def _started(**start: Any) -> int:
     child = os.fork()
     if not child:
-        _become(words, variables, folder, log)
+        _become(**start)
     return child
 
 
@@ -143,7 +155,9 @@ def _ended(child: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if number else None
 
 
-def _become(words: list[str], variables: dict[str, str], folder: str, log: str) -> NoReturn:
+def _become(
+    words: list[str], variables: dict[str, str], folder: str, log: str, changes: dict[str, dict[str, Any]]
+) -> NoReturn:
     """Be `twistd` from here on."""
     from twisted.scripts.twistd import run
 
@@ -153,5 +167,7 @@ def _become(words: list[str], variables: dict[str, str], folder: str, log: str) 
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
+    for module, constants in changes.items():
+        vars(import_module(module)).update(constants)
     sys.argv = words
     sys.exit(run())
