@@ -33,10 +33,11 @@ def weak_settings(config: Config, users: Users) -> Iterator[str]:
                 " (protected mode); give it one in aclfile (user default on >password ...), or turn it off"
             )
     yield from _shown_secrets(config)
-    if not users.default.is_open and config.bus_addresses and not config.nodes_prove_themselves:
+    anybody_is_anything = users.default.is_open and users.default.may_do_everything
+    if not anybody_is_anything and config.bus_addresses and not config.nodes_prove_themselves:
         yield (
-            "a password is wanted, and by the cluster bus whoever is on this machine may join without one, and have"
-            " jobs: set cluster-secret-file, the same on every node, or tls-cluster"
+            "clients have to say who they are, or may do little, and by the cluster bus whoever is on this machine may"
+            " join as a node, and have jobs: set cluster-secret-file, the same on every node, or tls-cluster"
         )
     yield from _commands_taken_away(config, users)
     if setting := config.admins_come_in_the_clear:

@@ -203,7 +203,7 @@ async def test_a_caller_is_no_client_and_monitors_and_the_slow_log_name_it(launc
     client = await running.connect()
     client.send("MONITOR")
     await client.replies(1)
-    assert (await call(running, "CLIENT", "LIST")).count(b"addr=") == 1
+    assert (await call(running, "CLIENT", "LIST")).count(b" addr=") == 1
     await client.until(lambda: WHO.encode() in client.received)
     assert WHO.encode() in [entry.address for entry in running.daemon.slowlog]
 

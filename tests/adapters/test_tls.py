@@ -489,6 +489,13 @@ async def test_clients_come_through_every_kind_of_endpoint(launch: Launch, tmp_p
     assert stranger.received == b""
     assert len(daemon.clients) == 3
     assert [session.address for session in daemon.sessions()][1] == f"{tmp_path / 'queue.sock'}:0"
+    assert [daemon.local_address(session) for session in daemon.sessions()] == [
+        f"127.0.0.1:{ports[0].getHost().port}",
+        f"{tmp_path / 'queue.sock'}:0",
+        f"127.0.0.1:{ports[2].getHost().port}",
+    ]
+    assert [daemon.certificate_name(session) for session in daemon.sessions()] == ["", "", "client"]
+    assert list(daemon.tls.ends) == ["endpoint 127.0.0.1:0"], "no path of a key is shown"
     for session in daemon.sessions():
         assert session.output_buffered == 0
         assert not session.is_gone()

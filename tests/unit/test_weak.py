@@ -60,7 +60,12 @@ def said(text: str, *lines: str) -> list[str]:
         (
             "requirepass x",
             [],
-            "a password is wanted, and by the cluster bus whoever is on this machine may join without",
+            "clients have to say who they are, or may do little, and by the cluster bus whoever is on",
+        ),
+        (
+            "",
+            ["user default on nopass ~* +@read"],
+            "clients have to say who they are, or may do little, and by the cluster bus whoever is on",
         ),
         ("http-bind 0.0.0.0\nhttp-token-file x", [], "http-bind: tokens travel beyond this machine in the clear, and"),
         ("http-endpoint tcp:7780\nhttp-token-file x", [], "http-endpoint: tokens travel beyond this machine in the"),
