@@ -1,7 +1,9 @@
 """What an error says of a name that is none: all that there are while these are few, else those that are like it.
 
-few     verbs are add, create, drain
-many    did you mean import or export? disqued --help names all verbs
+    few     verbs are add, create, drain
+    many    did you mean import or export? disqued --help names all verbs
+
+What is like a name is found among its first characters, so that a long one costs no more.
 """
 
 import difflib

@@ -113,7 +113,9 @@ def _with_digest(user: User, digest: bytes) -> User:
 def _with_password(user: User, password: bytes) -> User:
     digest = digest_of(password)
     user = _with_digest(user, digest)
-    return attrs.evolve(user, short=user.short | {digest}) if is_short(password) else user
+    if not is_short(password):
+        return user
+    return attrs.evolve(user, short=(user.short | {digest}).intersection(user.digests))
 
 
 def _without_digest(user: User, digest: bytes) -> User:

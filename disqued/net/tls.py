@@ -67,6 +67,7 @@ class EagerTls(TLSMemoryBIOProtocol):
     def __init__(self, factory: "TlsFactory", address: Any) -> None:
         super().__init__(factory, Protocol(), _connectWrapped=False)  # type: ignore[no-untyped-call]
         self._address = address
+        self._common_name: str | None = None  #: once somebody has asked for it: it takes a while to be read
         self._begun = False  #: the handshake is done, and the protocol above has been told
         self._deadline: IDelayedCall | None = None
         self._look_call: IDelayedCall | None = None
@@ -186,9 +187,11 @@ class EagerTls(TLSMemoryBIOProtocol):
 
         OpenSSL has no certificate that was not asked for, and there is no connection with one that was not taken.
         """
-        connection: SSL.Connection | None = self._tlsConnection
-        shown = None if connection is None else connection.get_peer_certificate()
-        return "" if shown is None else name_in(shown)
+        if self._common_name is None:
+            connection: SSL.Connection | None = self._tlsConnection
+            shown = None if connection is None else connection.get_peer_certificate()
+            self._common_name = "" if shown is None else name_in(shown)
+        return self._common_name
 
     @property
     def unsent(self) -> int:

@@ -127,6 +127,7 @@ def test_a_short_password_that_was_taken_away_is_nothing_to_speak_of() -> None:
     assert ann.has_short_password
     assert not apply(ann, [b"<short"], BOOK).has_short_password
     assert not apply(ann, [b"nopass"], BOOK).has_short_password
+    assert len(apply(ann, [b"<short", b">shorter", b"<shorter", b">a"], BOOK).short) == 1, "it does not grow"
     assert ann == apply(User(b"ann"), [b"#" + digest.hex().encode() for digest in ann.digests], BOOK)
 
 
