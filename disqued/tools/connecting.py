@@ -19,8 +19,10 @@ import contextlib
 import os
 import socket
 import ssl
+import warnings
 from collections.abc import Callable, Iterator
 from functools import wraps
+from getpass import GetPassWarning
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -331,10 +333,23 @@ def _password(given: str | None, file: str | None, *, ask: bool) -> bytes | None
     if (given is not None and _on_line("password")) + bool(file) + ask > 1:
         raise click.UsageError("-a, --askpass and --password-file each give the password: one of them is allowed")
     if ask:
-        given = click.prompt("Password", hide_input=True, err=True)
+        given = _asked()
     elif file:
         return password_of(file)
     return os.fsencode(given) if given else None
+
+
+def _asked() -> str:
+    """Ask for the password where nobody sees it.  Raises click.UsageError where there is no terminal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            answer: str = click.prompt("Password", hide_input=True, err=True)
+        except GetPassWarning:
+            raise click.UsageError(
+                f"--askpass asks at a terminal, and there is none; --password-file or {VARIABLE} give the password"
+            ) from None
+        return answer
 
 
 def password_of(file: str) -> bytes:

@@ -161,7 +161,7 @@ def _misused(error: click.UsageError) -> int:
     elif not text or isinstance(error, click.exceptions.NoArgsIsHelpError):
         sys.stderr.write(context.get_help() + "\n")
     else:
-        text = text.rstrip(".")
+        text = " ".join(text.split()).rstrip(".").replace("a valid integer range", "a whole number")
         sys.stderr.write(f"{context.command_path}: {text}; {_allowed(context)}\n")
     return MISUSED
 

@@ -1,6 +1,7 @@
 """What people read: bytes, counts and spans in a few characters, and tables.
 
-A table that does not go to a terminal is as wide as it has to be: programs cut lines themselves.
+A table that does not go to a terminal is as wide as it has to be: programs cut lines themselves.  A terminal that is
+narrow breaks its lines, which is better than figures that are cut.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 _UNITS: Final = ("B", "K", "M", "G", "T")
 _COUNTS: Final = ("", "k", "M", "G")
 WIDE: Final = 400  #: characters
+NARROW: Final = 100  #: a table is given so many, where it needs them
 
 
 def console() -> "Console":
@@ -18,7 +20,9 @@ def console() -> "Console":
     from rich.console import Console
 
     plain = Console()
-    return plain if plain.is_terminal else Console(width=WIDE)
+    if not plain.is_terminal:
+        return Console(width=WIDE)
+    return plain if plain.width >= NARROW else Console(width=NARROW)
 
 
 def size(number: float) -> str:

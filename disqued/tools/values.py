@@ -10,6 +10,10 @@ class Number(click.FloatRange):
     """A number within a range.  Not-a-number, which is beyond no bound, is refused, and so is what has no end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number; a number like 10 or 0.5 is allowed", param, ctx)
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} cannot be counted with; a number like 10 or 0.5 is allowed", param, ctx)

@@ -68,7 +68,8 @@ def _parts(view: View) -> int:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    # One blank between columns: the table of nodes has room on a terminal of 80 columns, and no figure is cut there.
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", expand=False)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number == 0 or name in ("id", "state", "paused") else "right",
                          no_wrap=True, overflow="ellipsis")  # fmt: skip
