@@ -1,7 +1,9 @@
-"""SIGTERM and SIGINT: the first ends the node as Twisted ends a process, and the next ones hurry that.
+"""SIGTERM and SIGINT: the first ends a node as Twisted ends a process, and the next ones hurry that.
 
     running  --SIGTERM--> the stop begins --SIGTERM--> hurry: what may take long in it is left out
              --SHUTDOWN-> the stop begins --SIGTERM--> hurry
+
+So it is with the verbs that have a loop (`tools.running`), whose hurry is to leave their work where it is.
 
 A signal that is ignored, as SIGINT is in what a shell has put into the background, stays so.
 Source: signal(7); Twisted, which takes the second one for a bug of the program.
@@ -19,10 +21,10 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class StopSignals:
-    """What becomes of the signals that end a node."""
+    """What becomes of the signals that end a process."""
 
     def __init__(self, reactor: Any, hurry: Callable[[], None]) -> None:
-        """`hurry` is called in the loop, for each signal that comes while the node stops."""
+        """`hurry` is called in the loop, for each signal that comes while it stops."""
         self._reactor = reactor
         self._hurry = hurry
         self._is_stopping = False

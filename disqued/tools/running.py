@@ -26,6 +26,7 @@ from twisted.python.failure import Failure
 
 from disqued.config import Config, ConfigError
 from disqued.net.identity import IdentityError, lock_folder
+from disqued.net.stopsignals import StopSignals
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
@@ -151,7 +152,10 @@ async def steps(reactor: IReactorTime, items: "Iterable[T | Deferred[None]]") ->
 
 
 def run(tool: str, work: Callable[[Any], Coroutine["Deferred[Any]", Any, int]]) -> int:
-    """Run a tool's work on the event loop of this process, to its end; returns the exit status."""
+    """Run a tool's work on the event loop of this process, to its end; returns the exit status.
+
+    At Ctrl-C the work is cancelled, and has its time to let go of everything; at another one it is left there.
+    """
     from twisted.internet import reactor
 
     outcome: list[int | Failure] = []
@@ -169,13 +173,16 @@ def run(tool: str, work: Callable[[Any], Coroutine["Deferred[Any]", Any, int]]) 
 
     def give_up(task: "Deferred[Any]") -> "Deferred[Any]":
         """Let the work go of everything before the loop ends; unless it is done, a signal has come."""
+        signals.stopping()
         stopping.append(True)
         task.cancel()
         return task
 
+    signals = StopSignals(reactor, reactor.crash)
+    signals.follow()
     reactor.callWhenRunning(begin)
     reactor.run()
-    return _status(tool, outcome[0])
+    return _status(tool, outcome[0]) if outcome else INTERRUPTED
 
 
 def _status(tool: str, outcome: int | Failure) -> int:

@@ -129,6 +129,35 @@ module.steps = steps
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
+def test_what_does_not_let_go_is_left_at_the_second_interrupt(journal: Path, tmp_path: Path) -> None:
+    patch = """
+async def steps(reactor, items):
+    from twisted.internet.defer import CancelledError, Deferred
+    mark()
+    try:
+        await Deferred()
+    except CancelledError:
+        Path(sys.argv[-1] + ".let").touch()
+        await Deferred()
+    yield
+import sys
+module.steps = steps
+"""
+    program = endless("disqued.tools.export", tmp_path / "begun", patch)
+    words = ["export", "--persistence", "aof", "--dir", journal, "--output", tmp_path / "jobs.jsonl"]
+    with subprocess.Popen(
+        list(map(str, [*program, *words])), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
+        text=True,
+    ) as process:  # fmt: skip
+        wait_until((tmp_path / "begun").exists, "the first wait")
+        process.send_signal(signal.SIGINT)
+        wait_until((tmp_path / "jobs.jsonl.let").exists, "the second one")
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=LIMIT) == ("", "")
+    assert process.returncode == BY_CTRL_C
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "jobs.jsonl.let"]
+
+
 @pytest.mark.parametrize("options", [(), ("--repair",)])
 def test_an_examination_that_is_interrupted_leaves_the_journal_as_it_is(
     tmp_path: Path, options: tuple[str, ...]
