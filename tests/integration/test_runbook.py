@@ -7,12 +7,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 import redis
+import yaml
 
+from tests.certificates import Authority
 from tests.integration.cluster import wait_reached
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, wait_until
 from tests.integration.howto import Step, Terminal, steps
@@ -39,6 +42,20 @@ def trouble(heading: str) -> Callable[[Trouble], Trouble]:
         return make
 
     return register
+
+
+@trouble("A node does not start")
+def _damaged(terminal: Terminal, over: ExitStack) -> None:
+    daemon = terminal.begin("--port 7711 --dir data --persistence aof --appendfsync always")
+    for name in ("ann", "bob", "eve"):
+        daemon.call("ADDJOB", "mail", f"to: {name}", 0)
+    daemon.stop()
+    path = daemon.directory / "disque.aof.1.incr"
+    damaged = bytearray(path.read_bytes())
+    damaged[100] ^= 1  # in the first of the three
+    path.write_bytes(damaged)
+    # No other port is opened beside those of the test.
+    terminal.words["--dir data --persistence"] = "--http-port 0 --dir data --persistence"
 
 
 @trouble("NOREPL: too few nodes")
@@ -108,6 +125,18 @@ def _password(terminal: Terminal, over: ExitStack) -> None:
     daemon = terminal.begin("--port 7711")
     daemon.call("ACL", "SETUSER", "mailer", "on", ">mailers-password", "~mail", "+qlen")
     daemon.call("CONFIG", "SET", "requirepass", "a-password-for-clients")
+
+
+@trouble("TLS: nobody is let in")
+def _ended(terminal: Terminal, over: ExitStack) -> None:
+    authority, port = Authority(terminal.folder, "ca"), free_port()
+    authority.issue("node", HOST, ends_in=-timedelta(hours=1))
+    authority.issue("renewed", HOST)
+    files = {"cert": "node.pem", "key": "node.key", "ca-cert": "ca.pem"}
+    options = " ".join(f"--tls-{what}-file {terminal.folder / name}" for what, name in files.items())
+    daemon = terminal.begin(f"--port 7711 --tls-port {port} {options} --tls-auth-clients no")
+    terminal.words["7713"] = str(port)
+    terminal.stand_in("systemctl", f'[ "$*" = "reload disqued" ] && kill -HUP {daemon.process.pid}')
 
 
 @trouble("A queue grows")
@@ -247,6 +276,13 @@ def test_a_symptom_is_seen_and_mended_as_the_runbook_says(terminal: Terminal, ov
             if heading.startswith("Two halves") and step.shown == ("cluster_reachable_nodes:2",):
                 terminal.nodes["7713"].process.send_signal(signal.SIGCONT)
             terminal.check(step)
+
+
+def test_every_alert_leads_somewhere() -> None:
+    rules = yaml.safe_load((ROOT / "docs/operations/alerts.yml").read_text())["groups"][0]["rules"]
+    rows = re.findall(r"^\| (`Disqued.*?) \|", (ROOT / PAGE).read_text(), re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(rule["alert"] for rule in rules)
 
 
 def test_every_symptom_is_tried_and_every_part_is_complete() -> None:
