@@ -10,6 +10,10 @@ setting asks for stops the start; nobody would ever answer there.
 Each is adopted through Twisted's endpoint ``systemd:domain=...:index=...``, and has the transports and limits of a port
 of our own; only the backlog, and the permissions of a Unix socket, are those of the unit.
 
+Names are not always passed along (``systemd-socket-activate`` without ``--fdname``).  Twisted leaves such sockets alone
+and has forgotten by now how many there are, so the count is read where the kernel keeps what a process was started
+with.
+
 Source: sd_listen_fds(3), systemd.socket(5).
 """
 
@@ -17,16 +21,21 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, MutableMapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 from twisted.internet import tcp
-from twisted.internet.endpoints import serverFromString
+from twisted.internet.endpoints import _SystemdParser, serverFromString
 from twisted.python.failure import Failure
+from twisted.python.systemd import ListenFDs
 
 from disqued.net.transport import EagerUnixPort
 
 NAMES: Final = "LISTEN_FDNAMES"  #: the variable that Twisted leaves in place
+UNNAMED: Final = "unknown"  #: what systemd calls a socket that was passed without a name
+FIRST_DESCRIPTOR: Final = 3
+STARTED_WITH: Final = Path("/proc/self/environ")  #: the variables that this process was started with
 ENDPOINT: Final = "systemd:"
 _ALLOWED: Final = "allowed in a socket unit are ListenStream=, of IP and Unix, and Accept=no"
 
@@ -110,7 +119,7 @@ class PassedSockets:
         self._reactor = reactor
         self._sockets: list[_Passed] = []
         # To look for kinds of endpoints takes time, which a process that was passed nothing need not spend.
-        for index, name in enumerate(filter(None, environment.pop(NAMES, "").split(":"))):
+        for index, name in enumerate(_names(environment.pop(NAMES, ""))):
             try:
                 descriptor = _descriptor_of(index)
             except IndexError:
@@ -157,6 +166,32 @@ class PassedSockets:
                 " those of port and bind, unixsocket, cluster-port and cluster-bind, http-port and http-bind, and of"
                 " an http-endpoint that begins with systemd:"
             )
+
+
+def _names(text: str) -> list[str]:
+    """The names of what was passed, given or not.  Raises PassedError where they do not fit."""
+    names, count = text.split(":") if text else [], passed_count()
+    if names and count not in (0, len(names)):
+        raise PassedError(
+            f"{count} sockets are passed (LISTEN_FDS), with {len(names)} names ({NAMES} is {text!r}); allowed are as"
+            " many names as sockets, or none at all"
+        )
+    if count and not names:
+        names = [UNNAMED] * count
+        _SystemdParser._sddaemon = ListenFDs(range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + count), names)
+    return names
+
+
+def passed_count(started_with: Path = STARTED_WITH) -> int:
+    """How many descriptors were passed to this very process."""
+    try:
+        fields = started_with.read_bytes().split(b"\0")
+    except OSError:  # a system without it has no systemd either
+        return 0
+    variables = dict(field.split(b"=", 1) for field in fields if b"=" in field)
+    count = variables.get(b"LISTEN_FDS", b"")
+    is_ours = variables.get(b"LISTEN_PID") == b"%d" % os.getpid()
+    return int(count) if is_ours and count.isdigit() else 0
 
 
 def _descriptor_of(index: int) -> int:

@@ -63,6 +63,7 @@ class Manager:
         *options: str,
         program: Sequence[str] = DAEMON,
         passed: Mapping[str, socket.socket] | None = None,
+        names: str | None = None,
         port: int = 0,
         data: str = "data",
         journal: socket.socket | None = None,
@@ -70,6 +71,7 @@ class Manager:
     ) -> Daemon:
         """Start a daemon without waiting for it, and pass it sockets by their names.
 
+        `names` is told in place of these; "" = none are told.
         What it writes goes to a log file, or to `journal`, which it is told to be the stream to journald.
         """
         directory = self._folder / data
@@ -79,7 +81,9 @@ class Manager:
         words = [*program, "--port", str(port), "--http-port", "0", "--dir", str(directory), *options]
         if sockets:
             numbers = [found.fileno() for found in sockets.values()]
-            environ |= {"LISTEN_FDS": str(len(numbers)), "LISTEN_FDNAMES": ":".join(sockets)}
+            environ |= {"LISTEN_FDS": str(len(numbers))}
+            if names := ":".join(sockets) if names is None else names:
+                environ["LISTEN_FDNAMES"] = names
             words = [sys.executable, "-c", PASS, ",".join(map(str, numbers)), *words]
         if journal is not None:
             stream = os.fstat(journal.fileno())

@@ -264,6 +264,49 @@ def test_a_socket_that_no_setting_asks_for_stops_the_start(manager: Manager) -> 
         assert daemon.wait_end() == 1
 
 
+def test_sockets_without_names_are_taken_by_their_addresses(manager: Manager) -> None:
+    with listening() as clients, listening() as http:
+        ports = [opened.getsockname()[1] for opened in (clients, http)]
+        daemon = manager.start(
+            "--http-port", str(ports[1]), passed={"a": clients, "b": http}, names="", port=ports[0]
+        )  # fmt: skip
+        manager.hear_until("READY")
+        assert daemon.call("PING")
+        assert "a socket of systemd" in daemon.log()
+        with connected(http.getsockname()) as browser:
+            browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert browser.recv(64).startswith(b"HTTP/1.1 ")
+
+
+def test_a_socket_without_a_name_that_no_setting_asks_for_stops_the_start(manager: Manager) -> None:
+    with listening() as stray:
+        daemon = manager.start(passed={"a": stray}, names="", port=free_port())
+        assert daemon.wait_end() == 1
+        assert f"no setting asks for: 127.0.0.1, port {stray.getsockname()[1]} (unknown)" in daemon.log()
+
+
+def test_an_endpoint_may_name_a_socket_without_a_name_by_its_place(manager: Manager, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("ann admin a-token-of-an-admin-0123\n")
+    tokens.chmod(0o600)
+    with listening() as clients, listening() as http:
+        manager.start(
+            "--http-endpoint", "systemd:domain=INET:index=1", "--http-token-file", str(tokens),
+            passed={"a": clients, "b": http}, names="", port=clients.getsockname()[1],
+        )  # fmt: skip
+        manager.hear_until("READY")
+        with connected(http.getsockname()) as browser:
+            browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert browser.recv(64).startswith(b"HTTP/1.1 ")
+
+
+def test_names_that_are_not_as_many_as_the_sockets_stop_the_start(manager: Manager) -> None:
+    with listening() as one, listening() as other:
+        daemon = manager.start(passed={"a": one, "b": other}, names="a:b:c", port=one.getsockname()[1])
+        assert daemon.wait_end() == 1
+        assert "2 sockets are passed (LISTEN_FDS), with 3 names (LISTEN_FDNAMES is 'a:b:c'); allowed" in daemon.log()
+
+
 def test_a_datagram_socket_stops_the_start(manager: Manager) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wrong:
         wrong.bind((HOST, 0))
