@@ -75,7 +75,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 FilePath(),
                 "",
                 "File that holds the process id while the daemon serves. Empty for none: systemd needs none, and a "
-                "stale file misleads.",
+                "stale file misleads. A symbolic link is refused, and so is what is no file.",
             ),
         ),
     ),

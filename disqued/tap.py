@@ -6,7 +6,6 @@ Options ---> Config ---> makeService ---> Service --start--> ports listen, the s
 +-- clock, generator of random numbers, reactor: passed on from here
 """
 
-import errno
 import gc
 import os
 import platform
@@ -44,6 +43,7 @@ from disqued.net.identity import Identity, IdentityError
 from disqued.net.journald import is_journal, standard_error
 from disqued.net.notify import Supervision
 from disqued.net.passed import PassedError, PassedSockets
+from disqued.net.pidfile import PidFile, PidFileError
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 from disqued.net.socketfile import UnixPort
 from disqued.net.stopsignals import StopSignals
@@ -148,6 +148,7 @@ class Listener(Service):
         self._reactor = reactor
         self._admin = admin
         self._ports: list[Any] = []
+        self._pidfile: PidFile | None = None
         self._asked_by = "a signal"  #: who wants the end; the daemon says so when it is the one
         self._farewell = Farewell(daemon, supervision.goes_on)
         self._signals = StopSignals(reactor, self._hurry)
@@ -159,7 +160,7 @@ class Listener(Service):
             self.log.warn("{warning}", warning=warning)
         try:
             self._listen()
-        except (CannotListenError, CertificateError, EndpointError, PassedError) as error:
+        except (CannotListenError, CertificateError, EndpointError, PassedError, PidFileError) as error:
             self._refuse(str(error))
         tune_collector()
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
@@ -214,17 +215,8 @@ class Listener(Service):
             self._listen_for_admins(self._admin)
         passed.refuse_rest()
         if config.pidfile is not None:
-            self._write_pid(config.pidfile)
-
-    def _write_pid(self, path: Path) -> None:
-        """Tell in a file which process this is; a link that somebody has put there is not followed."""
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(path, flags, 0o644), "w", encoding="ascii") as file:
-                file.write(f"{os.getpid()}\n")
-        except OSError as error:
-            reason = "this is a link; a file is needed" if error.errno == errno.ELOOP else error.strerror
-            self._refuse(f"pidfile {path}: {reason}")
+            self._pidfile = PidFile(config.pidfile)
+            self._pidfile.write()
 
     def _listen_at(self, address: str, port: int, factory: Any, how: str = "") -> None:
         passed = self._passed.adopt(factory, address, port, EagerPort)
@@ -292,8 +284,8 @@ class Listener(Service):
 
     def _stopped(self, outcome: Any) -> Any:
         self._supervision.stopped()
-        if self._config.pidfile is not None:
-            Path(self._config.pidfile).unlink(missing_ok=True)
+        if self._pidfile is not None:
+            self._pidfile.remove()
         self.log.info("Stopped")
         return outcome if isinstance(outcome, Failure) else None
 

@@ -100,6 +100,14 @@ def test_nothing_listens_beyond_loopback_without_a_password(tmp_path: Path) -> N
     assert "requirepass" in refusal("--bind", "192.0.2.1", "--dir", tmp_path)
 
 
+def test_the_pidfile_is_there_while_the_daemon_serves(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    daemon = start("--pidfile", str(path))
+    assert path.read_text() == f"{daemon.process.pid}\n"
+    daemon.stop()
+    assert not path.exists()
+
+
 def test_a_signal_ends_the_daemon_and_its_identity_stays(start: Start) -> None:
     first = start()
     node = first.call("HELLO")[1]
@@ -182,7 +190,7 @@ def test_a_pidfile_that_cannot_be_written_stops_the_start_in_one_line(tmp_path: 
     link.symlink_to(victim)
     port = str(free_port())
     for path, reason in (
-        (link, "this is a link; a file is needed"),
+        (link, "this is a symbolic link; allowed is a regular file"),
         (tmp_path / "no/pid", "No such file or directory"),
     ):
         said = refusal("--port", port, "--http-port", 0, "--dir", tmp_path, "--pidfile", path)
