@@ -461,16 +461,21 @@ def test_a_second_signal_ends_a_leaving_and_the_stop_is_in_order(pair: Cluster, 
     assert back | other == jobs
 
 
-def test_a_signal_behind_a_shutdown_is_no_bug(pair: Cluster) -> None:
+def test_signals_that_come_together_are_a_stop_without_a_leaving(pair: Cluster) -> None:
     leaving = pair.nodes[0]
+    leaving.call("ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    leaving.call("CONFIG", "SET", "cluster-node-timeout", 3_600_000)
+    leaving.call("CONFIG", "SET", "cluster-leave-timeout", 86_400)
+    pair.freeze(1)
     leaving.process.send_signal(signal.SIGSTOP)
-    for _ in range(2):  # both are there before either is looked at
-        leaving.process.send_signal(signal.SIGTERM)
-        leaving.process.send_signal(signal.SIGINT)
+    leaving.process.send_signal(signal.SIGTERM)
+    leaving.process.send_signal(signal.SIGINT)
     leaving.process.send_signal(signal.SIGCONT)
     assert leaving.wait_end() in (-signal.SIGTERM, -signal.SIGINT)
-    assert "Traceback" not in leaving.log()
+    pair.thaw(1)
+    assert "Asked to stop once more" in leaving.log()
     assert '"message": "Stopped"' in leaving.log()
+    pair.restart(0)
 
 
 def test_where_nobody_takes_jobs_a_node_stops_at_once(start: Start) -> None:
