@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from disqued.pipes import ends_quietly
+from disqued.pipes import ends_quietly, open_missing
 from disqued.tools.verbs import COMPLETION_VARIABLE, VERBS
 
 HELP = "\n".join(
@@ -29,6 +29,7 @@ HELP = "\n".join(
 def main() -> None:
     """Run what the command line asks for, and end the process with its exit status."""
     words = sys.argv[1:]
+    open_missing()
     with ends_quietly():
         if (not words or words[0].startswith("-")) and COMPLETION_VARIABLE not in os.environ:
             _start_node(words)

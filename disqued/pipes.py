@@ -2,6 +2,7 @@
 
     BrokenPipeError  --> quietly, with the exit status of a program that SIGPIPE has ended
     no space left    --> one line on standard error, exit status 1
+    closed (`>&-`)   --> nowhere, and no file of ours is where somebody may write to as standard output
 
 Python tells of it by an exception, wherever something is written, or when what is buffered is written at the end.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 BROKEN_PIPE: Final = 141  #: 128 and the number of the signal, as a shell tells it
+_STDERR: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -39,9 +41,19 @@ def ends_quietly() -> Iterator[None]:
         raise SystemExit(f"disqued: what is printed cannot be written: {error.strerror}") from None
 
 
+def open_missing() -> None:
+    """Give the process the standard streams that it was started without, before it opens anything else."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            stream = open(number, mode, encoding="utf-8")  # noqa: SIM115 - open for as long as the process lives
+            setattr(sys, name, stream)
+
+
 def _flush() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def silence() -> None:

@@ -4,6 +4,7 @@ Each ends with a status that says so, and leaves nothing half made.
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -87,6 +88,27 @@ def test_a_disk_that_is_full_is_told_in_one_line(daemon: Daemon, journal: Path, 
     assert (done.returncode, done.stderr) == (
         1, "disqued: what is printed cannot be written: No space left on device\n"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("line", ["cli -p {port} PING", "cluster status -p {port}", "--version"])
+def test_a_stream_that_is_closed_is_one_that_nobody_reads(
+    daemon: Daemon, journal: Path, line: str, closed: str
+) -> None:
+    program = shlex.join(words(line, daemon, journal))
+    done = subprocess.run(
+        ["sh", "-c", f"{program} {closed}"], capture_output=True, env=environment(), cwd="/", text=True, timeout=LIMIT,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (">&-" not in closed.split())
+
+
+def test_no_file_takes_the_place_of_a_stream_that_is_closed() -> None:
+    look = "import os; from disqued.pipes import open_missing; open_missing(); found = os.open('/', os.O_RDONLY)"
+    program = shlex.join([sys.executable, "-c", f"{look}; raise SystemExit(found)"])
+    done = subprocess.run(["sh", "-c", f"{program} <&- >&- 2>&-"], env=environment(), timeout=LIMIT, check=False)
+    assert done.returncode > 2
 
 
 # Ctrl-C.
