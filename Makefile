@@ -80,10 +80,13 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 # needs Spark runs beside the rest.  The site is built by a test, as `make site` builds it.
 TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
 test: $(TESTED)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint compiled
+	@$(MAKE) --no-print-directory --jobs 2 test-core compiled
+	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
+
+.PHONY: test-core
+test-core: $(TESTED) lint
 	$(PYTEST) tests/unit --cov=disqued.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=95
 	$(PYTEST) tests --ignore=tests/unit $(PROGRAMS:%=--ignore=tests/%) -m reference
-	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
 
 .PHONY: test-nodes test-spark
 test-nodes: $(TESTED) $(COMPILED)/.stamp
