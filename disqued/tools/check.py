@@ -8,13 +8,13 @@
 Ages are by the clock of the node.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import click
 
 from disqued.client.errors import ServerError
+from disqued.pipes import silence
 from disqued.tools.connecting import Failed, Node, Target, node_options
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
@@ -33,6 +33,10 @@ class Plugin(click.Group):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
             _unknown(error)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise click.exceptions.Exit(_unprinted(error)) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -53,8 +57,7 @@ class Plugin(click.Group):
 def _unknown(error: Exception) -> NoReturn:
     report = Report("CHECK")
     report.add(State.UNKNOWN, _said(error))
-    _print(report)
-    raise click.exceptions.Exit(State.UNKNOWN)
+    raise click.exceptions.Exit(_print(report))
 
 
 def _said(error: Exception) -> str:
@@ -68,8 +71,20 @@ def _said(error: Exception) -> str:
 
 
 def _print(report: Report) -> int:
-    sys.stdout.write(report.line() + "\n")
+    """Print the line; returns the exit status, which is that of UNKNOWN where it cannot be printed."""
+    try:
+        print(report.line(), flush=True)  # noqa: T201 - there may be no standard output, which `print` puts up with
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # not left to others: 1 would be taken for WARNING
+        return _unprinted(error)
     return int(report.state)
+
+
+def _unprinted(error: OSError) -> int:
+    silence()
+    click.echo(f"disqued check: what is printed cannot be written: {error.strerror}", err=True)
+    return int(State.UNKNOWN)
 
 
 @click.group("check", cls=Plugin)

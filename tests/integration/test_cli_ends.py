@@ -78,6 +78,28 @@ def test_a_reader_of_errors_who_has_gone_ends_a_verb_quietly() -> None:
     assert (done.returncode, done.stdout) == (BROKEN_PIPE, b"")
 
 
+@pytest.mark.parametrize("line", ["check node -p {port}", "check node -p 1", "check", "check nothing", "check --help"])
+def test_a_check_whose_line_cannot_be_written_is_unknown(daemon: Daemon, journal: Path, line: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words(line, daemon, journal), stdout=full, stderr=subprocess.PIPE, env=environment(), cwd="/", text=True,
+            timeout=LIMIT, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        3, "disqued check: what is printed cannot be written: No space left on device\n"
+    )  # fmt: skip
+
+
+def test_a_check_without_a_standard_output_has_its_status(daemon: Daemon, journal: Path) -> None:
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    for line, status in (("check node -p {port}", 0), ("check nothing", 3)):
+        done = subprocess.run(
+            [*closed, *words(line, daemon, journal)], stderr=subprocess.PIPE, env=environment(), cwd="/", text=True,
+            timeout=LIMIT, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (status, "")
+
+
 @pytest.mark.parametrize("line", ["cli -p {port} INFO", "cluster status -p {port}", "--version", "bench --help"])
 def test_a_disk_that_is_full_is_told_in_one_line(daemon: Daemon, journal: Path, line: str) -> None:
     with Path("/dev/full").open("w") as full:
