@@ -2,8 +2,9 @@
 
     node|cluster|queue|aof --ask--> INFO, CLUSTER NODES, QLEN, QPEEK, SHOW, TIME --> nagios.Report --> line, status
 
-    0 OK    1 WARNING    2 CRITICAL    3 UNKNOWN: it could not be asked, or asked for something that there is not,
-                                                 or the check itself failed
+    0 OK    1 WARNING    2 CRITICAL: a node that does not answer, too
+                         3 UNKNOWN: asked in a wrong way, without the right to, or for something that there is not, or
+                                    the check itself failed
 
 Ages are by the clock of the node.
 """
@@ -15,7 +16,7 @@ import click
 
 from disqued.client.errors import ServerError
 from disqued.pipes import silence
-from disqued.tools.connecting import Failed, Node, Target, node_options
+from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
 
@@ -24,7 +25,7 @@ DAY_S: Final = 86_400
 
 
 class Plugin(click.Group):
-    """Verbs of a plugin: whatever goes wrong with one is UNKNOWN, and said on standard output."""
+    """Verbs of a plugin: what goes wrong is said on standard output, and UNKNOWN, but for a node that is not there."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -32,7 +33,7 @@ class Plugin(click.Group):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            _unknown(error)
+            _ended(State.UNKNOWN, error)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -50,13 +51,15 @@ class Plugin(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except NoAnswer as error:
+            _ended(State.CRITICAL, error)
         except Exception as error:  # a traceback ends with 1, which monitoring takes for WARNING
-            _unknown(error)
+            _ended(State.UNKNOWN, error)
 
 
-def _unknown(error: Exception) -> NoReturn:
+def _ended(state: State, error: Exception) -> NoReturn:
     report = Report("CHECK")
-    report.add(State.UNKNOWN, _said(error))
+    report.add(state, _said(error))
     raise click.exceptions.Exit(_print(report))
 
 
@@ -91,8 +94,8 @@ def _unprinted(error: OSError) -> int:
 def command() -> None:
     """Look at a node for a monitoring system (Nagios, Icinga, Naemon, Zabbix).
 
-    Each check prints one line with performance data.  The exit status is 0 for OK, 1 for WARNING, 2 for CRITICAL, and
-    3 for UNKNOWN: when the node cannot be asked, or the check is misused.
+    Each check prints one line with performance data.  The exit status is 0 for OK, 1 for WARNING, 2 for CRITICAL (a
+    node that does not answer is, too), and 3 for UNKNOWN: when the node refuses to tell, or the check is misused.
 
     Thresholds are ranges, and what lies outside is alerted: 10 is 0 to 10, 10: is 10 and more, ~:10 is 10 and less,
     5:10 is 5 to 10, and @5:10 alerts within.

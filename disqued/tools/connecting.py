@@ -80,6 +80,10 @@ class Interrupted(Failed):
         super().show(file)
 
 
+class NoAnswer(Failed):
+    """It cannot because a node is down, or hangs, or went away meanwhile."""
+
+
 class Node:
     """One node, asked one thing after the other; a connection that broke is opened anew for the next."""
 
@@ -366,9 +370,11 @@ def password_of(file: str) -> bytes:
 
 @contextlib.contextmanager
 def telling() -> Iterator[None]:
-    """Make one line of what goes wrong with nodes within.  Raises Failed."""
+    """Make one line of what goes wrong with nodes within.  Raises Failed, and NoAnswer of a node that is not there."""
     try:
         yield
+    except (Unreachable, Uncertain) as error:
+        raise NoAnswer(str(error)) from None
     except AccessDenied as error:
         raise Failed(f"{str(error).rstrip('.')}; {_PASSWORDS} give the password") from None
     except DisquedError as error:

@@ -1,6 +1,7 @@
 """`disqued check` with real nodes, as a monitoring system runs it: the line and the exit status."""
 
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,10 +116,17 @@ def test_a_node_that_is_suspected_is_a_warning(tmp_path: Path, check: Check) -> 
         )  # fmt: skip
 
 
-def test_a_node_that_cannot_be_asked_is_unknown(start: Start, check: Check) -> None:
+def test_a_node_that_is_down_or_hangs_is_critical(check: Check) -> None:
     port = free_port()
     for name in ("node", "cluster", "aof"):
-        assert check(port, name) == (3, f"CHECK UNKNOWN - no node answers at 127.0.0.1:{port}: connection refused")
+        assert check(port, name) == (2, f"CHECK CRITICAL - no node answers at 127.0.0.1:{port}: connection refused")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        said = f"CHECK CRITICAL - 127.0.0.1:{port} was asked and did not reply: nothing came within 0.1 s (--timeout)"
+        assert check(port, "node", "--timeout", "0.1") == (2, said)
+
+
+def test_a_node_that_refuses_to_tell_is_unknown(start: Start, check: Check) -> None:
     node = start()
     node.call("CONFIG", "SET", "requirepass", "secret")
     status, line = check(node.port, "queue", "mail")
