@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from disqued.client.errors import DisquedError
+from disqued.client.errors import DisquedError, ServerError
 from disqued.client.replies import read_info
 from disqued.tools.connecting import Node
 from disqued.tools.members import ID_SHOWN, Member, info
@@ -47,6 +47,7 @@ class NodeView:
     facts: Mapping[str, str] = attrs.field(factory=dict)  #: INFO
     #: Why there is nothing; "" when there is.
     error: str = ""
+    is_refused: bool = False  #: it is there, and has answered with that error
 
     @property
     def id(self) -> str:
@@ -87,7 +88,7 @@ class NodeView:
     def state(self) -> str:
         """One word for people."""
         if self.error:
-            return "away"
+            return "refuses" if self.is_refused else "away"
         if self.is_leaving:
             return "left" if self.is_safe else "leaving"
         return "ok" if all(line.is_sound for line in self.others) else "cut off"
@@ -114,7 +115,7 @@ def look_at(member: Member, node: Node) -> NodeView:
             info(node, *SECTIONS),
         )
     except DisquedError as error:
-        return NodeView(member, error=str(error))
+        return NodeView(member, error=str(error), is_refused=isinstance(error, ServerError))
 
 
 def look_at_all(known: Iterable[Member]) -> list[NodeView]:

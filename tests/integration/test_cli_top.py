@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
-from tests.integration.verbs import address, at, done, refused, told
+from tests.integration.verbs import address, at, done, refused, run, told
 
 Start = Callable[..., Daemon]
 PROGRAM = (sys.executable, "-m", "disqued.cli", "top")
@@ -205,3 +205,19 @@ def test_it_goes_on_when_nodes_go_away_and_come_back(cluster: Cluster, screen: C
     top.wait_for(r"3 of 3 nodes")
     top.press("q")
     assert top.wait_end() == 0
+
+
+def test_a_node_that_refuses_to_tell_is_there(start: Start) -> None:
+    node = start()
+    node.call("ACL", "SETUSER", "ann", "on", "nopass", "~*", "+@all", "-info", "-cluster")
+    asked = ("--user", "ann", "-a", "any", *at(node))
+    told_of_it = told("top", "--once", "--json", *QUICKLY, *asked)["nodes"][0]
+    assert told_of_it["state"] == "refuses"
+    assert told_of_it["error"].startswith("NOPERM ")
+    printed = done("top", "--once", *QUICKLY, *asked)
+    assert re.search(rf"{address(node)} +\w+ +refuses", printed)
+    assert f"{address(node)}: NOPERM " in printed
+    status = run("cluster", "status", *asked)
+    assert status.exit_code == 1
+    assert re.search(rf"{address(node)} +\w+ +refuses", status.stdout)
+    assert "NOPERM" in status.stdout

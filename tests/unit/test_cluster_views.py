@@ -58,6 +58,12 @@ def test_a_node_that_does_not_answer_is_one_problem_for_itself() -> None:
     assert views[1].state == "away"
 
 
+def test_a_node_that_answers_with_a_refusal_is_not_away() -> None:
+    refused = NodeView(member(B), error="NOPERM not for you", is_refused=True)
+    assert refused.state == "refuses"
+    assert problems([refused]) == ["127.0.0.1:7098 (bbbbbbbb): NOPERM not for you"]
+
+
 @pytest.mark.parametrize(
     ("facts", "word"),
     [

@@ -49,6 +49,20 @@ def test_a_node_that_does_not_answer_is_away() -> None:
     assert (row.state, row.error, row.memory, row.commands_s) == ("away", "no node answers", None, None)
 
 
+def test_a_node_that_answers_with_a_refusal_is_not_away_and_its_words_are_shown() -> None:
+    said = "NOPERM User ann has no permissions to run the 'info' command"
+    looks = [
+        NodeLook(Member("1" * 40, Target(("127.0.0.1", 7711))), 5, error=said, is_refused=True),
+        NodeLook(Member("2" * 40, Target(("127.0.0.1", 7712))), 5, error="no node answers"),
+    ]
+    rows = node_rows(looks, [])
+    assert [row.state for row in rows] == ["refuses", "away"]
+    text = drawn(View(rows, [], 0, "name", False))
+    assert "1 of 2 nodes" in text
+    assert f"127.0.0.1:7711: {said}\n" in text.replace(" \n", "\n")
+    assert "127.0.0.1:7712: no node answers" in text
+
+
 def test_rates_are_what_counters_have_grown_by() -> None:
     assert rate(10, 30, 2) == 10
     assert rate(100, 30, 2) == 15  # it has begun anew
@@ -92,9 +106,9 @@ def test_queues_are_sorted_by_any_of_the_keys(order: str, names: str) -> None:
     assert set(ORDERS) == {"length", "age", "in", "out", "blocked", "name"}
 
 
-def drawn(view: View, lines: int = 10) -> str:
+def drawn(view: View, lines: int = 10, width: int = 200) -> str:
     file = io.StringIO()
-    Console(file=file, width=200).print(draw(view, "title", lines, keys=True))
+    Console(file=file, width=width).print(draw(view, "title", lines, keys=True))
     return file.getvalue()
 
 
@@ -105,6 +119,19 @@ def test_names_of_queues_are_shown_as_they_are() -> None:
     for shown in ("[red]mail", "tab\\x09here", "\\x1b[31m", '""', "[/]"):
         assert shown in text
     assert "\x1b" not in text
+
+
+def test_a_long_name_of_a_queue_is_cut_and_no_figure_of_it_or_of_others() -> None:
+    now = [look(1, 0, {"x" * 60_000: queue("x" * 60_000, 123456), "mail": queue("mail", 77, oldest_s=9.0)})]
+    view = View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 2, "name", False)
+    for width in (80, 200):
+        lines = drawn(view, width=width).splitlines()
+        (heading,) = [line for line in lines if line.startswith("queue ")]
+        rows = {line[:4]: line.split()[1:] for line in lines if line.startswith(("mail", "xxxx"))}
+        assert heading.split()[1:] == ["length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes"]
+        assert rows["mail"][:2] == ["77", "9.0s"]
+        assert rows["xxxx"][0] == "123k"
+        assert max(map(len, lines)) <= width
 
 
 def test_what_does_not_fit_is_counted() -> None:

@@ -29,7 +29,8 @@ def status(context: click.Context, target: Target, *, as_json: bool) -> None:
       disqued cluster status -h 10.0.0.1 --json | jq '.problems[]'
 
     Every node is asked for itself.  Exit status 0 when all answer, all see each other and none is full or loading; 1
-    when something is not so, each with a line of its own.  A node that is being drained is no problem.
+    when something is not so, each with a line of its own.  A node that answers with a refusal `refuses`, one that does
+    not answer is `away`.  A node that is being drained is no problem.
     """
     views = look_at_all(members(target))
     found = problems(views)
@@ -72,7 +73,7 @@ def table(views: list[NodeView]) -> "Table":
     for view in views:
         facts = row(view)
         if view.error:
-            drawn.add_row(facts["address"], view.id[:ID_SHOWN], "[red]away[/red]")
+            drawn.add_row(facts["address"], view.id[:ID_SHOWN], f"[red]{view.state}[/red]")
             continue
         drawn.add_row(
             facts["address"], view.id[:ID_SHOWN], facts["state"], f"{facts['sees']}/{facts['known']}",

@@ -53,7 +53,8 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued top --once --json | jq '.queues[] | select(.length > 1000)'
 
     -h and -p name any node; the others are found through it, and through each other when it goes away.  A node that
-    does not answer is shown as away, and is there again when it answers.
+    does not answer is shown as away, and is there again when it answers; one that answers, but not to this user, is
+    shown as refuses.  Why is told below the nodes.
 
     Of a node: state, memory and its limit (of), jobs with their copies, queues, clients, consumers that wait, commands
     a second (ops/s), and how many of the nodes that it knows it can give jobs to (sees).
@@ -117,7 +118,8 @@ class Shown:
             next_at = time.monotonic() + self.interval
             while True:
                 view = self._view()
-                lines = max(1, console.height - OTHER_LINES - len(view.nodes))
+                errors = sum(1 for node in view.nodes if node.error)
+                lines = max(1, console.height - OTHER_LINES - len(view.nodes) - errors)
                 live.update(draw(view, str(self.target), min(lines, self.limit or lines), keys=True), refresh=True)
                 pressed = key(next_at - time.monotonic())
                 if pressed == "q":

@@ -54,6 +54,7 @@ class NodeLook:
     told: Topology | None = None
     #: Why there is nothing of that; "" when there is.
     error: str = ""
+    is_refused: bool = False  #: it is there, and has answered with that error
 
     def number(self, name: str) -> int:
         """A figure of INFO or CLUSTER INFO; 0 when it is not told."""
@@ -97,7 +98,7 @@ class Watch:
             look = look_at(member, link)
         except DisquedError as error:
             link.close()
-            look = NodeLook(member, time.monotonic(), error=str(error))
+            look = NodeLook(member, time.monotonic(), error=str(error), is_refused=isinstance(error, ServerError))
         with self._changed:
             self._asked.discard(member.id)
             self._looks[member.id] = look

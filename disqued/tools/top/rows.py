@@ -14,11 +14,11 @@ from disqued.tools.top.looks import NodeLook, QueueLook
 
 @attrs.frozen
 class NodeRow:
-    """A node; nothing but the first four when it does not answer."""
+    """A node; nothing but the first four when it does not answer, or refuses to."""
 
     id: str
     address: str
-    state: str  #: ok, leaving, left (it may be stopped), cut off, loading, full, away
+    state: str  #: ok, leaving, left (it may be stopped), cut off, loading, full, refuses (to tell), away
     error: str
     memory: int | None = None  #: bytes
     memory_limit: int | None = None
@@ -66,7 +66,7 @@ def node_rows(looks: Sequence[NodeLook], before: Sequence[NodeLook]) -> list[Nod
 def _node_row(look: NodeLook, before: NodeLook | None) -> NodeRow:
     member = look.member
     if look.error:
-        return NodeRow(member.id, member.address, "away", look.error)
+        return NodeRow(member.id, member.address, "refuses" if look.is_refused else "away", look.error)
     return NodeRow(
         member.id, member.address, _state(look), "",
         memory=look.number("used_memory"), memory_limit=look.number("maxmemory"), jobs=look.number("registered_jobs"),

@@ -6,6 +6,7 @@
     q quit   sort: l length  a age ...
 
 Names of queues are data: nothing in them is read as a style, and what is no printable character is shown as an escape.
+They are cut where there is no room, so that every figure has its place.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class View:
 
 def draw(view: View, title: str, queue_lines: int, *, keys: bool) -> RenderableType:
     """All of it, with so many queues at most."""
-    parts: list[RenderableType] = [_heading(view, title), Text(), _nodes(view), Text()]
+    parts: list[RenderableType] = [_heading(view, title), Text(), _nodes(view), *_errors(view), Text()]
     parts.append(_queues(view, queue_lines))
     left = len(view.queues) - queue_lines
     if left > 0:
@@ -68,11 +69,12 @@ def _parts(view: View) -> int:
 
 
 def _table(*columns: str) -> Table:
+    """A table whose first column gives way to the others, if it is one of queues: their names may be of any length."""
     # One blank between columns: the table of nodes has room on a terminal of 80 columns, and no figure is cut there.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", expand=False)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number == 0 or name in ("id", "state", "paused") else "right",
-                         no_wrap=True, overflow="ellipsis")  # fmt: skip
+                         no_wrap=name != "queue", overflow="ellipsis")  # fmt: skip
     return table
 
 
@@ -81,14 +83,19 @@ def _nodes(view: View) -> Table:
     for node in view.nodes:
         state = Text(node.state, style=_COLOURS.get(node.state, "red"))
         if node.memory is None:
-            table.add_row(node.address, node.id[:ID_SHOWN], state)
+            table.add_row(printable(node.address), node.id[:ID_SHOWN], state)
             continue
         table.add_row(
-            node.address, node.id[:ID_SHOWN], state, size(node.memory), size(node.memory_limit or 0),
+            printable(node.address), node.id[:ID_SHOWN], state, size(node.memory), size(node.memory_limit or 0),
             count(node.jobs or 0), count(node.queues or 0), count(node.clients or 0), count(node.blocked or 0),
             _rate(node.commands_s), f"{node.sees}/{node.known}",
         )  # fmt: skip
     return table
+
+
+def _errors(view: View) -> list[Text]:
+    """Why there is nothing of some nodes, a line each."""
+    return [printable(f"{node.address}: {node.error}") for node in view.nodes if node.error]
 
 
 def _queues(view: View, lines: int) -> Table:
@@ -109,8 +116,9 @@ def _rate(per_second: float | None) -> str:
 
 
 def printable(name: str) -> Text:
-    """A name as it can be shown."""
-    return Text("".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in name) or '""')
+    """A name as it can be shown, in one line."""
+    shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in name) or '""'
+    return Text(shown, no_wrap=True, overflow="ellipsis")
 
 
 def _keys(view: View) -> Text:
