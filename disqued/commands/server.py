@@ -27,7 +27,7 @@ from disqued.commands.table import (
     optional,
     positional,
 )
-from disqued.commands.values import BYTES, Kind
+from disqued.commands.values import BYTES, PATTERN, Kind
 from disqued.core.memory import JOB_COST, QUEUE_COST
 from disqued.core.node import Node
 from disqued.core.queues import Client
@@ -292,7 +292,7 @@ container(
 class ConfigGet:
     """Settings in force whose name fits a pattern."""
 
-    pattern: bytes = positional("Pattern with *, ? and [...]; case does not matter.", BYTES)
+    pattern: bytes = positional("Pattern with *, ? and [...]; case does not matter.", PATTERN)
 
     def run(self, node: Node, client: Session) -> dict[bytes, bytes]:
         """Look the settings up."""

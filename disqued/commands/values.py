@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from disqued.core.glob import PATTERN_MAX
 from disqued.core.ids import is_job_id, is_node_id
 from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
 
@@ -111,6 +112,14 @@ def choice(words: dict[bytes, Any], error: str | None = None) -> Callable[[bytes
     return read
 
 
+def read_pattern(text: bytes) -> bytes:
+    """Read a glob pattern of names."""
+    if len(text) > PATTERN_MAX:
+        raise CommandError(_LONG_PATTERN)
+    return text
+
+
+_LONG_PATTERN = f"a pattern has up to {PATTERN_MAX} bytes"
 _NOT_AN_INTEGER = f"ERR {NotAnInteger.__doc__}"
 _SYNTAX = f"ERR {SyntaxFault.__doc__}"
 
@@ -135,6 +144,7 @@ JOB_ID = Kind(
 )
 CHANNEL = Kind("string", names="channel")
 CHANNEL_PATTERN = Kind("string", names="pattern")
+PATTERN = Kind("string", read_pattern, f"up to {PATTERN_MAX} bytes", errors=(f"ERR {_LONG_PATTERN}",))
 NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits", errors=("ERR Invalid node identifier",))
 YES_NO = Kind("oneof", read_yes_no, "yes | no", {"type": "boolean"}, (_SYNTAX,), ("yes", "no"))
 

@@ -92,7 +92,7 @@ class Daemon(Factory):
         )  # fmt: skip
         self.tls = Secured(reactor)
         self.driver.send = self.bus.send
-        self.pubsub = PubSub(node)
+        self.pubsub = PubSub(node, reactor)
         self.bus.on_event = self.pubsub.publish
         self._members = Members(node, self.bus, identity, reactor)
         self.driver.on_members = self._members.changed

@@ -213,3 +213,58 @@ async def test_a_worker_of_the_admin_side_lives_its_time_and_leaves_nothing_behi
     assert daemon.node.workers.of_client == {}
     await daemon.call([b"WORKER", b"START", b"ID", b"v", b"BIND"], address="page")
     assert list(daemon.node.workers.by_id) == [b"w"]
+
+
+@async_test
+async def test_names_and_patterns_of_a_connection_are_bounded_together(launch: Launch, monkeypatch: Any) -> None:
+    monkeypatch.setattr(pubsub, "SUBSCRIPTION_BYTES_MAX", 10)
+    client = await listener(launch(), "a" * 6)
+    assert "of 10 bytes together" in str(await client.call("PSUBSCRIBE", "b" * 5))
+    client.send("SUBSCRIBE", "a" * 6, "c" * 4)
+    assert len(await client.replies(2)) == 2
+
+
+@async_test
+async def test_events_are_tried_with_so_many_patterns_in_a_turn_and_come_in_order(
+    launch: Launch, monkeypatch: Any
+) -> None:
+    running = launch()
+    listens, producer = await running.connect(), await running.connect()
+    listens.send("PSUBSCRIBE", *[f"*none{n}" for n in range(300)], "wq:q:*")
+    await listens.replies(301)
+    spent: list[int] = []
+    turn = running.daemon.pubsub._next_turn
+
+    def note() -> None:
+        turn()
+        spent.append(running.daemon.pubsub._spent)
+
+    monkeypatch.setattr(pubsub, "TURN_UNITS", 500)
+    monkeypatch.setattr(running.daemon.pubsub, "_next_turn", note)
+    for task in ("a", "b", "c"):
+        await producer.call("WQ.CANCEL", "q", task)
+    told = await listens.replies(3)
+    assert [content for _, _, _, content in told] == [b"a", b"b", b"c"]
+    # 300 patterns of 6 to 8 bytes, three times: 500 and at most one match more in each turn.
+    assert 9 <= len(spent) <= 30
+    assert max(spent) < 500 + 20
+
+
+@async_test
+async def test_who_listens_to_most_is_ended_when_events_pile_up(launch: Launch, monkeypatch: Any) -> None:
+    running = launch()
+    heavy, light, producer = [await running.connect() for _ in range(3)]
+    heavy.send("PSUBSCRIBE", *[f"*none{n}" for n in range(300)])
+    await heavy.replies(300)
+    light.send("PSUBSCRIBE", "wq:q:*")
+    await light.replies(1)
+    monkeypatch.setattr(pubsub, "TURN_UNITS", 10)
+    monkeypatch.setattr(pubsub, "WAITING_MAX", 10_000)
+    monkeypatch.setattr(running.daemon.pubsub, "_next_turn", lambda: None)  # nothing else has its turn
+    for n in range(40):
+        await producer.call("WQ.CANCEL", "q", n)
+    await wait_until(lambda: len(running.daemon.clients) == 2)
+    assert list(running.daemon.pubsub.patterns) == [b"wq:q:*"]
+    monkeypatch.undo()
+    running.daemon.pubsub._next_turn()
+    assert [content for _, _, _, content in await light.replies(40)] == [b"%d" % n for n in range(40)]

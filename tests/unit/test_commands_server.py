@@ -8,6 +8,7 @@ from disqued.commands.server import INFO_FIELDS, human_size
 from disqued.commands.shapes import NO_REPLY
 from disqued.commands.table import BLOCKED
 from disqued.commands.tally import Tally
+from disqued.errors import CommandError
 from disqued.wire.replies import Status
 from tests.fakes import Client, Daemon
 
@@ -179,6 +180,9 @@ def test_config_get_answers_a_map_that_is_flat_in_resp2(client):
 
 def test_config_get_of_nothing_is_empty(client):
     assert client.says("CONFIG", "GET", "nope") == {}
+    assert client.says("CONFIG", "GET", "*" * 256)
+    with pytest.raises(CommandError, match="a pattern has up to 256 bytes"):
+        client.says("CONFIG", "GET", "*" * 257)
 
 
 def test_config_set_changes_a_setting(daemon, client):

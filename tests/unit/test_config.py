@@ -752,14 +752,45 @@ def test_config_get_keeps_renamed_commands_secret() -> None:
         (b"a\\", b"a\\", True),
         (b"[]", b"a", False),
         (b"A", b"a", False),
+        (b"a**c", b"abc", True),
+        (b"*b?d*", b"abbcdd", True),
+        (b"*[ab]c*d", b"ccbcad", True),
+        (b"*[ab]c*d", b"ccbca", False),
+        (b"ab*b", b"ab", False),
+        (b"a*[^x]c", b"axcbc", True),
+        (b"*[" + bytes(range(1, 90)) + b"]", b"\xff", False),
     ],
 )
 def test_globs_follow_the_rules_of_redis(pattern: bytes, text: bytes, covered: bool) -> None:
     assert glob.matches(pattern, text) is covered
 
 
-def test_a_glob_of_many_stars_stays_cheap() -> None:
-    assert not glob.matches(b"*a" * 200 + b"b", b"a" * 5000)
+class Counted(bytes):
+    """A text that counts how often one of its bytes is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize(
+    "pattern", [b"*a" * 200 + b"b", b"*" + b"?" * 200 + b"b*", b"*[ab]" * 80 + b"b*", b"*" + b"a" * 200 + b"b*"]
+)
+def test_a_glob_looks_at_each_byte_of_a_text_once(pattern: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "looks", 0)
+    text = Counted(b"a" * glob.TEXT_MAX)
+    assert not glob.matches(pattern, text)
+    assert Counted.looks <= len(text)
+    assert glob.cost(pattern, text) <= 1 + len(pattern) + len(text)
+
+
+def test_a_text_that_would_take_long_is_covered_by_plain_patterns_alone() -> None:
+    text = b"a" * (glob.TEXT_MAX + 1)
+    assert glob.matches(b"a*a", text)
+    assert not glob.matches(b"a*?", text)
+    assert glob.matches(b"a*?", text[1:])
 
 
 def test_config_set_changes_the_value_and_tells_who_subscribed() -> None:
