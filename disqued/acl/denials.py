@@ -16,6 +16,7 @@ import attrs
 GROUPED_MS: Final = 60_000  #: refusals of a kind within this span are one entry
 LOOKED_AT: Final = 10  #: newest entries that are looked at for one of the same kind
 OBJECT_MAX: Final = 128  #: bytes of what was refused that are kept
+CLIENT_MAX: Final = 1_024  #: bytes of the line of the client that are kept
 
 AUTH, COMMAND, QUEUE, CHANNEL = b"auth", b"command", b"key", b"channel"
 REASONS: Final = (AUTH, COMMAND, QUEUE, CHANNEL)
@@ -29,7 +30,7 @@ class Denial:
     reason: bytes  #: one of REASONS
     what: bytes  #: the command, queue or channel; AUTH for a failed login
     user: bytes
-    client: bytes  #: its line of CLIENT LIST
+    client: bytes  #: its line of CLIENT LIST, the first CLIENT_MAX bytes
     created_at: int  #: unix milliseconds
     updated_at: int  #: unix milliseconds
     count: int = 1
@@ -51,6 +52,7 @@ class Denials:
         """Note a refusal; `wall` is unix milliseconds."""
         self.counts[reason] += 1
         key = (reason, what[:OBJECT_MAX], user[:OBJECT_MAX])
+        client = client[:CLIENT_MAX]
         for entry in islice(self._entries, LOOKED_AT):
             if (entry.reason, entry.what, entry.user) == key and wall - entry.updated_at <= GROUPED_MS:
                 entry.count += 1

@@ -56,7 +56,10 @@ _ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
 
 def _is_word(text: bytes) -> bool:
     """Tell whether all bytes are visible ASCII."""
-    return all(0x21 <= byte <= 0x7E for byte in text)
+    return not text.translate(None, _VISIBLE)
+
+
+_VISIBLE = bytes(range(0x21, 0x7F))
 
 
 # Who is there.

@@ -7,7 +7,7 @@ import pytest
 
 from disqued.acl import aclfile
 from disqued.acl.aclfile import AclFileError
-from disqued.acl.denials import AUTH, GROUPED_MS, OBJECT_MAX, QUEUE, Denials
+from disqued.acl.denials import AUTH, CLIENT_MAX, GROUPED_MS, OBJECT_MAX, QUEUE, Denials
 from disqued.acl.passwords import digest_of
 from disqued.acl.rules import apply, is_name
 from disqued.acl.user import User
@@ -179,7 +179,9 @@ def test_the_same_much_later_is_another_entry():
 def test_the_log_is_bounded_and_so_is_what_it_keeps():
     denials = Denials(2)
     for number in range(5):
-        denials.note(QUEUE, b"%d" % number + b"x" * 1_000, b"u" * 1_000, b"", 0)
+        denials.note(QUEUE, b"%d" % number + b"x" * 1_000, b"u" * 1_000, b"c" * 5_000, 0)
+    denials.note(QUEUE, b"4" + b"x" * 1_000, b"u" * 1_000, b"d" * 5_000, 0)
+    assert [entry.client for entry in denials] == [b"d" * CLIENT_MAX, b"c" * CLIENT_MAX]
     assert [(entry.what[:1], len(entry.what), len(entry.user)) for entry in denials] == [
         (b"4", OBJECT_MAX, OBJECT_MAX), (b"3", OBJECT_MAX, OBJECT_MAX),
     ]  # fmt: skip
@@ -188,4 +190,4 @@ def test_the_log_is_bounded_and_so_is_what_it_keeps():
     denials.set_length(0)
     denials.note(QUEUE, b"q", b"ann", b"", 0)
     assert not list(denials)
-    assert denials.counts[QUEUE] == 6
+    assert denials.counts[QUEUE] == 7
