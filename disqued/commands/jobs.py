@@ -14,7 +14,18 @@ from disqued.commands.names import note_emptied, with_new
 from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TIMEOUT, Kind, bounded, read_job_id, seconds
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    JOB_ID,
+    QUEUE,
+    TAKER,
+    TIMEOUT,
+    Kind,
+    bounded,
+    read_job_id,
+    seconds,
+)
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
 from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
@@ -167,7 +178,7 @@ class GetJob:
     with_counters: bool = flag("WITHCOUNTERS", "Answer how often each job was given back and queued again, too.")
     timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
     count: int = option("COUNT", "Jobs to take at most; one call may take fewer.", GET_COUNT, 1)
-    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
 
     def run(self, node: Node, client: Client) -> Any:

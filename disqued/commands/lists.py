@@ -41,7 +41,18 @@ from disqued.commands.shapes import (
     tuple_of,
 )
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
-from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, Kind, bounded, seconds
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    INT64_MIN,
+    INTEGER,
+    NAME,
+    QUEUE,
+    TAKER,
+    Kind,
+    bounded,
+    seconds,
+)
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
@@ -258,7 +269,7 @@ class RqPop:
 
     count: int = option("COUNT", "Elements to take at most; one call may take fewer large ones.", _COUNT, 1)
     block: int = option("BLOCK", "How long to wait for an element when there is none.", _BLOCK, 0)
-    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     keys: list[bytes] = rest("Lists to take from.", QUEUE, word="KEYS", bare=True)
 
     def run(self, node: Node, client: Client) -> Any:
@@ -382,7 +393,7 @@ class RqRecover:
 
     key: bytes = positional("List to take from.", QUEUE)
     pending: bool = flag("PENDING", "Accepted, and changes nothing.")
-    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", BYTES)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     count: int | None = optional("Elements at most; 0 or less takes none.", _RECOVERED)
     elapsed: int | None = optional("Milliseconds since the last delivery, at least.", _RECOVERED)
 

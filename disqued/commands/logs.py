@@ -16,7 +16,7 @@ from disqued.commands.okq import PATIENCE
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, promising, status
 from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, NAME, QUEUE, Kind, read_job_id
+from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
 from disqued.core.groups import Behind
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Unit
@@ -199,7 +199,7 @@ class QGet:
     strict: bool = flag("STRICT", "With EX 0: only events whose own node can be reached, which nobody else gives away.")
     block: Span = option("BLOCK", "Seconds to wait when there is none.", BLOCK, Span(0))
     count: int | None = option("COUNT", "Events to take at most; the reply is an array of events then.", COUNT)
-    worker: bytes | None = option("WORKER", "Who takes them: if it dies the group can have them again.", BYTES)
+    worker: bytes | None = option("WORKER", "Who takes them: if it dies the group can have them again.", TAKER)
 
     def run(self, node: Node, client: Client) -> Any:
         """Take events; returns one or several, None, or BLOCKED."""

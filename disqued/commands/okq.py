@@ -24,7 +24,7 @@ from disqued.commands.lists import PUSH_MS, list_options
 from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new, work_queue
 from disqued.commands.shapes import OK, adding, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
-from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, Kind, read_integer
+from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
 from disqued.core.inquiries import Known
 from disqued.core.job import ALIAS_MAX
 from disqued.core.messages import ACK_EVERY, HAS
@@ -278,7 +278,7 @@ class QRPop:
 
     queue: bytes = positional("Queue to take from.", QUEUE)
     held: int = option("EX", "Seconds until it is given to somebody else; 0 = it is done at once.", HELD, HELD_S)
-    worker: bytes | None = option("WORKER", "Who takes it: if it dies the event is queued again, in front.", BYTES)
+    worker: bytes | None = option("WORKER", "Who takes it: if it dies the event is queued again, in front.", TAKER)
 
     def run(self, node: Node, client: Client) -> Handed | None:
         """Take it; returns (event id, contents), or None."""

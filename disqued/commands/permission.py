@@ -3,7 +3,8 @@
     the command itself            its name is among those granted
     the queues that it names      each has to match a pattern, for reading, writing or both; see `rights_needed`
     the jobs that it names        where it names no queue: the queue of each, which this node has to know
-    the workers that it acts on   likewise: every queue that such a worker works on, or has jobs of
+    the workers that it acts on,  every queue that such a worker works on, or has jobs of
+    or takes jobs for
     the channels that it names    SUBSCRIBE and PSUBSCRIBE
 
 A job that this node does not know is to such a user one that does not exist: in a list of ids it is passed over, and
@@ -54,11 +55,11 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
     named = queues_of(entry, call)
     for queue in named:
         _check_queue(user, entry, queue)
-    if named:
-        return call
     for worker_id in workers_of(entry, call):
         for queue in queues_of_worker(node, worker_id):
             _check_queue(user, entry, queue, f"a queue of the worker '{_text(worker_id[:128])}'")
+    if named:
+        return call
     return _check_jobs(user, entry, call, node)
 
 

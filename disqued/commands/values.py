@@ -142,6 +142,8 @@ JOB_ID = Kind(
     errors=(f"{BadJobId.code} {BadJobId.__doc__}",),
     names="job",
 )
+#: The worker that is to have what is handed out.
+TAKER = Kind("string", names="worker")
 CHANNEL = Kind("string", names="channel")
 CHANNEL_PATTERN = Kind("string", names="pattern")
 PATTERN = Kind("string", read_pattern, f"up to {PATTERN_MAX} bytes", errors=(f"ERR {_LONG_PATTERN}",))

@@ -9,6 +9,7 @@ from disqued.commands.categories import CATEGORIES, CommandBook, categories_of, 
 from disqued.commands.permission import FOR_STRANGERS, check_command, check_names, rights_needed
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
+from disqued.commands.values import TAKER
 from disqued.errors import CommandError, NoPermission, UnknownJob
 from tests.fakes import Client, Daemon
 
@@ -24,8 +25,7 @@ NO_NAMES = {
     "WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
     "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
     "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids",
-    "worker, beside a queue": "GETJOB.worker QGET.worker QRPOP.worker RQ.POP.worker RQ.RECOVER.worker "
-    "WORKER_START.name WQ.PROCS.worker",
+    "worker, beside a queue": "WORKER_START.name WQ.PROCS.worker",
     "node or address": "CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip CLUSTER_MEET.port "
     "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_KILL.laddr "
     "CLIENT_MAINT_NOTIFICATIONS.endpoint",
@@ -281,6 +281,19 @@ def test_a_worker_is_its_queues():
                     f"User ann has no permissions to access a queue of the worker '{worker.decode()}'"
                 )
                 assert caught.value.what == b"theirs", "ACL LOG names it"
+    taking = ("GETJOB {} FROM mine", "RQ.POP {} mine", "RQ.RECOVER mine {}", "QGET mine group {}", "QRPOP mine {}")
+    for line in taking:
+        entry = COMMANDS[line.split()[0]]
+        for worker, is_allowed in ((b"mill", True), (b"new", True), (b"press", False), (b"holder", False)):
+            call = entry.parse(line.format(f"WORKER {worker.decode()}").encode().split())
+            if is_allowed:
+                check_names(ann, entry, call, daemon.node)
+            else:
+                with pytest.raises(NoPermission, match="a queue of the worker"):
+                    check_names(ann, entry, call, daemon.node)
+    assert {line.split()[0] for line in taking} == {
+        entry.name for entry in COMMANDS.values() if any(field.arg.kind is TAKER for field in entry.fields)
+    }
     assert theirs.says("WORKER", "LIST") == [b"press", b"mill", b"holder"]
     assert Client(daemon, user=ann).says("WORKER", "LIST", "CLUSTER") == [b"mill"]
 
