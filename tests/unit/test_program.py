@@ -86,7 +86,7 @@ def test_a_word_that_is_no_verb_is_told_with_those_that_are(capsys: pytest.Captu
     [
         ("cli --nosuch", "disqued cli: No such option '--nosuch'; disqued cli --help names all options\n"),
         ("move --pasword x", "(Did you mean one of: '--password', '--password-file', "),
-        ("bench -c x", "'x' is not a valid integer range; disqued bench --help names all options\n"),
+        ("bench -c x", "'x' is not a whole number; disqued bench --help names all options\n"),
         (
             "export --nosuch",
             "disqued export: No such option '--nosuch'; options are --config, --dir, --format, --help, ",
