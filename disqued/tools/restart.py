@@ -15,6 +15,7 @@ leaving afterwards.  Spans are seconds.
 """
 
 import contextlib
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -39,10 +40,10 @@ LOCAL: Final = ("127.", "::1", "localhost")
 NAME: Final = b"disqued"  #: on the command line of a node
 OVER: Final = ("Z", "X")  #: states of a process that has ended, and that nobody has asked after
 TERMINAL: Final = 2  #: standard error, where the command writes to
-
-
 #: What a command may say of the node that it starts.
 PLACES: Final = "{host}, {port} and {id}"
+#: What the other nodes call it is put into a line for a shell only where it can be nothing but that.
+_HARMLESS: Final = re.compile(r"[A-Za-z0-9.:%_][A-Za-z0-9.:%_-]*")
 
 
 @click.command()
@@ -108,16 +109,23 @@ class Plan:
     wait_s: float  #: for each step
 
     def words(self, member: Member) -> list[str]:
-        """What starts a node again, as words of a program.  Raises click.UsageError."""
+        """What starts a node again, as words of a program.  Raises click.UsageError, Failed."""
         text = self.line if self.line is not None else self.unit or ""
         address = member.target.address
         if isinstance(address, Socket):
             if any(place in text for place in ("{host}", "{port}")):
                 raise click.UsageError("{host} and {port} are those of -h and -p; a Unix socket (-s) has none")
         else:
-            text = text.replace("{host}", address[0]).replace("{port}", str(address[1]))
-        text = text.replace("{id}", member.id)
+            text = text.replace("{port}", str(address[1]))
+            text = _placed(text, "{host}", address[0])
+        text = _placed(text, "{id}", member.id)
         return ["/bin/sh", "-c", text] if self.line is not None else ["systemctl", "start", text]
+
+
+def _placed(text: str, place: str, word: str) -> str:
+    if place in text and not _HARMLESS.fullmatch(word):
+        raise Failed(f"a node is called {word!r}, which is not put into a command as {place}")
+    return text.replace(place, word)
 
 
 def restart(target: Target, plan: Plan) -> None:
@@ -134,9 +142,11 @@ def restart(target: Target, plan: Plan) -> None:
                 run.write_down(node, rewrites_config=plan.rewrites_config)
             left = run.down
             run.start(words)
+            comes_back = plan.drains and not run.was_leaving
             left = f"{target} was started, and not waited for"
+            left += "; CLUSTER LEAVING no when it serves" if comes_back else ""
             run.wait_served(node)
-            if plan.drains and not run.was_leaving:
+            if comes_back:
                 node.call("CLUSTER", "LEAVING", "no")
             left = f"{target} serves, and not waited for is that all see each other"
             wait_joined([run.member, *run.others], plan.wait_s)
