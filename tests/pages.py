@@ -2,7 +2,7 @@
 
     page --commands()--> each line that somebody would type --part()--> those of a test, or a reason in NOT_RUN
                                                                              |
-    with following(page) as lines:  ... lines.ran("disqued bench") ...   <-----+   what is left at the end fails
+    with following(page) as lines:  ... lines.ran("disqued bench") ...   <---+   what is left at the end fails
 
 A line is one to be typed when it stands behind a prompt, or in a block without prompts that begins with a program or a
 command of disqued; a block of sh or Python is one of several lines.  A test has the lines of its own entry in RUN_BY,

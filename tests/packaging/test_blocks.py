@@ -121,7 +121,7 @@ def test_a_test_that_is_named_reads_its_lines(test: str) -> None:
     file, _, name = test.partition("::")
     text = "".join(called(file, name))
     assert "following(" in text, f"{test} does not tell which lines it ran"
-    if re.search(r"reading\([^()]*,", text):
+    if re.search(r"following\([^()]*,", text):
         assert "shared_out(" in (pages.ROOT / file).read_text(encoding="utf-8"), "who runs the others?"
 
 
