@@ -1,7 +1,8 @@
 """Who asks, and what they may do.
 
     http-token-file              Authorization: Bearer <token>, or a session that the login form has opened with one
-    no file, requirepass         the same, with the password as the token of an admin who sees bodies
+    no file, requirepass         the same, with the password as the token of an admin who sees bodies, as long as
+                                 clients who give it may do everything: it is the user `default`'s
     neither                      only loopback is served then: whoever asks is an admin who sees bodies, as long as the
                                  user `default` of the port for clients needs no password and may do everything, too;
                                  else nobody gets in
@@ -32,16 +33,23 @@ class Access:
     """Decides about visitors."""
 
     def __init__(
-        self, config: Config, clock: Any, strangers_are_limited: Callable[[], bool], attempts: Attempts | None = None
+        self,
+        config: Config,
+        clock: Any,
+        strangers_are_limited: Callable[[], bool],
+        admin_digest: Callable[[], bytes],
+        attempts: Attempts | None = None,
     ) -> None:
         """`clock` has `seconds()`; `attempts` is what to share, if it is not for the tokens alone.
 
-        `strangers_are_limited` tells whether a client that says nothing of who it is may do less than everything.
+        `strangers_are_limited` tells whether a client that says nothing of who it is may do less than everything,
+        `admin_digest` is the SHA-256 of the password that lets clients do everything, or b"".
 
         Raises TokenError, ValueError.
         """
         self._config = config
         self._strangers_are_limited = strangers_are_limited
+        self._admin_digest = admin_digest
         self._clock = clock
         path = config.http_token_file
         self._file = None if path is None else TokenFile(path, clock.seconds())
@@ -97,7 +105,7 @@ class Access:
     def _tokens(self) -> tuple[Token, ...]:
         if self._file is not None:
             return self._file.tokens(self._clock.seconds())
-        digest = self._config.password_digest
+        digest = self._admin_digest()
         return (Token("password", Role.ADMIN, True, digest),) if digest else ()
 
     def _check(self, text: str, request: Any) -> Token:

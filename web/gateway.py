@@ -76,5 +76,8 @@ class Gateway(Protocol):
     def strangers_are_limited(self) -> bool:
         """True when a client that says nothing of who it is may not do everything."""
 
+    def admin_digest(self) -> bytes:
+        """SHA-256 of the password of the settings, if clients who give it may do everything; b"" = they may not."""
+
     def sessions(self) -> Iterable[Session]:
         """Every client connection, oldest first."""

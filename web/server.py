@@ -50,7 +50,9 @@ class AdminServer:
         self._config = config
         self._reactor = gateway.reactor
         try:
-            access = Access(config, gateway.reactor, gateway.strangers_are_limited, gateway.attempts)
+            access = Access(
+                config, gateway.reactor, gateway.strangers_are_limited, gateway.admin_digest, gateway.attempts
+            )
         except TokenError as error:
             raise AdminError(f"http-token-file {error}") from None
         except ValueError as error:

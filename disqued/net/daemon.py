@@ -521,6 +521,15 @@ class Daemon(Factory):
         default = self._access.users.default
         return not (default.is_open and default.may_do_everything)
 
+    def admin_digest(self) -> bytes:
+        """SHA-256 of the password of the settings, if whoever gives it to this node may do everything; b"" = it is not.
+
+        It is that of the user `default`, unless the file of users or ACL SETUSER say otherwise.
+        """
+        digest, default = self.config.password_digest, self._access.users.default
+        counts = default.enabled and default.may_do_everything and digest in default.digests
+        return digest if counts else b""
+
     def log_in(self, client: Session, user: bytes, password: bytes) -> bool:
         """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
         return self.access.log_in(self._listener(client), user, password)

@@ -424,7 +424,8 @@ async def test_with_a_session_something_says_which_page_writes(guarded: AdminCli
 
 def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
     running = launch()
-    assert Access(running.daemon.config, running.daemon.reactor, running.daemon.strangers_are_limited).is_open
+    daemon = running.daemon
+    assert Access(daemon.config, daemon.reactor, daemon.strangers_are_limited, daemon.admin_digest).is_open
 
 
 @pytest.mark.parametrize("rule", [">secret", "off", "-debug", "resetkeys", "resetchannels"])
@@ -436,6 +437,41 @@ async def test_without_tokens_it_is_closed_unless_any_client_may_do_everything(l
     await (await running.connect()).call("ACL", "SETUSER", "default", rule)
     assert (await client.get("/api/info")).status == 401
     assert (await client.get("/api/info", headers=bearer("secret"))).status == 401
+
+
+@pytest.mark.parametrize("rules", [["off"], ["-debug"], ["resetkeys"], ["resetpass", ">other"], ["nopass"]])
+@async_test
+async def test_the_password_of_the_settings_is_an_admins_only_where_clients_may_do_everything_with_it(
+    launch: Launch, rules: list[str]
+) -> None:
+    running = launch(settings="requirepass secret")
+    client, other = admin(running), await running.connect()
+    await other.call("AUTH", "secret")
+    session = with_cookie(await client.post("/login", {"token": "secret"}))
+    assert (await client.get("/api/info", headers=bearer("secret"))).status == 200
+    await other.call("ACL", "SETUSER", "default", *rules)
+    assert (await client.get("/api/info", headers=bearer("secret"))).status == 401
+    assert (await client.get("/api/info", headers=session)).status == 401
+    assert (await client.get("/api/info")).status == 401
+
+
+@async_test
+async def test_a_password_that_the_file_of_users_leaves_without_effect_opens_nothing(
+    launch: Launch, tmp_path: Path
+) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user default off\nuser ann on nopass ~* &* +@all\n")
+    path.chmod(0o600)
+    running = launch(settings=f"requirepass leftover\naclfile {path}")
+    client, ann = admin(running), await running.connect()
+    assert (await client.get("/api/info", headers=bearer("leftover"))).status == 401
+    await ann.call("AUTH", "ann", "any")
+    assert await ann.call("CONFIG", "SET", "requirepass", "later") == b"OK"
+    assert (await client.get("/api/info", headers=bearer("later"))).status == 401
+    assert str(await (await running.connect()).call("AUTH", "later")).startswith("ERR invalid password")
+    await ann.call("ACL", "SETUSER", "default", "on", "+@all", "~*", "&*")
+    assert (await client.get("/api/info", headers=bearer("later"))).status == 200
+    assert await (await running.connect()).call("AUTH", "later") == b"OK"
 
 
 @async_test
