@@ -129,11 +129,23 @@ class Access:
             self.log.warn("A wrong password, or a user that there is not, from {client}", client=client.address)
             self._note(client, AUTH, b"AUTH", name)
             if not self.is_open:
+                self._end_others(client, None)
                 client.restrict()
             return False
         self.attempts.succeeded(address, digest)
+        if client.user is not user and not user.may_do_everything:
+            self._end_others(client, user)
         client.become(user)
         return True
+
+    def _end_others(self, client: "ClientConnection", user: User | None) -> None:
+        """A connection is another user's from now on, or nobody's: it ends what that one may not go on with."""
+        if client.monitors and (user is None or not user.may_run("MONITOR")):
+            client.host.stop_monitor(client)
+        if client.subscriptions and (user is None or not _may_listen(client, user)):
+            client.host.pubsub.forget(client)
+        self._node.consumers.forget(client)
+        self._node.logs.members.forget(client)
 
     def reset(self, client: "ClientConnection") -> None:
         """Make a connection one that has said nothing."""

@@ -267,7 +267,8 @@ class ClientConnection:
         self._backlog_size += sum(map(_weight, commands))
         limit = self._daemon.config.client_query_buffer_limit if self.authenticated else STRANGER_BACKLOG
         if self._backlog_size > limit and not self._lost:
-            self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
+            if self._daemon.strangers.news.is_new(f"{self.host_address}: sent too much"):
+                self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
             self._abort()
 
     def resume(self) -> None:

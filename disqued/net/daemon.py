@@ -582,6 +582,12 @@ class Daemon(Factory):
         self.monitors[client] = None
         self._find_guards()
 
+    def stop_monitor(self, connection: ClientConnection) -> None:
+        """Show a client commands no more."""
+        connection.monitors = False
+        self.monitors.pop(connection, None)
+        self._find_guards()
+
     def subscribe(self, client: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
         """Let a client listen to channels, or patterns; returns what it is told for each.  Raises CommandError."""
         return self.pubsub.subscribe(self._listener(client), names, patterns=patterns)
@@ -606,8 +612,7 @@ class Daemon(Factory):
         connection.name = b""
         connection.reply_mode = "on"
         if connection.monitors:
-            connection.monitors = False
-            self.monitors.pop(connection, None)
+            self.stop_monitor(connection)
         self.access.reset(connection)
         self._find_guards()
 

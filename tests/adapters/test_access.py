@@ -461,6 +461,63 @@ async def test_who_is_let_in_is_no_stranger_any_more(launch: Launch) -> None:
     await wait_until(lambda: len(running.daemon.strangers) == 0)
 
 
+@async_test
+async def test_a_connection_that_gives_a_wrong_password_watches_and_hears_nothing_more(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    admin, watcher, listener = [await administrator(running) for _ in range(3)]
+    await watcher.call("MONITOR")
+    await listener.call("HELLO", 3)
+    listener.send("PSUBSCRIBE", "wq:*")
+    await listener.replies(1)
+    assert await listener.call("QREGISTER", "q") == b"OK"
+    for client in (watcher, listener):
+        client.send("AUTH", "wrong")
+    await listener.replies(1)
+    while not str((await watcher.replies(1))[0]).startswith("ERR invalid password"):
+        pass
+    assert await admin.call("ADDJOB", "q", "the body", 0)
+    assert not running.daemon.monitors
+    assert not running.daemon.pubsub.patterns
+    assert not running.daemon.node.consumers.names()
+    assert watcher.unread_replies == listener.unread_replies == 0
+
+
+@async_test
+async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_one_may(launch: Launch) -> None:
+    running = launch()
+    admin, watcher, allowed = [await running.connect() for _ in range(3)]
+    await admin.call("ACL", "SETUSER", "ann", "on", ">pw", "~mine", "&wq:mine:*", "+@all", "-monitor")
+    listener = await running.connect()
+    for client, pattern in ((listener, "wq:*"), (allowed, "wq:mine:*")):
+        await client.call("HELLO", 3)
+        client.send("PSUBSCRIBE", pattern)
+        await client.replies(1)
+        client.send("AUTH", "ann", "pw")
+        await client.replies(1)
+    assert await watcher.call("MONITOR") == b"OK"
+    watcher.send("AUTH", "ann", "pw")
+    await wait_until(lambda: not running.daemon.monitors)
+    assert list(running.daemon.pubsub.patterns) == [b"wq:mine:*"]
+    assert await allowed.call("QREGISTER", "mine") == b"OK"
+    assert await allowed.call("AUTH", "ann", "pw") == b"OK"
+    assert running.daemon.node.consumers.names() == [b"mine"]
+
+
+@async_test
+async def test_strangers_who_send_too_much_are_told_of_once(launch: Launch) -> None:
+    running = launch(settings=PASSWORD)
+    admin = await administrator(running)
+    assert await admin.call("CLIENT", "PAUSE", 60_000) == b"OK"
+    with capturedLogs() as events:
+        for _ in range(3):
+            stranger = await running.connect()
+            for _ in range(40):
+                stranger.transport.write(pack("PING") * 1_000)
+            await stranger.closed()
+    told = [event for event in events if "sent too much while waiting" in (event["log_format"] or "")]
+    assert len(told) == 1
+
+
 WORD = 16 * 1024  #: bytes of a word that a stranger may send
 KEPT = 10 * (WORD + 64) + 2 * 65_536  #: what a stranger makes a node keep: a command of ten words, and a read or two
 FLOOD = b"x" * 65_536
