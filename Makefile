@@ -56,7 +56,7 @@ help:
 	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
 	@echo '             try other random examples than the property tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
-	@echo 'make lock    write requirements/locked.txt anew, with the hashes of the versions in constraints.txt'
+	@echo 'make lock    write requirements/locked.txt and locked-build.txt anew, with the hashes of the versions in constraints.txt'
 	@echo 'make site    write the documentation as a site into build/site; a link that leads nowhere is an error'
 	@echo 'make news    show the news fragments as the next release will tell them'
 	@echo 'make clean   remove what these commands made, but for $(DATA)/'
@@ -167,14 +167,18 @@ site: .venv/.test-stamp
 # $(call write,MODULE WORDS,FILE): what the module prints becomes the file, or the file stays as it was.
 write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
 
-# pip-tools asks the registry for the hashes of every file of the versions in constraints.txt.
+# uv asks the registry for the hashes of every file of the versions in constraints.txt, for every Python from 3.11 on.
+LOCK := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-package pip --constraint requirements/constraints.txt
+# $(call locked,WORDS,FILE): the lines behind the comment that the file begins with are written anew.
+locked = (sed '/^[^#]/,$$d' $(2) && $(LOCK) $(1)) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
+
 lock: .venv/.test-stamp
 	$(BIN)/python -m venv build/lock
-	build/lock/bin/pip --disable-pip-version-check --quiet install pip-tools
-	(sed '/^[^#]/,$$d' requirements/locked.txt && build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras \
-		--no-header --no-annotate --no-emit-find-links --no-emit-index-url --no-emit-trusted-host --no-allow-unsafe \
-		--constraint requirements/constraints.txt $(LOCKED:%=--extra %) --output-file - setup.cfg | sed '/^# /,$$d') > requirements/locked.txt.new
-	mv requirements/locked.txt.new requirements/locked.txt
+	build/lock/bin/pip --disable-pip-version-check --quiet install uv
+	$(call locked,$(LOCKED:%=--extra %) setup.cfg,requirements/locked.txt)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > build/lock/build.in
+	$(call locked,build/lock/build.in,requirements/locked-build.txt)
 
 news: .venv/.test-stamp
 	@$(BIN)/towncrier build --draft --version next

@@ -170,6 +170,7 @@ NOT_RUN = {
     ("docs/how-to/history.md", "rm -r /srv/history"): "an example of what may be removed",
     ("docs/how-to/spark-cluster.md", ""): HOSTS,
     ("docs/how-to/spark.md", "redis-cli"): "the test makes the same call by its client",
+    ("docs/how-to/deploy.md", "python3 -m venv|(DISQUED_COMPILE=1 )?[^ ]+/bin/pip "): MACHINE,
     ("docs/how-to/systemd.md", "systemctl|python3 -m venv|/opt/disqued/bin/pip"): MACHINE,
     ("docs/how-to/systemd.md", "disqued restart --unit"): "calls systemctl: tests/integration/test_cli_restart.py",
     ("docs/performance.md", "make bench"): HOURS,

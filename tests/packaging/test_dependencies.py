@@ -1,8 +1,9 @@
-"""What is asked for, why, and what is installed: setup.cfg, requirements/bounds.toml, constraints.txt, locked.txt."""
+"""What is asked for, why, and what is installed: setup.cfg, requirements/bounds.toml, constraints.txt, locked*.txt."""
 
 import configparser
 import re
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +82,19 @@ def test_a_reason_is_whole_and_no_bound_and_no_lock_is_below_a_fix(name: str) ->
         assert entry.get("brought") or Version(entry["least"]) >= Version(entry["fixed"])
 
 
-def hashed() -> dict[str, tuple[Version, list[str]]]:
-    """The set with hashes: version and hashes of each package."""
-    text = (ROOT / "requirements" / "locked.txt").read_text().replace("\\\n", "")
+def lines_with_hashes(name: str) -> list[tuple[Requirement, list[str]]]:
+    """What a set with hashes asks for, and the hashes of each package."""
+    text = (ROOT / "requirements" / name).read_text().replace("\\\n", "")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    pairs = [
+    return [
         (Requirement(line.split("--hash")[0].strip()), re.findall(r"--hash=sha256:([0-9a-f]{64})", line))
         for line in lines
     ]
+
+
+def hashed(name: str = "locked.txt") -> dict[str, tuple[Version, list[str]]]:
+    """The set with hashes: version and hashes of each package."""
+    pairs = lines_with_hashes(name)
     return {
         canonicalize_name(each.name): (Version(str(each.specifier).removeprefix("==")), hashes)
         for each, hashes in pairs
@@ -113,3 +119,39 @@ def test_the_locked_set_has_each_package_once() -> None:
     lines = (ROOT / "requirements" / "constraints.txt").read_text().splitlines()
     names = [canonicalize_name(line.split("==")[0]) for line in lines if not line.startswith("#")]
     assert len(names) == len(set(names))
+
+
+def installed_by(name: str, python: str) -> set[str]:
+    """The packages of a set with hashes that a version of Python gets."""
+    return {
+        canonicalize_name(each.name)
+        for each, _ in lines_with_hashes(name)
+        if each.marker is None or each.marker.evaluate(environment(python))
+    }
+
+
+def environment(python: str) -> dict[str, str]:
+    """What differs between versions of Python, for markers."""
+    return {"python_full_version": python, "python_version": python.rpartition(".")[0], "extra": ""}
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.11.2", "3.11.3", "3.12.0", "3.13.0", "3.14.0"])
+@pytest.mark.parametrize("name", ["locked.txt", "locked-build.txt"])
+def test_what_a_package_of_a_set_with_hashes_needs_is_in_it_whatever_the_python(name: str, python: str) -> None:
+    found = installed_by(name, python)
+    missing = {
+        f"{package} needs {needed}"
+        for package in found - {"async-timeout"}  # the only one that is not installed here, and it needs nothing
+        for needed in map(Requirement, distribution(package).requires or ())
+        if (needed.marker is None or needed.marker.evaluate(environment(python)))
+        and canonicalize_name(needed.name) not in {"pip", *found}  # pip is what installs
+    }
+    assert missing == set()
+
+
+def test_the_set_to_build_with_has_hashes_and_all_that_a_build_asks_for() -> None:
+    found = hashed("locked-build.txt")
+    assert {name: version for name, (version, _) in found.items()}.items() <= locked().items()
+    assert all(hashes for _, hashes in found.values())
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {canonicalize_name(Requirement(line).name) for line in asked} <= found.keys()
