@@ -10,6 +10,7 @@ earlier one, and what somebody has changed is left alone: changes belong into dr
 The units of a user (--user) are without what the manager of a user cannot do: other users, and most of the isolation.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -157,15 +158,37 @@ def _check(program: str, root: Path, *, user: bool) -> None:
         raise Refused(f"--program {program!r}: allowed are absolute paths of letters, digits and any of . _ - + @ ~ /")
     if not any(os.access(path, os.X_OK) and path.is_file() for path in (Path(program), _below(root, Path(program)))):
         raise Refused(f"{program} is no program that can be run; name the one of disqued with --program")
-    hidden = [folder for folder in HIDDEN if Path(program).is_relative_to(folder)]
-    if hidden and not user:
+    if user:
+        return
+    if folder := _hidden(program) or _hidden(os.path.realpath(program)):
         raise Refused(
-            f"{program} lies in {hidden[0]}, which the units hide from the node; install disqued elsewhere, such as"
+            f"{program} lies in {folder}, which the units hide from the node; install disqued elsewhere, such as"
             " /opt/disqued, or use --user"
+        )
+    python = os.path.realpath(_interpreter(program, root))
+    if folder := _hidden(python):
+        raise Refused(
+            f"{program} runs with the Python {python}, which lies in {folder}, and the units hide that from the node;"
+            " make its virtual environment with a Python of the system, or use --user"
         )
 
 
-def next_steps(program: str, *, user: bool) -> str:
+def _hidden(path: str) -> str | None:
+    """The folder, of those that the units hide, that a path lies in."""
+    return next((folder for folder in HIDDEN if Path(path).is_relative_to(folder)), None)
+
+
+def _interpreter(program: str, root: Path) -> str:
+    """What a script names in its first line; for another program that of this very process, if it lies beside it."""
+    for path in (_below(root, Path(program)), Path(program)):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            line = file.readline(4_096)
+            if line.startswith(b"#!") and (words := os.fsdecode(line[2:]).split()):
+                return words[0]
+    return sys.executable if program == _beside_interpreter() else program
+
+
+def next_steps(*, user: bool) -> str:
     """What is left to do."""
     manager = "systemctl --user" if user else "systemctl"
     steps = [
@@ -174,14 +197,8 @@ def next_steps(program: str, *, user: bool) -> str:
     ]
     if not user:
         steps.insert(0, "systemd-sysusers && systemd-tmpfiles --create")
-    interpreter = os.path.realpath(sys.executable)
-    notes = [
-        f"Python is in {folder}, which the units hide from the node: it will not start with this one.\n"
-        for folder in HIDDEN
-        if not user and program == _beside_interpreter() and Path(interpreter).is_relative_to(folder)
-    ]
     lines = "".join(f"    {step}\n" for step in steps)
-    return f"{''.join(notes)}Next:\n{lines}Without disqued.socket the node opens its ports itself.\n"
+    return f"Next:\n{lines}Without disqued.socket the node opens its ports itself.\n"
 
 
 def _beside_interpreter() -> str:
@@ -225,7 +242,7 @@ def command(root: Path, prefix: Path | None, program: str | None, *, user: bool,
         complain(TOOL, str(refusal))
         return MISUSED
     try:
-        return _put(files, started, user=user, force=force)
+        return _put(files, user=user, force=force)
     except OSError as error:
         complain(TOOL, f"{error.filename}: {error.strerror}")
         return FAILED
@@ -243,7 +260,7 @@ def _wanted(program: str, root: Path, prefix: Path | None, *, user: bool) -> Ite
     return files_for_user(program, root, home if home.is_absolute() else Path.home() / ".config")
 
 
-def _put(files: Sequence[File], program: str, *, user: bool, force: bool) -> int:
+def _put(files: Sequence[File], *, user: bool, force: bool) -> int:
     """Put all of them in place, or none.  Raises OSError."""
     changed = [str(file.path) for file in files if file.is_changed()]
     if changed and not force:
@@ -255,5 +272,5 @@ def _put(files: Sequence[File], program: str, *, user: bool, force: bool) -> int
         return FAILED
     for file in files:
         sys.stdout.write(f"{file.path}: {file.put()}\n")
-    sys.stdout.write(next_steps(program, user=user))
+    sys.stdout.write(next_steps(user=user))
     return DONE

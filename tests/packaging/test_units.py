@@ -365,20 +365,32 @@ def test_the_program_is_the_one_that_was_asked_or_that_lies_beside_the_interpret
     assert "the path of the program is not known; name it with --program" in capsys.readouterr().err
 
 
-def test_an_interpreter_that_the_units_would_hide_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("how", ["by its first line", "beside it", "by a link to it"])
+def test_a_program_whose_python_the_units_would_hide_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     """A virtual environment in /opt may be one of a Python in /root."""
     script, hidden = tmp_path / "opt/bin/disqued", tmp_path / "root/python3"
     for file in (script, hidden):
         file.parent.mkdir(parents=True)
         file.touch(0o755)
-    script.with_name("python3").symlink_to(hidden)
+    python = script.with_name("python3")
+    python.symlink_to(hidden)
     monkeypatch.setattr(install_units, "HIDDEN", (str(hidden.parent),))
     monkeypatch.setattr(sys, "argv", [str(script)])
-    monkeypatch.setattr(sys, "executable", str(script.with_name("python3")))
-    assert run_verb(["install-units", "--root", str(tmp_path / "target")]) == 0
-    assert f"Python is in {hidden.parent}, which the units hide from the node" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "executable", str(python) if how == "beside it" else "/bin/python3")
+    if how == "by its first line":
+        script.write_text(f"#!{python}\nimport disqued.cli\n")
+    elif how == "by a link to it":
+        script.unlink()
+        script.symlink_to(hidden)
+    assert run_verb(["install-units", "--root", str(tmp_path / "target")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"lies in {hidden.parent}, " in said.err
+    assert "or use --user" in said.err
+    assert not (tmp_path / "target").exists()
+    assert run_verb(["install-units", "--user", "--root", str(tmp_path / "target")]) == 0
 
 
 def test_a_program_that_the_units_would_hide_is_refused(
