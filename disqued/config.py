@@ -29,7 +29,7 @@ import attrs
 from disqued import config_rewrite, config_texts, credentials, endpoint_words
 from disqued.acl.passwords import digest_of, is_short
 from disqued.config_reader import Given, Stated, read_file, read_text
-from disqued.config_setting import BadValue, ConfigError, Setting, Status
+from disqued.config_setting import SECRETS, BadValue, ConfigError, Setting, Status
 from disqued.config_table import GROUPS, SETTINGS, UnknownDirective, setting_called
 from disqued.config_values import FilePath, OutputLimit, RedisAddress, Renames
 from disqued.config_words import as_bytes, as_text
@@ -66,8 +66,6 @@ _STORE_NAMES: Final = ("persistence", "appendonly")
 
 
 MAX_PORT: Final = 65_535
-
-SECRETS: Final = ("requirepass", "cluster-secret", "redis-url")  #: settings that hold one, or may
 
 
 class NotMutable(ConfigError):

@@ -11,16 +11,27 @@ whoever reads a file adds the line.
 import enum
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import attrs
 
 from disqued.config_values import Kind
 from disqued.config_words import shown
 
+SECRETS: Final = ("requirepass", "cluster-secret", "redis-url")  #: settings that hold one, or may
+HIDDEN: Final = "(redacted)"  #: what errors show in the place of a secret
+
+
+def shown_value(name: str, text: str) -> str:
+    """A value that was given for a setting, as a log and an error may show it."""
+    return HIDDEN if name.lower() in SECRETS and text else text
+
 
 class ConfigError(Exception):
-    """A setting, or the file that it stands in, cannot be used; `str()` says where, what and what would do."""
+    """A setting, or the file that it stands in, cannot be used; `str()` says where, what and what would do.
+
+    It never holds a secret: errors are logged, and answered.
+    """
 
     def __init__(
         self,
@@ -32,9 +43,11 @@ class ConfigError(Exception):
         path: str = "",
         line: int = 0,
     ) -> None:
+        if value is not None:
+            value = shown_value(directive, value)
         super().__init__(directive, value)
         self.directive = directive
-        self.value = value  #: as it was given; None where there is none to speak of
+        self.value = value  #: as it was given, but for a secret; None where there is none to speak of
         self.allowed = allowed  #: a plural, to follow "allowed are"; empty where nothing is
         self.problem = problem  #: what is wrong, when `allowed` does not say it
         self.path = path  #: file or "command line"; empty for CONFIG SET

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+from disqued.config_setting import SECRETS
 from disqued.config_table import SETTINGS
 from disqued.web.routes import Schema
 from disqued.web.values import Large, as_bytes
@@ -31,7 +32,7 @@ BODIES: Final = frozenset({
 #: Fields that hold what proves who somebody is, or what was seen before.
 PROOFS: Final = frozenset({"token", "password", "password_or_user", "auth", "secret"})
 #: Settings whose value is a secret; redis-url may hold a password.
-SECRET_SETTINGS: Final = frozenset({"requirepass", "cluster-secret", "redis-url"})
+SECRET_SETTINGS: Final = frozenset(SECRETS)
 #: Statuses of requests that were understood, though not all of them could be followed; 499: its client went away.
 UNDERSTOOD: Final = frozenset({404, 409, 499, 503, 507})
 

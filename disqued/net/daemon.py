@@ -28,6 +28,7 @@ from disqued.commands.permission import FOR_STRANGERS
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import Command, Flag, every_command, parse
 from disqued.config import Config, ConfigError, NoConfigFile, NotMutable, UnknownDirective
+from disqued.config_setting import shown_value
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
@@ -344,7 +345,7 @@ class Daemon(Factory):
                 raise CommandError(f"The store stays as it is: {error.problem}") from None
             if error.value is None:
                 raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
-            refusal = f"Invalid argument '{value_text}' for CONFIG SET '{name_text}'"
+            refusal = f"Invalid argument '{shown_value(name_text, value_text)}' for CONFIG SET '{name_text}'"
             raise CommandError(f"{refusal} - {error.reason}" if error.reason else refusal) from None
         for warning in self.config.warnings[told:]:
             self.log.warn("{warning}", warning=warning)

@@ -18,7 +18,8 @@ from typing import Final
 
 from disqued.acl.passwords import SHORT
 from disqued.acl.users import Users
-from disqued.config import SECRETS, Config
+from disqued.config import Config
+from disqued.config_setting import SECRETS
 
 NAMED: Final = 5  #: users that a line names
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import hiredis
 import pytest
 import pytest_twisted
+from twisted.logger import capturedLogs, formatEvent
 
 from disqued.config_table import SETTINGS
 from tests.adapters.inprocess import Running
@@ -104,9 +105,21 @@ async def test_what_stands_against_a_value_is_said_where_there_is_nothing_to_lis
     await client.call("AUTH", "of the file")
     reply = await client.call("CONFIG", "SET", "requirepass", "x")
     assert str(reply) == (
-        "ERR Invalid argument 'x' for CONFIG SET 'requirepass' - the password is that of requirepass-file; change it "
-        "there"
+        "ERR Invalid argument '(redacted)' for CONFIG SET 'requirepass' - the password is that of "
+        "requirepass-file; change it there"
     )
+
+
+@pytest.mark.parametrize("name", ["requirepass", "RequirePass"])
+@async_test
+async def test_a_password_that_is_refused_stands_neither_in_the_error_nor_in_the_log(launch: Launch, name: str) -> None:
+    client = await launch().connect()
+    with capturedLogs() as events:
+        reply = str(await client.call("CONFIG", "SET", name, "my-secret" * 100))
+    assert reply.startswith(f"ERR Invalid argument '(redacted)' for CONFIG SET '{name}' - ")
+    told = "".join(formatEvent(event) for event in events)
+    assert "CONFIG SET refused: requirepass (redacted)" in told
+    assert "my-secret" not in reply + told
 
 
 @async_test

@@ -434,6 +434,25 @@ def test_a_wrong_url_of_a_redis_server_is_refused_with_the_reason(url: str, prob
     assert "allowed are URLs redis://[[user]:password@]host[:port][/db]" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "requirepass my-secret phrase",
+        f"requirepass {'my-secret' * 100}",
+        f"RequirePass {'my-secret' * 100}",
+        f"cluster-secret {'my-secret' * 100}",
+        'cluster-secret "my-secret',
+        "redis-url redis://my-secret@h",
+        "redis-url rediss://:my-secret@h",
+    ],
+)
+def test_no_error_shows_a_secret(line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_text(line)
+    assert str(caught.value)
+    assert "my-secret" not in f"{caught.value} {caught.value.value} {caught.value.args}"
+
+
 @pytest.mark.parametrize("prefix", ["", "a b", "{a}", "a\\n", "x" * 129])
 def test_a_prefix_of_keys_that_would_be_no_name_is_refused(prefix: str) -> None:
     with pytest.raises(BadValue, match="allowed are texts of 1 to 128 bytes without blanks, braces"):
@@ -527,7 +546,7 @@ def test_the_command_line_wins_over_the_file() -> None:
         (
             "requirepass",
             "\ud800",
-            r'command line: --requirepass "\xed\xa0\x80": holds a character that UTF-8 cannot write; allowed are texts',
+            "command line: --requirepass (redacted): holds a character that UTF-8 cannot write; allowed are texts",
         ),
         ("include", "/nowhere", "/nowhere: cannot be read: No such file or directory"),
     ],
