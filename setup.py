@@ -27,7 +27,10 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 COMPILED = (
     "core/*.py",
     *(f"commands/{name}.py" for name in ("recalled", "tally")),
-    *(f"wire/{name}.py" for name in ("brief", "eventlines", "frames", "jobdump", "messages", "requests")),
+    *(
+        f"wire/{name}.py"
+        for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
+    ),
     *(
         f"net/{name}.py"
         for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")

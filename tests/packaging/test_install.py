@@ -110,7 +110,10 @@ def machine_code() -> set[str]:
     return (
         core
         | {f"disqued/commands/{name}" for name in ("recalled", "tally")}
-        | {f"disqued/wire/{name}" for name in ("brief", "eventlines", "frames", "jobdump", "messages", "requests")}
+        | {
+            f"disqued/wire/{name}"
+            for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
+        }
         | {
             f"disqued/net/{name}"
             for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")
