@@ -537,7 +537,8 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Choice(("queue", "global")),
                 "queue",
                 "Where a task that WQ.ENQUEUE UNIQUE adds must be the only one of its body. queue: among the tasks of "
-                "its queue; global: among those of all queues of the node, as with Worqr.",
+                "its queue; global: among those of all queues of the node, as with Worqr; for a user who may not "
+                "touch all queues it is among those of its queue all the same.",
                 mutable=True,
             ),
         ),

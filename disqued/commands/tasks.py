@@ -101,8 +101,8 @@ class WqEnqueue:
 
     The reply comes when all copies are made.  With UNIQUE a task whose body is that of a unique one that is not done is
     refused, and the id of that one's job told; it is looked for in its queue or in all of them (wq-unique-scope), on
-    all nodes that can be reached.  A task that is in the hands of a worker stays there as long as that lives; RETRY is
-    when it comes again should its whole node be gone.
+    all nodes that can be reached; for a user who may not touch all queues, in its queue alone.  A task that is in the
+    hands of a worker stays there as long as that lives; RETRY is when it comes again should its whole node be gone.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -121,16 +121,16 @@ class WqEnqueue:
         options = self._options(node)
         if not self.unique:
             return self._add(node, client, options, [])
-        aliases, inquiries = self._aliases(node), node.inquiries
+        aliases, inquiries = self._aliases(node, client), node.inquiries
         if not inquiries.can_ask:
             return self._add(node, client, options, aliases)
-        verb = HAS_ANYWHERE if node.tasks.unique_anywhere else HAS
+        verb = HAS_ANYWHERE if _looks_anywhere(node, client) else HAS
         inquiries.ask(client, verb, self.queue, aliases, partial(self._add_unless_found, node, client, options))
         return BLOCKED
 
     def _add_unless_found(self, node: Node, client: Client, options: JobOptions, found: dict[bytes, Known]) -> Any:
         """Add unique tasks that no other node has.  Raises CommandError."""
-        aliases = self._aliases(node)
+        aliases = self._aliases(node, client)
         for what in found.values():
             node.state.counters.unique_refused += 1
             raise DuplicateTask(what.job_id, soon=what.how == SOON)
@@ -160,21 +160,26 @@ class WqEnqueue:
             raise CommandError(_DELAY)
         return node.state.options(self.ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
 
-    def _aliases(self, node: Node) -> list[bytes]:
+    def _aliases(self, node: Node, client: Client) -> list[bytes]:
         """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE)."""
+        anywhere = _looks_anywhere(node, client)
         for task in self.tasks:
-            job = node.tasks.first_unique(self.queue, task)
+            job = node.tasks.first_unique(self.queue, task, anywhere=anywhere)
             if job is not None:
                 node.state.counters.unique_refused += 1
                 raise DuplicateTask(job.id)
         aliases = list(map(unique_alias, self.tasks))
-        anywhere = node.tasks.unique_anywhere
         is_claimed = any(node.inquiries.is_claimed(self.queue, alias, anywhere=anywhere) for alias in aliases)
         if is_claimed:
             raise DuplicateTask(soon=True)
         if len(frozenset(aliases)) < len(aliases):
             raise DuplicateTask
         return aliases
+
+
+def _looks_anywhere(node: Node, client: Client) -> bool:
+    """Tell whether unique tasks are looked for in all queues: who may not see some would learn what is in them."""
+    return node.tasks.unique_anywhere and seen_by(client) is None
 
 
 _WHO = (NoWorker, StaleWorker)

@@ -370,6 +370,18 @@ def test_walks_show_no_queue_that_the_user_may_not_read():
 # Categories.
 
 
+def test_a_unique_task_tells_nothing_of_queues_that_the_user_may_not_see():
+    daemon = Daemon()
+    daemon.node.tasks.unique_anywhere = True
+    root, ann = Client(daemon), Client(daemon, user=user("+@all", "~mine"))
+    root.says("WQ.ENQUEUE", "theirs", "UNIQUE", "TASKS", "the body")
+    assert root.is_refused("WQ.ENQUEUE", "mine", "UNIQUE", "TASKS", "the body").startswith(b"DUPLICATE")
+    assert len(ann.says("WQ.ENQUEUE", "mine", "UNIQUE", "TASKS", "the body")) == 1
+    assert ann.is_refused("WQ.ENQUEUE", "mine", "UNIQUE", "TASKS", "the body").startswith(b"DUPLICATE")
+    everything = Client(daemon, user=user("+@all", "~*"))
+    assert everything.is_refused("WQ.ENQUEUE", "more", "UNIQUE", "TASKS", "the body").startswith(b"DUPLICATE")
+
+
 def test_the_categories_that_are_shown_are_those_that_commands_have():
     assert {category for entry in COMMANDS.values() for category in categories_of(entry)} == set(CATEGORIES)
     assert all(BOOK.of_category(category) for category in CATEGORIES)

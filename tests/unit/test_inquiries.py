@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from disqued.acl.user import Pattern, User
 from disqued.commands.table import BLOCKED
 from disqued.core.inquiries import INQUIRY_MS, Inquiries
 from disqued.core.job import NamedJob
@@ -232,6 +233,24 @@ def test_a_unique_task_is_refused_on_every_node(cluster: Cluster, scope: str, el
     before = len(cluster.sent(INQUIRE))
     assert answer(b, "WQ.ENQUEUE", elsewhere, "REPLICATE", 1, "TASKS", "t")
     assert len(cluster.sent(INQUIRE)) == before
+
+
+class Limited(str):
+    """A client whose user may not touch all queues."""
+
+    __slots__ = ()
+    user = User(b"ann", queues=(Pattern(b"another"),))
+
+
+def test_other_nodes_are_asked_about_the_named_queue_alone_for_who_may_not_see_all(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    for member in cluster:
+        member.node.tasks.unique_anywhere = True
+    answer(a, "WQ.ENQUEUE", "q", "UNIQUE", "REPLICATE", 1, "TASKS", "t")
+    limited = Limited("client")
+    assert answer(b, "WQ.ENQUEUE", "another", "UNIQUE", "REPLICATE", 1, "TASKS", "t", client=limited)
+    with pytest.raises(CommandError, match="DI"):
+        answer(a, "WQ.ENQUEUE", "another", "UNIQUE", "REPLICATE", 1, "TASKS", "t", client=limited)
 
 
 def test_a_unique_task_that_is_just_being_added_is_refused_in_words(cluster: Cluster) -> None:
