@@ -36,7 +36,7 @@ CHANNEL_MAX = 65_536  #: bytes of a channel's name
 SUBSCRIPTION_BYTES_MAX = 1 << 20  #: bytes of all names and patterns of a connection together
 UNREAD_MAX = 32 << 20  #: bytes of messages and replies that one who listens may leave unread
 #: Units of `glob.cost` in a turn, some milliseconds; a message to one who listens is MESSAGE_UNITS.
-TURN_UNITS = 10_000
+TURN_UNITS = 4_000
 MESSAGE_UNITS = 5
 WAITING_MAX = 32 << 20  #: bytes of events that wait for patterns to be tried
 EVENT_COST = 256  #: bytes that an event takes beside its text
