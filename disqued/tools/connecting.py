@@ -256,7 +256,7 @@ _OPTIONS: Final = (
         "-s", "--socket", type=click.Path(), metavar="PATH", help="Its Unix socket, in the place of host and port."
     ),
     click.option(
-        "-a", "--password", envvar=VARIABLE, show_envvar=True, metavar="PASSWORD",
+        "-a", "--password", "--pass", envvar=VARIABLE, show_envvar=True, metavar="PASSWORD",
         help="Password; others on the machine can see what stands on a command line: better are the next two.",
     ),
     click.option("--password-file", type=click.Path(), metavar="FILE", help="File whose first line is the password."),
@@ -302,7 +302,7 @@ def target_of(
     """Read the options.  Raises click.UsageError for what does not fit together, Failed for a file of no use."""
     if not tls and (cacert or cert or key):
         raise click.UsageError("--cacert, --cert and --key are of TLS, and --tls is not given")
-    if socket and any(map(_on_line, ("host", "port"))):
+    if socket and any(map(on_line, ("host", "port"))):
         raise click.UsageError("-s names a Unix socket, and -h and -p a host and its port: they exclude each other")
     if socket and tls:
         raise click.UsageError("--tls is for hosts; a Unix socket (-s) is reached without it")
@@ -326,7 +326,7 @@ def target_of(
     return target
 
 
-def _on_line(name: str) -> bool:
+def on_line(name: str) -> bool:
     """Tell whether an option of the verb that runs stands on its command line, and is no default or variable."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
@@ -334,7 +334,7 @@ def _on_line(name: str) -> bool:
 
 def _password(given: str | None, file: str | None, *, ask: bool) -> bytes | None:
     """The password, from wherever it comes.  Raises click.UsageError for two places, Failed for a file of no use."""
-    if (given is not None and _on_line("password")) + bool(file) + ask > 1:
+    if (given is not None and on_line("password")) + bool(file) + ask > 1:
         raise click.UsageError("-a, --askpass and --password-file each give the password: one of them is allowed")
     if ask:
         given = _asked()

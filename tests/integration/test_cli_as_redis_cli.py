@@ -6,7 +6,7 @@ import socketserver
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -187,3 +187,54 @@ def test_the_last_argument_comes_from_standard_input(daemon: Daemon) -> None:
 def test_a_form_for_programs_is_that_of_long_texts_too(daemon: Daemon) -> None:
     assert "core_build" in json.loads(printed(OURS, daemon.port, ("--json", "INFO", "server")))
     assert printed(OURS, daemon.port, ("--csv", "INFO", "server")).count(b"\n") == 1
+
+
+# The options that redis-cli has.
+
+
+def ours(*words: object, **variables: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*OURS, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
+        env={**environment(), **variables}, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_password_that_is_not_needed_is_told_of_and_the_command_is_run(daemon: Daemon) -> None:
+    at = ("-p", daemon.port)
+    said = f"disqued cli: {HOST}:{daemon.port} needs no password; the one that is given is not used\n"
+    assert ours(*at, "-a", "any", "PING") == (0, "PONG\n", said)
+    assert ours(*at, "--pass", "any", "PING") == (0, "PONG\n", said)
+    assert ours(*at, "PING", REDISCLI_AUTH="any") == (0, "PONG\n", said)
+    assert ours(*at, "-a", "any", "--no-auth-warning", "PING") == (0, "PONG\n", "")
+    status, out, err = ours(*at, "--user", "ann", "-a", "any", "PING")
+    assert (status, out) == (1, "")
+    assert "WRONGPASS" in err
+
+
+def test_options_of_redis_cli_do_what_they_do_there(start: Callable[..., Daemon]) -> None:
+    daemon = start()
+    daemon.call("ACL", "SETUSER", "ann", "on", ">s3/cret", "~*", "+@all")
+    daemon.call("CONFIG", "SET", "requirepass", "own")
+    place = f"{HOST}:{daemon.port}"
+    assert ours("-u", f"redis://ann:s3%2Fcret@{place}/0", "ACL", "WHOAMI") == (0, "ann\n", "")
+    assert ours("-u", f"redis://:own@{place}", "-n", 0, "ACL", "WHOAMI") == (0, "default\n", "")
+    assert ours("-u", f"redis://{place}", "ACL", "WHOAMI", REDISCLI_AUTH="own") == (0, "default\n", "")
+    assert ours("-p", daemon.port, "-e", "NOSUCH", REDISCLI_AUTH="own")[0] == 1
+    assert "invalid password" in ours("-p", daemon.port, "PING", REDISCLI_AUTH="other")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-n", "1", "PING"), "-n 1: a node has one database, and 0 is allowed"),
+        (("-u", "redis://h:1", "-p", "2", "PING"), "-u says what -p does: one of them is allowed"),
+        (("-u", "h:1", "PING"), "-u: allowed are redis://USER:PASSWORD@HOST:PORT/0, rediss://... and unix:///PATH"),
+        (("-u", "http://:geheim@h:1", "PING"), "-u: 'http://h:1' names no node; the forms are"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_with_what_is_allowed(words: Sequence[str], said: str) -> None:
+    status, out, err = ours(*words)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert "geheim" not in err

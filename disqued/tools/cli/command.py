@@ -10,6 +10,7 @@ import click
 from disqued.tools.cli import printing
 from disqued.tools.cli.batch import Runner, repeat, run_lines
 from disqued.tools.cli.link import Link, Protocol
+from disqued.tools.cli.redis_options import redis_options, target_by
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.values import Seconds
 
@@ -18,6 +19,7 @@ MOST_INTERVAL_S: Final = 86_400.0
 
 @click.command("cli", context_settings={"allow_interspersed_args": False})
 @node_options
+@redis_options
 @click.option("-x", "from_stdin", is_flag=True, help="The last argument is what standard input has.")
 @click.option(
     "-r",
@@ -46,7 +48,8 @@ MOST_INTERVAL_S: Final = 86_400.0
 @click.argument("words", metavar="[COMMAND [ARGUMENT]...]", nargs=-1, type=click.UNPROCESSED)
 def command(
     target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str, raw: bool,
-    tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool,
+    tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool, uri: str | None, database: str, fails: bool,
+    no_auth_warning: bool,
 ) -> int:  # fmt: skip
     """Talk to a node: one command, the commands of a pipe, or a prompt.
 
@@ -57,7 +60,8 @@ def command(
     Lines are split as redis-cli does: "two words\\n\\x00" with escapes, 'as it is' without.  A command may take as
     long as it does: --timeout is for connecting alone.
 
-    The exit status is 1 when a reply was an error, or the node could not be asked.
+    The exit status is 1 when a reply was an error, or the node could not be asked.  A password that the node does not
+    need is told of, and is no error.
 
     \b
     Examples:
@@ -75,7 +79,7 @@ def command(
         raise click.UsageError("-2 and -3 exclude each other: one of them is allowed")
     form = next((name for name, is_given in forms.items() if is_given), None)
     spoken: Protocol = 3 if resp3 else "try" if json and not resp2 else 2
-    link = Link(target, spoken)
+    link = Link(target_by(target, uri, database), spoken, warns=not no_auth_warning)
     at_terminal = sys.stdin.isatty() and not words
     chosen = form or ("tree" if sys.stdout.isatty() else "raw")
     runner = Runner(

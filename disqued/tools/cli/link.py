@@ -13,12 +13,16 @@ import socket
 import ssl
 from collections.abc import Sequence
 from io import BufferedReader
-from typing import Literal
+from typing import Final, Literal
+
+import click
 
 from disqued.client.errors import NotTrusted, ServerError, Uncertain, Unreachable, server_error
 from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
 from disqued.tools.connecting import Target
 
+#: What a node without a password answers to one.
+NEEDLESS: Final = b"no password is set"
 #: 2, 3, or "try": 3 where the node has it.
 Protocol = Literal[2, 3, "try"]
 
@@ -26,8 +30,10 @@ Protocol = Literal[2, 3, "try"]
 class Link:
     """A connection, which is opened when it is first needed."""
 
-    def __init__(self, target: Target, protocol: Protocol = 2) -> None:
+    def __init__(self, target: Target, protocol: Protocol = 2, *, warns: bool = True) -> None:
+        """`warns`: people are told, once, of a password that the node does not need."""
         self.target = target
+        self._warns = warns
         self._protocol = protocol
         self._socket: socket.socket | None = None
         self._replies: BufferedReader | None = None
@@ -61,8 +67,13 @@ class Link:
     def _greet(self, words: Sequence[bytes], *, may_fail: bool = False) -> None:
         self.send(words)
         reply = self.receive()
-        if reply.kind is Kind.ERROR and not may_fail:
+        if reply.kind is not Kind.ERROR or may_fail:
+            return
+        if words[0] != b"AUTH" or NEEDLESS not in reply.text:
             raise _error(reply)
+        if self._warns:
+            self._warns = False
+            click.echo(f"disqued cli: {self.target} needs no password; the one that is given is not used", err=True)
 
     def call(self, words: Sequence[bytes]) -> Reply:
         """Send a command and wait for its reply, which may be an error.
