@@ -23,7 +23,7 @@ import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
-from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.aof.manifest import CHECK_LINE, CHECK_SIZE, Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,
     HEADER_SIZE,
@@ -36,6 +36,7 @@ from disqued.persistence.aof.segments import (
 )
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
+from disqued.persistence.onebit import flipped_bit
 from disqued.wire.jobdump import decode_record
 
 # What `check` returns.
@@ -307,7 +308,7 @@ def read_manifest(files: JournalFiles) -> tuple[Manifest, str]:
         return files.read_manifest(), ""
     except StoreDamaged:
         data = files.manifest_path.read_bytes() if files.manifest_path.exists() else b""
-        for bit in range(len(data) * 8):
+        for bit in _suspected(data):
             changed = bytearray(data)
             changed[bit // 8] ^= 1 << bit % 8
             try:
@@ -317,6 +318,15 @@ def read_manifest(files: JournalFiles) -> tuple[Manifest, str]:
             except ValueError:
                 continue
         raise
+
+
+def _suspected(data: bytes) -> Iterator[int]:
+    """The bits of a manifest that alone may be wrong: the one that its checksum tells, and each of its last line."""
+    if line := CHECK_LINE.search(data):
+        bit = flipped_bit(data[: line.start()], int(line[1], 16))
+        if bit is not None:
+            yield bit
+    yield from range(max(0, len(data) - CHECK_SIZE) * 8, len(data) * 8)
 
 
 def size_of(path: Path) -> int:

@@ -34,6 +34,8 @@ from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed,
 
 TITLE: Final = "disqued journal 2"
 TITLES: Final = ("disqued journal 1", TITLE)
+CHECK_SIZE: Final = len("check 0a1b2c3d\n")
+CHECK_LINE: Final = re.compile(rb"check ([0-9a-f]{8})\n\Z")
 _LINE = re.compile(
     r"(?:base [1-9]\d{0,18} [1-9]\d{0,18} \d{1,18}|incr [1-9]\d{0,18} (?:0|[1-9]\d{0,18})|queues)", re.ASCII
 )
@@ -95,6 +97,7 @@ class Manifest:
         if title not in TITLES:
             raise ValueError(f"'{title}' is not known to this version, which knows '{TITLE}'")
         manifest = cls()
+        increments: list[Increment] = []
         for line in lines:
             if not _LINE.fullmatch(line):
                 raise ValueError(f"'{line}' is not known to this version")
@@ -103,12 +106,12 @@ class Manifest:
             if word == "base":
                 manifest = attrs.evolve(manifest, base=Base(*values))
             elif word == "incr":
-                manifest = attrs.evolve(manifest, increments=(*manifest.increments, Increment(*values)))
+                increments.append(Increment(*values))
             else:
                 manifest = attrs.evolve(manifest, has_queues=True)
-        if manifest.increments and not manifest.increments[0].first:
+        if increments and not increments[0].first:
             raise ValueError("nothing tells the number of the first record")
-        return manifest
+        return attrs.evolve(manifest, increments=tuple(increments))
 
 
 def journal_path(config: StoreSettings) -> Path:
@@ -167,6 +170,8 @@ class JournalFiles:
         """The manifest; an empty one where there is no journal yet.  Raises StoreError."""
         path = self.manifest_path
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise StoreFailed(f"{path}: this is no regular file; nothing else is allowed")
             data = path.read_bytes()
         except FileNotFoundError:
             self._check_nothing_is_lost()

@@ -13,8 +13,9 @@ from twisted.internet.task import Clock as Reactor
 from disqued.core.job import ACKED
 from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.aof import segments
-from disqued.persistence.check import DAMAGED, WHOLE, check
-from disqued.persistence.interface import StoreDamaged
+from disqued.persistence.aof.manifest import CHECK_SIZE, Increment, JournalFiles, Manifest
+from disqued.persistence.check import DAMAGED, WHOLE, check, read_manifest
+from disqued.persistence.interface import StoreDamaged, StoreFailed
 from disqued.tools.program import MISUSED, run
 from tests.journals import (
     NAME,
@@ -138,6 +139,36 @@ def test_a_repair_loses_nothing_but_the_record_that_a_flipped_bit_hit(tmp_path: 
             found.unlink()
         for name, content in good.items():
             (tmp_path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("bit", [0, 12_345, 8 * 300_000, -3, -8 * 10])
+def test_a_flipped_bit_of_a_long_manifest_is_found_in_few_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bit: int
+) -> None:
+    whole = Manifest(increments=tuple(Increment(number, number) for number in range(1, 20_001)))
+    data = whole.to_bytes()
+    bit %= len(data) * 8
+    manifest = tmp_path / f"{NAME}.manifest"
+    manifest.write_bytes(flipped(data, bit))
+    attempts: list[bytes] = []
+    read = Manifest.from_bytes
+    monkeypatch.setattr(Manifest, "from_bytes", lambda text: attempts.append(text) or read(text))
+    journal = JournalFiles(tmp_path / NAME, QuickDisk())
+    assert read_manifest(journal) == (whole, f"{manifest.name}: one bit of byte {bit // 8} is wrong")
+    manifest.write_bytes(flipped(flipped(data, bit), 9_999))
+    with pytest.raises(StoreDamaged):
+        read_manifest(journal)
+    assert len(attempts) <= 2 * (2 + 8 * CHECK_SIZE)
+
+
+def test_a_pipe_in_the_place_of_the_manifest_is_not_waited_for(tmp_path: Path) -> None:
+    manifest, out = tmp_path / f"{NAME}.manifest", StringIO()
+    os.mkfifo(manifest)
+    said = f"{manifest}: this is no regular file; nothing else is allowed"
+    assert check(tmp_path / NAME, out, repair=False, disk=QuickDisk()) == DAMAGED
+    assert said in out.getvalue()
+    with pytest.raises(StoreFailed, match=said):
+        opened(tmp_path)
 
 
 def test_what_is_lost_is_told_record_by_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
