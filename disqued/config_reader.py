@@ -10,6 +10,7 @@ closest file and line.
 Source: Disque 1.0-rc1; its include takes paths from the folder that the daemon was started in.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,14 @@ class Stated:
         raise BadValue(setting.name, setting.kind.format(value), problem=problem)
 
 
+def _content(path: Path) -> bytes:
+    """What is in a file.  Raises OSError."""
+    # A pipe with a name may have no writer, and would be waited for; those of a shell, <(...), have one.
+    if path.is_fifo() and not str(path).startswith(("/dev/", "/proc/")):
+        raise OSError(errno.EINVAL, "it is a pipe; a file is needed")
+    return path.read_bytes()
+
+
 class _Reader:
     """Reads a file and those that it includes."""
 
@@ -90,7 +99,7 @@ class _Reader:
             route = " > ".join(map(os.path.basename, (*self._chain, real)))
             raise ConfigError("include", path, problem=f"the file includes itself ({route})")
         try:
-            text = as_text(Path(path).read_bytes())
+            text = as_text(_content(Path(path)))
         except OSError as error:
             if not self._chain:
                 raise ConfigError(path=path, problem=f"cannot be read: {error.strerror}") from None

@@ -130,6 +130,8 @@ def trust(context: SSL.Context, ca: Path, asked: Asked, label: str) -> None:
 
 def _read(label: str, path: Path, read: Callable[[str], object]) -> None:
     try:
+        if path.is_fifo():  # whoever opens it waits for a writer
+            raise TlsError(f"{label} {path}: this is a pipe; a file with certificates in the form PEM is needed")
         with path.open("rb"):
             pass
         read(str(path))

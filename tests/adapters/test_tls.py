@@ -286,12 +286,21 @@ async def test_files_that_are_no_good_are_told_and_what_was_in_force_stays(
     await (await served.connect(own)).ping()
 
 
+def put_pipe(path: Path) -> None:
+    """Put a pipe that nobody writes to in the place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (lambda folder: (folder / "node.key").unlink(), "tls-key-file .*node.key: No such file"),
         (lambda folder: (folder / "node.pem").unlink(), "tls-cert-file .*node.pem: No such file"),
         (lambda folder: (folder / "authority-under-test.pem").unlink(), "tls-ca-cert-file .*: No such file"),
+        (lambda folder: put_pipe(folder / "node.pem"), "tls-cert-file .*node.pem: this is a pipe; a file with certif"),
+        (lambda folder: put_pipe(folder / "authority-under-test.pem"), "tls-ca-cert-file .*: this is a pipe; a file"),
+        (lambda folder: put_pipe(folder / "node.key"), "tls-key-file .*node.key: this is no regular file"),
         (lambda folder: (folder / "node.key").chmod(0o644), "tls-key-file .*: every user of this machine may read it"),
         (
             lambda folder: Authority(folder, "x").issue("y")[0].rename(folder / "node.key"),
@@ -302,7 +311,17 @@ async def test_files_that_are_no_good_are_told_and_what_was_in_force_stays(
             "tls-key-file .*: no key in the form PEM that can be read without a password",
         ),
     ],
-    ids=["no key", "no certificate", "no authority", "key of everybody", "key of another", "encrypted key"],
+    ids=[
+        "no key",
+        "no certificate",
+        "no authority",
+        "pipe of a certificate",
+        "pipe of an authority",
+        "pipe of a key",
+        "key of everybody",
+        "key of another",
+        "encrypted key",
+    ],
 )
 def test_files_that_cannot_be_used_stop_the_start_with_what_is_wrong(
     tmp_path: Path, spoil: Callable[[Path], object], said: str

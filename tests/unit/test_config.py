@@ -499,6 +499,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Config.from_file(tmp_path / "nowhere.conf")
 
 
+def test_a_pipe_with_a_name_is_not_waited_for_and_one_of_a_shell_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.conf"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=r"pipe.conf: cannot be read: it is a pipe; a file is needed$"):
+        Config.from_file(path)
+    reading, writing = os.pipe()
+    with open(reading, "rb"):
+        with open(writing, "wb") as file:
+            file.write(b"port 7799\n")
+        assert Config.from_file(f"/dev/fd/{reading}").port == 7799
+
+
 def test_an_included_file_is_found_beside_the_file_that_includes_it(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     written(tmp_path, "port 1\ninclude sub/a.conf\nmaxclients 7\n")
