@@ -283,7 +283,7 @@ def test_a_node_that_was_told_to_end_is_no_error(start: Start) -> None:
         (["--raw", "--no-raw", "PING"], "--raw, --no-raw, --csv and --json exclude each other: one of them is allowed"),
         (["-2", "-3", "PING"], "-2 and -3 exclude each other: one of them is allowed"),
         (["-s", "/run/d.sock", "PING"], "-s names a Unix socket, and -h and -p a host and its port: they exclude"),
-        (["-r", "x", "PING"], "'x' is not a valid integer range"),
+        (["-r", "x", "PING"], "'x' is not a whole number"),
         (["-i", "-1", "PING"], "'-1' is no number of seconds; allowed are 0 up to"),
         (["--nosuch"], "No such option '--nosuch'"),
     ],
