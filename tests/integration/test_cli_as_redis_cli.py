@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from disqued.client.tls import Tls
+from disqued.tools.cli.redis_options import target_by
+from disqued.tools.connecting import Target
 from tests.integration.daemon import HOST, LIMIT, Daemon, environment
 
 OURS = (sys.executable, "-m", "disqued.cli", "cli")
@@ -224,12 +227,19 @@ def test_options_of_redis_cli_do_what_they_do_there(start: Callable[..., Daemon]
     assert "invalid password" in ours("-p", daemon.port, "PING", REDISCLI_AUTH="other")[2]
 
 
+def test_what_tls_needs_may_stand_beside_a_uri() -> None:
+    own = Tls()
+    assert target_by(Target(tls=own), "rediss://h:1", "0").tls is own
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("-n", "1", "PING"), "-n 1: a node has one database, and 0 is allowed"),
         (("-u", "redis://h:1", "-p", "2", "PING"), "-u says what -p does: one of them is allowed"),
         (("-u", "h:1", "PING"), "-u: allowed are redis://USER:PASSWORD@HOST:PORT/0, rediss://... and unix:///PATH"),
+        (("--tls", "-u", "redis://h:1", "PING"), "-u: `tls` is given, and a URL without TLS"),
+        (("--tls", "--cacert", "/nowhere", "-u", "rediss://h:1", "PING"), "/nowhere"),
         (("-u", "http://:geheim@h:1", "PING"), "-u: 'http://h:1' names no node; the forms are"),
     ],
 )

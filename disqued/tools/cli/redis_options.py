@@ -21,7 +21,7 @@ VARIABLE: Final = "REDISCLI_AUTH"
 #: Options that say what a URI says.
 _SAID: Final = {
     "host": "-h", "port": "-p", "socket": "-s", "password": "-a", "password_file": "--password-file",
-    "askpass": "--askpass", "user": "--user", "tls": "--tls",
+    "askpass": "--askpass", "user": "--user",
 }  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ def _named(target: Target, uri: str) -> Target:
     if "://" not in uri:
         raise click.UsageError("-u: allowed are redis://USER:PASSWORD@HOST:PORT/0, rediss://... and unix:///PATH")
     try:
-        server, (_, access) = read_server(uri), read_nodes(uri)
+        server, (_, access) = read_server(uri), read_nodes(uri, tls=target.tls)
         named = attrs.evolve(
             target,
             address=server.address,
