@@ -82,11 +82,14 @@ class Adapter(asyncio.Protocol):
         self._factory = factory
 
     def connection_made(self, transport: Any) -> None:
-        """Make the connection's protocol; what comes is given to it without a step in between."""
+        """Make the connection's protocol."""
         made = Transport(transport)
         self._protocol = self._factory.buildProtocol(made.getPeer())
         self._protocol.makeConnection(made)
-        vars(self)["data_received"] = self._protocol.dataReceived
+
+    def data_received(self, data: bytes) -> None:
+        """Give it what came."""
+        self._protocol.dataReceived(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the protocol."""

@@ -29,6 +29,7 @@ def make_certificate(key_file: Path, certificate_file: Path) -> int:
                         x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]))],
     )  # fmt: skip
     key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    key_file.chmod(0o600)
     certificate_file.write_bytes(built.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
     return serial
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disqued.commands.table import BLOCKED
 from disqued.core.ids import is_job_id
-from disqued.core.node import Node
+from disqued.core.node import CompiledCall, Node
 from disqued.core.queues import Client, Queue
 from disqued.core.replication import AliasOf
 from disqued.core.terms import Terms
@@ -32,11 +32,12 @@ REMEMBERED: Final = 1_000  #: calls, or terms, of a command that are remembered
 REMEMBERED_WORDS: Final = 16  #: of each, at most
 REMEMBERED_BYTES: Final = 512  #: of these words together
 FEW: Final = 16  #: words of an ACKJOB that is carried out at once
+BARE: Final = 4  #: words of an ADDJOB without options
 
 Parser = Callable[[list[bytes]], Any]
 
 
-class Addition:
+class Addition(CompiledCall):
     """ADDJOB: of a job without a key it is all."""
 
     __slots__ = ("body", "queue", "terms")
@@ -61,7 +62,7 @@ class Addition:
         )  # fmt: skip
 
 
-class Fetch:
+class Fetch(CompiledCall):
     """GETJOB without counters, for no worker."""
 
     __slots__ = ("_call", "_count", "_names")
@@ -75,20 +76,25 @@ class Fetch:
         """Take jobs, as `GetJob.run` does."""
         if node.state.peers.linked:
             return self._call.run(node, client)
-        by_name = node.state.queues.by_name
+        by_name, delivery = node.state.queues.by_name, node.delivery
         queues: list[Queue] = []
         for name in self._names:
             queue = by_name.get(name)
             if queue is None:
                 return self._call.run(node, client)
             queues.append(queue)
-        units = node.delivery.fetch(queues, self._count)
-        if not units:
-            return self._call.wait(node, client, queues, None)
-        return [(unit.queue, unit.id, unit.body) for unit in units]
+        if len(queues) == 1 and self._count == 1:  # mostly
+            unit = delivery.take(queues[0])
+            if unit is not None:
+                return [(unit.queue, unit.id, unit.body)]
+        else:
+            units = delivery.fetch(queues, self._count)
+            if units:
+                return [(unit.queue, unit.id, unit.body) for unit in units]
+        return self._call.wait(node, client, queues, None)
 
 
-class Acknowledgement:
+class Acknowledgement(CompiledCall):
     """ACKJOB of ids whose form is right."""
 
     __slots__ = ("_words",)
@@ -105,22 +111,23 @@ class Acknowledgement:
         return done
 
 
-def _is_kept(words: tuple[bytes, ...]) -> bool:
+def _is_kept(words: list[bytes]) -> bool:
     """Tell whether words are few and short enough to be remembered."""
     return len(words) <= REMEMBERED_WORDS and sum([len(word) for word in words]) <= REMEMBERED_BYTES
 
 
 def additions(parse: Parser) -> Parser:
     """The short way of ADDJOB."""
-    known: dict[tuple[bytes, ...], Terms] = {}
+    known: dict[bytes | tuple[bytes, ...], Terms] = {}
 
     def recall(args: list[bytes]) -> Any:
-        words = tuple(args[3:])
+        # A time-out alone, as a rule: a tuple less to make.
+        words = args[3] if len(args) == BARE else tuple(args[3:])
         terms = known.get(words)
         if terms is not None:
             return Addition(args[1], args[2], terms)
         call: AddJob = parse(args)
-        if call.key is None and _is_kept(words):
+        if call.key is None and _is_kept(args[3:]):
             if len(known) >= REMEMBERED:
                 known.clear()
             known[words] = call.terms()
@@ -132,18 +139,26 @@ def additions(parse: Parser) -> Parser:
 def fetches(parse: Parser) -> Parser:
     """The short way of GETJOB."""
     known: dict[tuple[bytes, ...], Any] = {}
+    last_words: list[bytes] = []
+    last_call: Any = None
 
     def recall(args: list[bytes]) -> Any:
+        nonlocal last_words, last_call
+        # Who asks says the same many times in a row: to compare is cheaper than to look up.
+        if args == last_words:
+            return last_call
         words = tuple(args)
         call = known.get(words)
         if call is not None:
+            last_words, last_call = args, call
             return call
         read: GetJob = parse(args)
         call = read if read.with_counters or read.worker is not None else Fetch(read)
-        if _is_kept(words):
+        if _is_kept(args):
             if len(known) >= REMEMBERED:
                 known.clear()
-            known[words] = call
+            known[words] = last_call = call
+            last_words = args
         return call
 
     return recall

@@ -66,6 +66,8 @@ PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried agai
 ANNOUNCED_MS: Final = 500  #: how long before it queues a job again a node tells the others
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
+_BITS_KNOWN: Final = 1_024
+_BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
 _LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
@@ -308,7 +310,7 @@ class Delivery:
         size = 0
         for queue in queues:
             while len(taken) < count and size < FETCHED_BYTES:
-                unit = self._take(queue, span_ms)
+                unit = self.take(queue, span_ms)
                 if unit is None:
                     break
                 taken.append(unit)
@@ -322,7 +324,7 @@ class Delivery:
         while queues:
             giving: list[Queue] = []
             for queue in queues:
-                unit = self._take(queue)
+                unit = self.take(queue)
                 if unit is not None:
                     taken.append(unit)
                     if len(taken) == count:
@@ -335,7 +337,7 @@ class Delivery:
             queues = giving
         return taken
 
-    def _take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
+    def take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
         units = queue.units
@@ -376,7 +378,7 @@ class Delivery:
                     word = b"" if retry_ms else ONCE
                     state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=word)
             counters = state.counters
-            counters.waiting_buckets[waited_ms.bit_length()] += 1
+            counters.waiting_buckets[_BITS[waited_ms] if 0 <= waited_ms < _BITS_KNOWN else waited_ms.bit_length()] += 1
             counters.waiting_ms += waited_ms
             queue.jobs_out += 1
             queue.accessed_at = state.now
@@ -557,7 +559,7 @@ class Delivery:
             while queue.waiters:
                 waiter = next(iter(queue.waiters))
                 state.act_for(waiter.client)
-                unit = self._take(queue)
+                unit = self.take(queue)
                 if unit is None:
                     break
                 self.stop_waiting(waiter.client)

@@ -55,6 +55,7 @@ _LISTENS = (
 )
 
 _DENIED_WHEN_FULL = Flag.DENY_OOM
+_NOBODYS = Tally()  #: of no command
 
 
 def _weight(args: list[bytes]) -> int:
@@ -102,11 +103,12 @@ class ClientConnection:
         self._parser = daemon.make_parser()
         self._remember = daemon.crashes.recent.append
         self._out: list[bytes] = []
-        #: Ids of the jobs in replies that are not sent yet; they go back when the connection is lost first.
-        self._handed: list[bytes] = []
-        #: Replies, and ids, that wait for a commit which is under way; `_out` waits for the next.
+        #: Replies with jobs that are not sent yet, each behind what names its jobs: they go back when the connection is
+        #: lost first.
+        self._handed: list[tuple[Any, Any]] = []
+        #: Replies, and those with jobs, that wait for a commit which is under way; `_out` waits for the next.
         self._held: list[bytes] = []
-        self._held_ids: list[bytes] = []
+        self._held_handed: list[tuple[Any, Any]] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
         self._blocked: Command | None = None
@@ -210,8 +212,8 @@ class ClientConnection:
         self._backlog.clear()
         self._out.clear()
         self._held.clear()
-        handed = self._held_ids + self._handed
-        self._handed, self._held_ids = [], []
+        handed = [job_id for names, value in self._held_handed + self._handed for job_id in names(value)]
+        self._handed, self._held_handed = [], []
         self._parser = self._daemon.make_parser()  # what was begun is let go of, though a transport may know us still
         self._daemon.disconnected(self, handed)
 
@@ -331,26 +333,35 @@ class ClientConnection:
         out = self._out
         resp3 = self.protocol != 2
         slow = traffic.slow_s
-        begun = 0
+        begun, word, hands_out = 0, b"", False
+        entry: Any = None
+        recall: Any = None
+        encode: Any = None
+        handed: Any = None
+        tally: Tally = _NOBODYS
         started = perf_counter()
         turn_ends = started + SLICE_S
         for args in commands:
-            entry = PLAIN.get(args[0])
-            if entry is None:
-                traffic.commands_run += begun
-                return begun + self._run_guarded(commands[begun:])
+            if args[0] != word or entry is None:  # what a pipeline says again need not be looked up again
+                word = args[0]
+                entry = PLAIN.get(word)
+                if entry is None:
+                    traffic.commands_run += begun
+                    return begun + self._run_guarded(commands[begun:])
+                recall, encode = entry.recall, entry.encode3 if resp3 else entry.encode2
+                hands_out, handed, tally = entry.hands_out, entry.handed, entry.tally
             begun += 1
             self._last = entry
             try:
                 if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
                     self._daemon.check_memory()
-                value = node.command(self, entry.recall(args))
+                value = node.command(self, recall(args))
                 if value is BLOCKED:
                     self._block(entry)
                     break
-                reply = entry.encode3(value) if resp3 else entry.encode2(value)
-                if entry.hands_out and value:
-                    self._handed += entry.handed(value)
+                reply = encode(value)
+                if hands_out and value:
+                    self._handed.append((handed, value))
             except CommandError as error:
                 reply = encode_error(error.line)
             except Exception:  # a bug of ours: the node goes on without this command
@@ -358,7 +369,6 @@ class ClientConnection:
                 self._daemon.crashed(self, args)
             out.append(reply)
             ended = perf_counter()
-            tally: Tally = entry.tally
             tally.count(ended - started)
             if ended - started > slow:
                 self._daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
@@ -416,7 +426,7 @@ class ClientConnection:
             if listens and entry.name == "PING":
                 reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
             if entry.hands_out and value:
-                self._handed += entry.handed(value)
+                self._handed.append((entry.handed, value))
         except CommandError as error:
             reply = encode_error(error.line)
         except Exception:  # a bug of ours: the node goes on without this command
@@ -449,7 +459,7 @@ class ClientConnection:
         else:
             reply = entry.encoder(self.protocol)(value)
             if entry.hands_out and value:
-                self._handed += entry.handed(value)
+                self._handed.append((entry.handed, value))
         if self.reply_mode == "on":
             self._out.append(reply)
         elif self.reply_mode == "skip":
@@ -498,15 +508,15 @@ class ClientConnection:
     def hold(self) -> None:
         """Put the replies that are due apart: they wait for a commit that is under way."""
         self._held += self._out
-        self._held_ids += self._handed
+        self._held_handed += self._handed
         self._out, self._handed = [], []
 
     def release(self) -> None:
         """Send what was put apart; what came after it waits for the next commit."""
         held, self._held = self._held, []
-        ids, self._held_ids = self._held_ids, []
+        handed, self._held_handed = self._held_handed, []
         if self._lost:
-            self._handed = ids + self._handed  # they go back when the connection is told of its end
+            self._handed = handed + self._handed  # they go back when the connection is told of its end
             return
         if not held:
             return
@@ -514,7 +524,7 @@ class ClientConnection:
         self._traffic.bytes_out += len(data)
         self.transport.write(data)
         if self.transport.refused:
-            self._handed = ids + self._handed
+            self._handed = handed + self._handed
         if self._stalled:
             self._check_output()
 

@@ -313,7 +313,9 @@ def test_the_source_knows_a_store_by_its_path() -> None:
         assert isinstance(source.reader(schema), StoresReader)
     with pytest.raises(ValueError, match="the option path is not for streams"):
         DisquedDataSource({"path": "/data"}).streamReader(SCHEMAS["jobs"])
-    with pytest.raises(ValueError, match=r"the option ttl is not for spark.read with path; options for spark.read with path are queues"):
+    with pytest.raises(
+        ValueError, match=r"the option ttl is not for spark.read with path; options for spark.read with path are queues"
+    ):
         DisquedDataSource({"path": "/data", "ttl": "5"}).schema()
     with pytest.raises(ValueError, match="the columns of disqued cannot be chosen"):
         DisquedDataSource({"path": "/data"}).reader(SCHEMAS["done"])

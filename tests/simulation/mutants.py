@@ -312,7 +312,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the retry period does not begin anew at the delivery", SLOW,
-        Delivery, "_take", "unit.requeue_at = requeue_at = state.now + retry_ms", "requeue_at = unit.requeue_at",
+        Delivery, "take", "unit.requeue_at = requeue_at = state.now + retry_ms", "requeue_at = unit.requeue_at",
     ),
     _mutant(
         "whoever knows a job says that its consumer has it", ROUGH,
