@@ -24,6 +24,7 @@ from tests.journals import small_journal
 
 SCRIPT = (sys.executable, "-m", "disqued.cli")
 BROKEN_PIPE, BY_CTRL_C = 141, 130
+FULL = "what is printed cannot be written: No space left on device\n"
 #: Verbs that print something; {port} is that of a node, {journal} a folder with a journal.
 PRINTING = [
     "cli -p {port} INFO",
@@ -78,16 +79,18 @@ def test_a_reader_of_errors_who_has_gone_ends_a_verb_quietly() -> None:
     assert (done.returncode, done.stdout) == (BROKEN_PIPE, b"")
 
 
-@pytest.mark.parametrize("line", ["check node -p {port}", "check node -p 1", "check", "check nothing", "check --help"])
-def test_a_check_whose_line_cannot_be_written_is_unknown(daemon: Daemon, journal: Path, line: str) -> None:
+def on_a_full_disk(argv: Sequence[str]) -> tuple[int, str]:
+    """Run a command whose standard output takes nothing; returns its status, and what it says on standard error."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            words(line, daemon, journal), stdout=full, stderr=subprocess.PIPE, env=environment(), cwd="/", text=True,
-            timeout=LIMIT, check=False,
-        )  # fmt: skip
-    assert (done.returncode, done.stderr) == (
-        3, "disqued check: what is printed cannot be written: No space left on device\n"
-    )  # fmt: skip
+            argv, stdout=full, stderr=subprocess.PIPE, env=environment(), cwd="/", text=True, timeout=LIMIT, check=False
+        )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("line", ["check node -p {port}", "check node -p 1", "check", "check nothing", "check --help"])
+def test_a_check_whose_line_cannot_be_written_is_unknown(daemon: Daemon, journal: Path, line: str) -> None:
+    assert on_a_full_disk(words(line, daemon, journal)) == (3, f"disqued check: {FULL}")
 
 
 def test_a_check_without_a_standard_output_has_its_status(daemon: Daemon, journal: Path) -> None:
@@ -102,14 +105,7 @@ def test_a_check_without_a_standard_output_has_its_status(daemon: Daemon, journa
 
 @pytest.mark.parametrize("line", ["cli -p {port} INFO", "cluster status -p {port}", "--version", "bench --help"])
 def test_a_disk_that_is_full_is_told_in_one_line(daemon: Daemon, journal: Path, line: str) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            words(line, daemon, journal), stdout=full, stderr=subprocess.PIPE, env=environment(), cwd="/", text=True,
-            timeout=LIMIT, check=False,
-        )  # fmt: skip
-    assert (done.returncode, done.stderr) == (
-        1, "disqued: what is printed cannot be written: No space left on device\n"
-    )  # fmt: skip
+    assert on_a_full_disk(words(line, daemon, journal)) == (1, f"disqued: {FULL}")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -44,6 +44,13 @@ def connected(address: tuple[str, int]) -> socket.socket:
     return socket.create_connection(address, timeout=LIMIT)
 
 
+def speaks_http(opened: socket.socket) -> bool:
+    """Tell whether HTTP is answered where a socket listens."""
+    with connected(opened.getsockname()) as browser:
+        browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return browser.recv(64).startswith(b"HTTP/1.1 ")
+
+
 # What the journal is given.
 
 
@@ -239,19 +246,20 @@ def test_every_port_may_be_one_that_was_passed(manager: Manager, tmp_path: Path)
                 late.connect(opened.getsockname())
 
 
-def test_an_http_endpoint_of_twisted_takes_the_socket_that_it_names(manager: Manager, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("word", "names"), [("name=web", None), ("index=1", "")], ids=["by name", "by place"])
+def test_an_http_endpoint_of_twisted_takes_the_socket_that_it_means(
+    manager: Manager, tmp_path: Path, word: str, names: str | None
+) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("ann admin a-token-of-an-admin-0123\n")
     tokens.chmod(0o600)
     with listening() as clients, listening() as http:
         manager.start(
-            "--http-endpoint", "systemd:domain=INET:name=web", "--http-token-file", str(tokens),
-            passed={"clients": clients, "web": http}, port=clients.getsockname()[1],
+            "--http-endpoint", f"systemd:domain=INET:{word}", "--http-token-file", str(tokens),
+            passed={"clients": clients, "web": http}, names=names, port=clients.getsockname()[1],
         )  # fmt: skip
         manager.hear_until("READY")
-        with connected(http.getsockname()) as browser:
-            browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert browser.recv(64).startswith(b"HTTP/1.1 ")
+        assert speaks_http(http)
 
 
 def test_a_socket_that_no_setting_asks_for_stops_the_start(manager: Manager) -> None:
@@ -273,9 +281,7 @@ def test_sockets_without_names_are_taken_by_their_addresses(manager: Manager) ->
         manager.hear_until("READY")
         assert daemon.call("PING")
         assert "a socket of systemd" in daemon.log()
-        with connected(http.getsockname()) as browser:
-            browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert browser.recv(64).startswith(b"HTTP/1.1 ")
+        assert speaks_http(http)
 
 
 def test_a_socket_without_a_name_that_no_setting_asks_for_stops_the_start(manager: Manager) -> None:
@@ -283,21 +289,6 @@ def test_a_socket_without_a_name_that_no_setting_asks_for_stops_the_start(manage
         daemon = manager.start(passed={"a": stray}, names="", port=free_port())
         assert daemon.wait_end() == 1
         assert f"no setting asks for: 127.0.0.1, port {stray.getsockname()[1]} (unknown)" in daemon.log()
-
-
-def test_an_endpoint_may_name_a_socket_without_a_name_by_its_place(manager: Manager, tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens"
-    tokens.write_text("ann admin a-token-of-an-admin-0123\n")
-    tokens.chmod(0o600)
-    with listening() as clients, listening() as http:
-        manager.start(
-            "--http-endpoint", "systemd:domain=INET:index=1", "--http-token-file", str(tokens),
-            passed={"a": clients, "b": http}, names="", port=clients.getsockname()[1],
-        )  # fmt: skip
-        manager.hear_until("READY")
-        with connected(http.getsockname()) as browser:
-            browser.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert browser.recv(64).startswith(b"HTTP/1.1 ")
 
 
 def test_names_that_are_not_as_many_as_the_sockets_stop_the_start(manager: Manager) -> None:
