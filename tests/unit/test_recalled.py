@@ -19,6 +19,7 @@ from disqued.commands.recalled import (
 )
 from disqued.commands.table import BLOCKED
 from disqued.errors import CommandError
+from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import UNKNOWN_ID, Server, words
 
 ADD, GET, ACK = (table.PLAIN[name] for name in (b"ADDJOB", b"GETJOB", b"ACKJOB"))
@@ -205,3 +206,23 @@ def test_while_a_node_takes_no_copy_itself_terms_are_looked_at_each_time() -> No
         server.state.leaving = False
     assert server.add("q", "second")
     assert len(server.get("q", count=5)) == 2
+
+
+def test_terms_ask_for_as_many_copies_as_can_be_made_now() -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+
+    def held_by() -> list[str]:
+        assert a("ADDJOB", "q", "body", 0, client="producer") is BLOCKED
+        cluster.settle()
+        [job_id] = a.answers.pop("producer")
+        return [member.name for member in cluster if member.holds(job_id)]
+
+    assert [held_by(), held_by()] == [["a", "b"]] * 2
+    limit, used = a.state.memory.limit, a.state.memory.used
+    a.state.memory.set_limit(1_000_000)
+    a.state.memory.used = 900_000  # little is left: it keeps no copy itself
+    assert [held_by(), held_by()] == [["b"]] * 2
+    a.state.memory.set_limit(limit)
+    a.state.memory.used = used
+    assert [held_by(), held_by()] == [["a", "b"]] * 2
