@@ -27,13 +27,12 @@ from disqued.commands.latency import LatencyMonitor
 from disqued.commands.permission import FOR_STRANGERS
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import Command, Flag, every_command, parse
-from disqued.config import Config, ConfigError, NoConfigFile, NotMutable, UnknownDirective
-from disqued.config_setting import shown_value
+from disqued.config import Config
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
-from disqued.net import ends
+from disqued.net import ends, settings
 from disqued.net.access import Access
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
@@ -234,12 +233,8 @@ class Daemon(Factory):
 
     def _follow_settings(self) -> None:
         """Keep what the hot path reads, and act on changes."""
-        memory = self._node.state.memory
+        settings.follow(self.config, self._node)
         follow: dict[str, Callable[[Any], None]] = {
-            "maxmemory": memory.set_limit,
-            "maxmemory-policy": self._set_policy,
-            "qadd-timeout": self._set_add_timeout,
-            "bg-qadd-pool-size": self._set_pool_size,
             "requirepass": self.access.set_default_password,
             "acllog-max-len": self.access.denials.set_length,
             "timeout": self._set_timeout,
@@ -247,50 +242,17 @@ class Daemon(Factory):
             "slowlog-max-len": self.slowlog.set_length,
             "latency-monitor-threshold": self._set_latency,
             "persistence": self._change_store,
-            "cluster-node-timeout": self._set_node_timeout,
             "cluster-link-buffer-limit": self.bus.set_buffer_limit,
             "proto-max-bulk-len": self.bus.set_largest_body,
-            "wq-retry": self._set_task_retry,
-            "wq-unique-scope": self._set_unique_scope,
             "events": self._set_events,
             **dict.fromkeys(_OF_EVENTS, self._set_event_limits),
-            **dict.fromkeys(("rq-ttl", "rq-replicate", "rq-orphans", "bg-push-pool-size"), self._set_lists),
         }
         for name, action in follow.items():
             self.config.subscribe(name, action)
-        self._set_add_timeout(self.config.qadd_timeout)
-        self._set_pool_size(self.config.bg_qadd_pool_size)
-        self._set_node_timeout(self.config.cluster_node_timeout)
-        self._set_task_retry(self.config.wq_retry)
-        self._set_unique_scope(self.config.wq_unique_scope)
-        self._set_lists()
         self.bus.set_buffer_limit(self.config.cluster_link_buffer_limit)
         self.bus.set_largest_body(self.config.proto_max_bulk_len)
         self._find_guards()
         self._find_slow()
-
-    def _set_policy(self, policy: str) -> None:
-        self._node.state.memory.evicts = policy != "noeviction"
-
-    def _set_add_timeout(self, timeout_ms: int) -> None:
-        self._node.logs.add_timeout_ms = timeout_ms
-
-    def _set_pool_size(self, size: int) -> None:
-        self._node.logs.background.limit = size
-
-    def _set_node_timeout(self, timeout_ms: int) -> None:
-        self._node.membership.timeout_ms = timeout_ms
-
-    def _set_task_retry(self, seconds: int) -> None:
-        self._node.tasks.retry_s = seconds
-
-    def _set_unique_scope(self, scope: str) -> None:
-        self._node.tasks.unique_anywhere = scope == "global"
-
-    def _set_lists(self, _: object = None) -> None:
-        config, lists = self.config, self._node.lists
-        lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
-        self._node.delivery.leases.keeps_orphans = config.rq_orphans == "pending"
 
     def _set_events(self, wanted: str) -> None:
         if not self.loading:
@@ -330,34 +292,11 @@ class Daemon(Factory):
 
     def config_set(self, name: bytes, value: bytes) -> None:
         """Change a setting now.  Raises CommandError with Disque's text, and what is allowed behind it."""
-        name_text, value_text = (text.decode("utf-8", "surrogateescape") for text in (name, value))
-        told = len(self.config.warnings)
-        try:
-            self.config.set(name_text, value_text)
-        except UnknownDirective as error:
-            hint = f"; did you mean {error.suggestion}?" if error.suggestion else ""
-            raise CommandError(f"Unsupported CONFIG parameter: {name_text}{hint}") from None
-        except NotMutable as error:
-            raise CommandError(f"Unsupported CONFIG parameter: {name_text}; it {error.problem}") from None
-        except ConfigError as error:
-            self.log.warn("CONFIG SET refused: {reason}", reason=str(error))
-            if error.directive == "persistence" and error.problem:
-                raise CommandError(f"The store stays as it is: {error.problem}") from None
-            if error.value is None:
-                raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
-            refusal = f"Invalid argument '{shown_value(name_text, value_text)}' for CONFIG SET '{name_text}'"
-            raise CommandError(f"{refusal} - {error.reason}" if error.reason else refusal) from None
-        for warning in self.config.warnings[told:]:
-            self.log.warn("{warning}", warning=warning)
+        settings.change(self.config, name, value)
 
     def config_rewrite(self) -> None:
         """Write the settings in force to the configuration file.  Raises CommandError."""
-        try:
-            self.config.rewrite()
-        except NoConfigFile:
-            raise CommandError("The server is running without a config file") from None
-        except OSError as error:
-            raise CommandError(f"Rewriting config file: {error.strerror}") from None
+        settings.rewrite(self.config)
 
     def reset_statistics(self) -> None:
         """Zero the counters that CONFIG RESETSTAT zeroes."""
