@@ -2,6 +2,7 @@
 
 from disqued.commands import (
     acl,
+    clients,
     cluster,
     connection,
     groups,
@@ -28,6 +29,7 @@ MODULES = (
     tasks,
     subscriptions,
     connection,
+    clients,
     server,
     acl,
     cluster,

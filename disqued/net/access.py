@@ -30,7 +30,7 @@ from disqued.acl.user import DEFAULT, User
 from disqued.acl.users import Users, first_default, with_password
 from disqued.attempts import Attempts
 from disqued.commands.categories import CommandBook
-from disqued.commands.connection import describe_client
+from disqued.commands.clients import describe_client
 from disqued.commands.permission import FOR_STRANGERS, check_command, check_names
 from disqued.commands.table import Command
 from disqued.config import Config

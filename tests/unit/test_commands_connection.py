@@ -6,7 +6,8 @@ import pytest
 
 from disqued.acl.user import User
 from disqued.commands import table
-from disqued.commands.connection import LISTED_PER_PART, NAMING_MAX, PAUSE_MAX_MS
+from disqued.commands.clients import LISTED_PER_PART, PAUSE_MAX_MS
+from disqued.commands.connection import NAMING_MAX
 from disqued.commands.shapes import NO_REPLY
 from disqued.core.messages import Greeting, Target
 from disqued.core.peers import FAIL, LEAVING, PFAIL
