@@ -84,7 +84,7 @@ def _rank(known: Known) -> int:
 class Inquiry(Timed):
     """A client that waits for what other nodes know."""
 
-    __slots__ = ("aliases", "client", "found", "number", "queue", "verb", "waits_for", "when_known")
+    __slots__ = ("aliases", "client", "number", "queue", "said", "verb", "waits_for", "when_known")
 
     def __init__(
         self, client: Client | None, number: int, verb: int, *, queue: bytes, aliases: list[bytes],
@@ -99,13 +99,23 @@ class Inquiry(Timed):
         #: Called with what there is of each alias that was found; returns the reply, or `waits` when it is yet to come.
         self.when_known: Callable[[dict[bytes, Known]], Any] = when_known
         self.waits_for: set[bytes] = set()  #: nodes that have yet to answer
-        self.found: dict[bytes, Known] = {}
+        #: By nodes what they have said of each alias; of what one says twice the last counts.
+        self.said: dict[bytes, tuple[tuple[int, bytes], ...]] = {}
+
+    def found(self) -> dict[bytes, Known]:
+        """What there is of the aliases that somebody knows something of."""
+        found: dict[bytes, Known] = {}
+        for what in self.said.values():
+            for alias, (how, job_id) in zip(self.aliases, what, strict=False):
+                if how:
+                    found[alias] = better(found.get(alias, UNKNOWN), Known(how, job_id))
+        return found
 
 
 class Inquiries:
     """The machine that asks other nodes about names."""
 
-    __slots__ = ("_acks", "_later", "_open", "_state", "waits")
+    __slots__ = ("_acks", "_later", "_open", "_state", "on_asked", "waits")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
@@ -113,6 +123,8 @@ class Inquiries:
         self._open: dict[int, Inquiry] = {}
         #: Called with what becomes of an addition that another node is about, by the number of the question.
         self._later: dict[int, Callable[[Known], None]] = {}
+        #: Called with an addition that waits for another node's, when one that is about to add the job asks for it.
+        self.on_asked: Callable[[Any], None] = lambda addition: None
         self.waits: Any = object()  #: returned by `when_known` when the client is to wait for something else
 
     @property
@@ -165,7 +177,7 @@ class Inquiries:
         del self._open[this.number]
         self._state.schedule.cancel(this)
         try:
-            value = this.when_known(this.found)
+            value = this.when_known(this.found())
         except CommandError as error:
             value = error
         if this.client is not None and value is not self.waits:
@@ -183,9 +195,7 @@ class Inquiries:
         if sender not in this.waits_for and this.verb != HAS_KEY:
             return
         this.waits_for.discard(sender)
-        for alias, (how, job_id) in zip(this.aliases, what, strict=False):
-            if how:
-                this.found[alias] = better(this.found.get(alias, UNKNOWN), Known(how, job_id))
+        this.said[sender] = what
         if not this.waits_for:
             self._finish(this)
 
@@ -197,8 +207,12 @@ class Inquiries:
         if verb == HAS_KEY:
             for alias, known in zip(aliases, what, strict=True):
                 addition = self._state.adding.get((queue, alias))
-                if known is _SOON and addition is not None:
+                if addition is None:
+                    continue
+                if known is _SOON:
                     addition.told[sender] = number
+                else:
+                    self.on_asked(addition)
 
     def _found(self, sender: bytes, verb: int, queue: bytes, alias: bytes) -> Known:
         if verb == KEEP:

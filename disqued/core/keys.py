@@ -57,7 +57,18 @@ class Producer(Timed):
 class Addition(Timed, StandIn):
     """The job of a key that somebody is about to add, and who waits for it."""
 
-    __slots__ = ("add", "asks", "dismissed", "number", "pause_ms", "place", "producers", "told", "when_over")
+    __slots__ = (
+        "add",
+        "asks",
+        "dismissed",
+        "may_hurry",
+        "number",
+        "pause_ms",
+        "place",
+        "producers",
+        "told",
+        "when_over",
+    )
 
     def __init__(self, place: tuple[bytes, bytes], add: Add, when_over: Callable[["Addition", Any], None]) -> None:
         self.awake_at = 0
@@ -68,6 +79,7 @@ class Addition(Timed, StandIn):
         self.asks: bool = True  #: other nodes are asked for the first time
         self.dismissed: set[bytes] = set()  #: ids of jobs that have the key and are over, though somebody has a copy
         self.number: int = 0  #: of the last question to other nodes
+        self.may_hurry: bool = True  #: it has not been hurried in this pause
         self.pause_ms: int = ASKED_AGAIN_MS
         #: Nodes that heard that it is about to be added, and by the numbers of their questions hear what becomes of it.
         self.told: dict[bytes, int] = {}
@@ -93,6 +105,7 @@ class Keys:
         self._state = state
         self._replication = replication
         self._inquiries = inquiries
+        inquiries.on_asked = self.hurry
 
     def add(self, client: Client, queue: bytes, alias: bytes, timeout_ms: int, add: Add) -> bytes | None:
         """Return the id of the job of a key, which is added if nobody has it; None when the client is to wait.
@@ -185,6 +198,17 @@ class Keys:
     def due(self, addition: Addition) -> None:
         """Ask again."""
         if self._state.adding.get(addition.place) is addition:
+            addition.may_hurry = True
+            self._ask(addition)
+
+    def hurry(self, addition: Addition) -> None:
+        """Another node is about to add the job that this one waits for: ask at once, to hear what becomes of it.
+
+        Once in a pause, so that two that wait do not hurry each other for ever.
+        """
+        if addition.awake_at and addition.may_hurry:
+            addition.may_hurry = False
+            self._state.schedule.cancel(addition)
             self._ask(addition)
 
     def _ask(self, addition: Addition) -> None:

@@ -29,13 +29,14 @@ The body of each job begins with its number, so that a job is known whose ADDJOB
 Times are integer milliseconds of one clock, that of the observer.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import attrs
 
 NodeName = Hashable
 CHANCE_MS = 120_000  #: that a job must have after the heal: more than every retry and delay
 GRACE_MS = 5_000  #: after the heal, in which nodes tell each other what they missed
+ASKED_MS = 100  #: in which a node has heard who has a key, and made its job; one that is to wait asks again after that
 LATE_MS = 50  #: that a message may be under way where nothing is slow
 FILLER = bytes(range(256))
 
@@ -74,6 +75,9 @@ class Request:
     #: Of one with a key: other jobs that came of it, which have numbers of their own.
     twins: list["Request"] = attrs.field(factory=list)
     was_over: bool = False  #: of one of several: somebody had acknowledged it before the producer was answered
+    made_at: int = 0  #: of one of several, as far as the nodes knew when it was first heard of
+    #: Of one with a key: when it was said last to each node, by the beginning of the id, as ids of jobs have it.
+    said_at: dict[bytes, int] = attrs.field(factory=dict)
 
     @property
     def is_promised(self) -> bool:
@@ -108,6 +112,8 @@ class Ledger:
         #: Every request, by number.
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
+        #: Tells when a job was made; 0 = nobody knows.
+        self.made_at: Callable[[bytes], int] = lambda job_id: 0
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
         self._next = 0
@@ -169,7 +175,7 @@ class Ledger:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
                 first_delivery_at=None, acked_at=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[],
-                was_over=False,
+                was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)
@@ -179,8 +185,12 @@ class Ledger:
         """Keys of which several jobs were there at once, though nobody was apart."""
         found: list[str] = []
         for request in self.requests.values():
-            there = [one for one in (request, *request.twins) if one.job_id is not None and not one.was_over]
-            if request.is_once and request.twins and len(there) > 1:
+            if not request.is_once or not request.twins:
+                continue
+            jobs = [one for one in (request, *request.twins) if one.job_id is not None]
+            answered_at = max(one.answered_at or 0 for one in jobs)
+            there = [one for one in jobs if not one.was_over and not _is_later(one, answered_at, request.said_at)]
+            if len(there) > 1:
                 found.append(f"one for each key: of {request.number} " + " and ".join(map(shown, there)))
         return found
 
@@ -188,6 +198,8 @@ class Ledger:
         """Hold the id of a job against what was known of it."""
         if request.job_id is None:
             request.job_id = job_id
+            if request.is_keyed:
+                request.made_at = self.made_at(job_id)
             other = self._by_id.setdefault(job_id, request)
             if other is not request:
                 self.blame(f"one id for two jobs: {shown(request)} and {shown(other)}")
@@ -209,6 +221,16 @@ class Ledger:
             at >= request.asked_at and (request.holders is None or node in request.holders)
             for node, at in self._losses.items()
         )
+
+
+def _is_later(job: Request, answered_at: int, said_at: dict[bytes, int]) -> bool:
+    """Tell whether a job was made after the answer, by a node that was told its key shortly before.
+
+    That one has found the key free again, as the first job was done.  One that waited for that should have heard of it.
+    """
+    assert job.job_id is not None
+    said = said_at.get(job.job_id[2:10])
+    return said is not None and job.made_at > answered_at and job.made_at < said + ASKED_MS
 
 
 class Checker(Ledger):

@@ -7,12 +7,15 @@
           +---- again, on the same node or on another one
 
 One job is there for each key when the answer comes, as long as nobody was apart: every node could hear every other
-when it was said first, and none has gone down since but one to which it had been said.  Times are integer milliseconds.
+when it was said first, and none has gone down since but one to which alone it had been said until then.  (Another one
+may have a copy of a job that was given up meanwhile, and come back with it.)  And none was silent: the one that answers
+did not give up waiting for another one.  Times are integer milliseconds.
 """
 
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from disqued.core.inquiries import INQUIRY_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request
 from disqued.testing.clients import RECONNECT_MS, Connection, Load, Producer, holders_of
@@ -37,6 +40,7 @@ class KeyedProducer(Producer):
         self._tries = 0
         self._boots: list[int] = []  #: of all nodes when it was said first; empty = some could not hear each other
         self._said_to: set[int] = set()  #: numbers of nodes
+        self._several_knew = False  #: nodes at the same time
 
     def go_on(self) -> None:
         """Say the same again, or the next one."""
@@ -51,7 +55,7 @@ class KeyedProducer(Producer):
             self._left -= 1
             self._said = request = self._draw(connection.server)
             request.is_keyed = True
-            self._tries, self._said_to = 0, set()
+            self._tries, self._said_to, self._several_knew = 0, set(), False
             self._boots = [server.boot for server in self.servers] if self._all_hear_each_other() else []
             self.checker.asked(request)
             self._say(connection, request)
@@ -59,6 +63,9 @@ class KeyedProducer(Producer):
     def _say(self, connection: Connection, request: Request) -> None:
         self._tries += 1
         self._said_to.add(connection.server.number)
+        request.said_at[connection.server.id[:8]] = self.events.now
+        if len(self._said_to - self._changed()) > 1:
+            self._several_knew = True
         if self.rng.random() < self.load.breaks:
             self.events.after(self.rng.randint(0, BREAKS_MS), self._break, (connection, request.number))
         connection.server.command(connection, [*self._words(request), b"KEY", b"%d" % request.number])
@@ -77,14 +84,20 @@ class KeyedProducer(Producer):
         others = len(self.servers) - 1
         return all(server.is_up and len(server.state.peers.linked) == others for server in self.servers)
 
-    def _nobody_was_apart(self) -> bool:
-        """Tell whether all nodes are what they were, but for one to which it was said."""
-        changed = {
+    def _changed(self) -> set[int]:
+        """Numbers of the nodes that are down, or were, since it was said first."""
+        return {
             server.number
             for server, boot in zip(self.servers, self._boots, strict=False)
             if not server.is_up or server.boot != boot
         }
-        return bool(self._boots) and len(changed) <= 1 and changed <= self._said_to
+
+    def _nobody_was_apart(self) -> bool:
+        """Tell whether all nodes are what they were, but for one to which alone it was said until it went down."""
+        changed = self._changed()
+        if not self._boots or len(changed) > 1 or not changed <= self._said_to:
+            return False
+        return not changed or not self._several_knew
 
     def heard(self, connection: Connection, value: Any) -> None:
         """Note that it is there, or say it again."""
@@ -93,7 +106,8 @@ class KeyedProducer(Producer):
             return
         if not isinstance(value, CommandError):
             self._said = None
-            request.is_once = self._nobody_was_apart()
+            asked_ms = self.events.now - request.said_at[connection.server.id[:8]]
+            request.is_once = self._nobody_was_apart() and asked_ms < INQUIRY_MS
             self.checker.answered(request.number, value, self.events.now, holders_of(connection.server, value))
         else:
             self.checker.refused(request.number)

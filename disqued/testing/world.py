@@ -160,6 +160,12 @@ class World:
         self.checker.lost_memory(server.number, self.events.now)
         self._logs.checker.lost_memory(server.number, self.events.now)
 
+    def _made_at(self, job_id: bytes) -> int:
+        """When a job was made: on other nodes than that which made it a copy seems younger, by the time of its way."""
+        jobs = [(server.state, server.state.jobs.get(job_id)) for server in self.servers if server.is_up]
+        ages = [job.options.ttl_ms - (job.expires_at - state.now) for state, job in jobs if job is not None]
+        return self.events.now - max(ages) if ages else 0
+
     def _end_logs(self) -> None:
         for server in self.servers:
             if server.event_log is not None and server.is_up:
@@ -187,6 +193,7 @@ class World:
     def _live(self) -> None:
         self.ages += 1
         self.checker = Checker(self.profile.rules)
+        self.checker.made_at = self._made_at
         self._logs = self._new_logs()
         self._be_safe()
         self._heal()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.testing.checker import CHANCE_MS, GRACE_MS, LATE_MS, Checker, Request, Rules, body_of
+from disqued.testing.checker import ASKED_MS, CHANCE_MS, GRACE_MS, LATE_MS, Checker, Request, Rules, body_of
 
 ALICE, BOB = b"DI" + b"a" * 40 + b"05a0SQ", b"DI" + b"b" * 40 + b"05a0SQ"
 WEEK_MS = 7 * 86_400_000
@@ -267,6 +267,30 @@ def test_a_key_is_free_when_its_job_was_done_before_the_answer_came() -> None:
     history.deliver(number, BOB)
     history.ack(BOB)
     assert not history.wrong
+
+
+@pytest.mark.parametrize(
+    ("made_after_ms", "said_before_ms", "wrong"),
+    [
+        (1, ASKED_MS - 1, ""),
+        (1, ASKED_MS, "one for each key"),
+        (0, 1, "one for each key"),
+        (-1, 1, "one for each key"),
+    ],
+)
+def test_a_job_that_was_made_after_the_answer_is_a_double_unless_its_node_was_just_told_the_key(
+    made_after_ms: int, said_before_ms: int, wrong: str
+) -> None:
+    history = History()
+    number = keyed(history)
+    history.checker.answered(number, ALICE, history.now, frozenset((0, 1)))
+    made_at = history.now + made_after_ms
+    history.checker.requests[number].said_at[BOB[2:10]] = made_at - said_before_ms
+    history.checker.made_at = {BOB: made_at}.__getitem__
+    for job_id in (ALICE, BOB):
+        history.deliver(number, job_id)
+        history.ack(job_id)
+    assert history.wrong == wrong
 
 
 def test_each_job_of_a_key_is_held_against_what_was_promised_of_it() -> None:

@@ -395,6 +395,39 @@ def test_a_node_that_gives_up_lets_the_next_one_begin_at_once(cluster: Cluster) 
     assert b.holds(answer(b))
 
 
+def test_of_what_a_node_says_before_all_have_answered_the_last_word_counts(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == GOTJOB and flight.receiver is a
+    waits(a, "k", "REPLICATE", 3)
+    cluster.hold(c, b)
+    waits(b, "k", "REPLICATE", 3)
+    # It was about to add the job, and is no more; there is nothing to wait for.
+    a.gone("client")
+    cluster.release(c, b)
+    assert b.holds(answer(b))
+
+
+def test_who_waits_for_one_job_hears_of_another_that_the_same_node_adds_next(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == GOTJOB
+    waits(a, "k", "REPLICATE", 3)
+    waits(b, "k", "REPLICATE", 3)
+    cluster.lose = lambda flight: flight.kind in (GOTJOB, FOUND)
+    a.gone("client")
+    cluster.settle()
+    cluster.lose = lambda flight: flight.kind == GOTJOB
+    waits(a, "k", "REPLICATE", 3, client="next")
+    asked = len(cluster.sent(INQUIRE, b))
+    # Once in a pause, however many others ask: two that wait would hurry each other for ever.
+    waits(c, "k", "REPLICATE", 3)
+    assert len(cluster.sent(INQUIRE, b)) == asked
+    (job,) = a.state.jobs
+    a("ACKJOB", job.id)
+    assert answer(a, "next") == answer(b) == answer(c) == job.id
+    cluster.advance(10 * ASKED_AGAIN_MS)
+    assert sum(member("QLEN", "q") for member in cluster) == 0
+
+
 def test_it_asks_again_when_the_word_of_the_outcome_is_lost(cluster: Cluster) -> None:
     a, b, _ = cluster
     cluster.lose = lambda flight: flight.kind == GOTJOB
