@@ -86,7 +86,7 @@ class Question:
 class Readers:
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_bound", "_delivery", "_logs", "_of_node", "_questions", "_state", "_thirsts")
+    __slots__ = ("_bound", "_delivery", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
 
     def __init__(self, state: State, delivery: Delivery, logs: Logs) -> None:
         self._state = state
@@ -101,6 +101,7 @@ class Readers:
         logs.on_returned = self.give_back_of_worker
         #: What workers of this node have from others: {(job id, group): unit}.
         self._bound: dict[tuple[bytes, bytes], GivenUnit] = {}
+        self._given = 0  #: events that others have given to this node
 
     # Consumers of this node.
 
@@ -296,7 +297,11 @@ class Readers:
         self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]
     ) -> list[GivenUnit]:
         options = self._state.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
-        return [GivenUnit(job_id, queue, scope, body, options=options, granter=giver) for job_id, body in events]
+        units = []
+        for job_id, body in events:
+            self._given += 1
+            units.append(GivenUnit(job_id, queue, scope, body, order_key=self._given, options=options, granter=giver))
+        return units
 
     def _refuse(self, node_id: bytes, queue: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> None:
         """Let a node have back what nobody here has seen."""

@@ -88,7 +88,15 @@ class GivenUnit(LogUnit):
     __slots__ = ("_scope",)
 
     def __init__(
-        self, job_id: bytes, queue: bytes, scope: bytes, body: bytes, *, options: JobOptions, granter: bytes
+        self,
+        job_id: bytes,
+        queue: bytes,
+        scope: bytes,
+        body: bytes,
+        *,
+        order_key: int,
+        options: JobOptions,
+        granter: bytes,
     ) -> None:
         super().__init__(granter)
         self.id = job_id
@@ -96,7 +104,8 @@ class GivenUnit(LogUnit):
         self.body = body
         self.options = options
         self.state = ACTIVE
-        self.order_key = self.requeue_at = self.flags = self.nacks = self.additional_deliveries = 0
+        self.order_key = order_key  #: higher than of those that were given before
+        self.requeue_at = self.flags = self.nacks = self.additional_deliveries = 0
         self._scope = scope
 
     @property

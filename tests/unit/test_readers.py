@@ -296,8 +296,9 @@ def test_a_paused_log_gives_nothing_to_other_nodes() -> None:
 
 
 @pytest.mark.parametrize("end", ["STOP", "FAIL", "connection", "ttl"])
-def test_what_a_worker_has_of_another_node_is_had_again_at_once_when_it_ends(end: str) -> None:
-    cluster = Cluster(3)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_worker_has_of_another_node_is_had_again_at_once_when_it_ends(end: str, seed: int) -> None:
+    cluster = Cluster(3, seed=seed)
     a, b, c = cluster
     first, second, done = (add(b, body=str(number)) for number in range(3))
     a("WORKER", "START", "ID", "w", "TTL", 3_000, *(["BIND"] if end == "connection" else []), client="worker")
