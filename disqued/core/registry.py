@@ -4,17 +4,32 @@ One table of millions of entries stops the world when it grows: Python moves eve
 at five millions.  Many small ones grow one at a time.  They also give a scan something to hold on to: its cursor
 is the number of a table, so an entry that is there throughout a scan is met, whatever comes and goes meanwhile.
 
-Tables are chosen by CRC-32 of the id, which no run and no setting of Python changes.
+Tables are chosen by three characters of the middle of the id, which are random, as hex digits and as base64.
 """
 
 from collections.abc import Iterator
 from typing import Final
-from zlib import crc32
+
+from mypy_extensions import i64
 
 from disqued.core.job import Job
 
 TABLES: Final = 4096
 _MASK: Final = TABLES - 1
+_BEHIND: Final = 9  #: where the three begin, from the end of an id: late in the middle of either form
+
+
+def _number(job_id: bytes) -> int:
+    """The number of the table of an id."""
+    at: i64 = len(job_id) - _BEHIND
+    if at < 0:
+        return 0
+    first: i64 = job_id[at]
+    second: i64 = job_id[at + 1]
+    third: i64 = job_id[at + 2]
+    # The lower half of a character is the value of a digit, but for letters, which go on where digits end.
+    first, second, third = first + 9 * (first >> 6), second + 9 * (second >> 6), third + 9 * (third >> 6)
+    return ((first & 15) << 8 | (second & 15) << 4 | third & 15) & _MASK
 
 
 class Registry:
@@ -35,17 +50,17 @@ class Registry:
 
     def get(self, job_id: bytes) -> Job | None:
         """Look a job up."""
-        return self._tables[crc32(job_id) & _MASK].get(job_id)
+        return self._tables[_number(job_id)].get(job_id)
 
     def add(self, job: Job) -> None:
         """Enter a job whose id is not in here."""
-        self._tables[crc32(job.id) & _MASK][job.id] = job
+        self._tables[_number(job.id)][job.id] = job
         self._length += 1
 
     def put(self, job: Job) -> Job | None:
         """Enter a job in the place of one that has the same id, if there is one; returns that one."""
         job_id = job.id
-        table = self._tables[crc32(job_id) & _MASK]
+        table = self._tables[_number(job_id)]
         before = table.pop(job_id) if job_id in table else None
         table[job_id] = job
         if before is None:
@@ -54,7 +69,7 @@ class Registry:
 
     def remove(self, job: Job) -> None:
         """Take out a job that is in here."""
-        del self._tables[crc32(job.id) & _MASK][job.id]
+        del self._tables[_number(job.id)][job.id]
         self._length -= 1
 
     def table(self, number: int) -> list[Job]:

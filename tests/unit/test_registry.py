@@ -1,7 +1,11 @@
 """The registry: a dict that grows in small steps, and that can be walked while it changes."""
 
+from base64 import b64encode
+from random import Random
+
+from disqued.core.ids import JobIds
 from disqued.core.registry import TABLES, Registry
-from tests.core_fixtures import OLD_ID, make_job
+from tests.core_fixtures import NODE_ID, OLD_ID, make_job
 
 
 def test_jobs_are_found_by_id_until_they_are_removed() -> None:
@@ -25,6 +29,31 @@ def test_an_id_of_the_old_form_is_an_id_like_any_other() -> None:
     job.id = OLD_ID
     registry.add(job)
     assert registry.get(OLD_ID) is job
+
+
+def test_ids_that_are_random_are_spread_over_all_tables() -> None:
+    registry, ids = Registry(), JobIds(NODE_ID, b"seed")
+    for number in range(40_000):
+        job = make_job(number)
+        job.id = ids.next(b"05a0SQ")
+        registry.add(job)
+    lengths = [len(registry.table(number)) for number in range(TABLES)]
+    assert 0 < min(lengths) <= max(lengths) < 40
+
+
+def test_old_ids_that_are_random_are_spread_over_all_tables() -> None:
+    registry, random = Registry(), Random(1)
+    for number in range(40_000):
+        job = make_job(number)
+        job.id = b"D-%b-%b-05a1" % (NODE_ID[:8], b64encode(random.randbytes(18)))
+        registry.add(job)
+    lengths = [len(registry.table(number)) for number in range(TABLES)]
+    assert max(lengths) < 100
+
+
+def test_what_is_no_id_is_not_known() -> None:
+    for value in (b"", b"x", b"DI" + b"0" * 11):
+        assert Registry().get(value) is None
 
 
 def test_tables_are_given_from_a_number_on_and_empty_ones_are_passed_over() -> None:
