@@ -260,6 +260,9 @@ class ClientConnection:
             else:
                 self._remember((self.id, data))
                 self._run(commands)
+                last = self._last
+                if last is not None and last.hands_out and not self._lost:
+                    self._parser.expect_again(data, commands)
         if self._parser.error is not None and not self._backlog and self._blocked is None:
             self._protocol_error()
 

@@ -18,6 +18,9 @@ while nothing is buffered is first shown to them:
                              v                                        |
                          commands <-----------------------------------+
 
+Who consumes says the same again and again: where the user of the parser expects that
+(`RequestParser.expect_again`), the same chunk is not parsed a second time.
+
 A shortcut answers only when it can prove that the reference parser would say
 the same, and otherwise returns None and leaves no trace.  The proofs stand at
 the functions.  hiredis, which reads pipelines, is a parser of replies: alone it
@@ -56,6 +59,10 @@ SMALL_LENGTH: Final = 4096
 #: for CR LF at a nanosecond a byte, where the reference parser jumps over the words.
 SINGLE_SIZE: Final = 512
 PIPELINE_SIZE: Final = 1024
+#: Size of a chunk that is remembered, at most: a pipeline of sixteen that ask for jobs of some queues.
+REPEATED_SIZE: Final = 2048
+#: Words of a command that is remembered, at most: a word takes some 50 bytes beside its own.
+REPEATED_WORDS: Final = 16
 #: How many words parse_single takes; a body full of CR LF is not cut finer than this.
 SINGLE_WORDS: Final = 32
 #: The most words that a pipelined command may have to pass the guard of parse_pipeline.
@@ -312,8 +319,8 @@ class RequestParser:
     """
 
     __slots__ = (
-        "_idle", "_length", "_lifted", "_missing", "_pending", "_searched", "_size", "_words",
-        "error", "http_attempt", "max_args", "max_buffer", "max_bulk", "max_line",
+        "_again", "_idle", "_length", "_lifted", "_missing", "_pending", "_said", "_searched", "_size", "_whole",
+        "_words", "error", "http_attempt", "max_args", "max_buffer", "max_bulk", "max_line",
     )  # fmt: skip
 
     def __init__(
@@ -346,9 +353,21 @@ class RequestParser:
         self._length = -1
         #: (max_args, max_bulk) as they will be once the client is authenticated.
         self._lifted: tuple[int, int] | None = None
+        #: Nothing was unfinished when the last chunk came.
+        self._whole = True
+        #: A chunk that is said again and again, and the commands that it is.
+        self._said = b""
+        self._again: list[list[bytes]] = []
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """Take a chunk of any size and return the commands that it completed, in order."""
+        """Take a chunk of any size and return the commands that it completed, in order; they are not to be changed."""
+        self._whole = self._idle
+        if self._idle and data == self._said:
+            return self._again
+        return self._read(data)
+
+    def _read(self, data: bytes) -> list[list[bytes]]:
+        """The same for a chunk that was not said before."""
         if self._idle and len(data) < self.max_bulk and self.max_args >= PIPELINE_WORDS:
             if len(data) <= SINGLE_SIZE:
                 words = parse_single(data)
@@ -358,6 +377,13 @@ class RequestParser:
             if commands is not None:
                 return commands
         return self._parse(data)
+
+    def expect_again(self, data: bytes, commands: list[list[bytes]]) -> None:
+        """Remember the last chunk and its commands, if it is short and says one command, or the same several times."""
+        if commands is self._again or len(data) > REPEATED_SIZE or not (self._whole and self._idle):
+            return
+        if len(commands[0]) <= REPEATED_WORDS and commands.count(commands[0]) == len(commands):
+            self._said, self._again = data, [commands[0]] * len(commands)
 
     def _pipeline(self, data: bytes) -> list[list[bytes]] | None:
         """Parse a chunk of many commands the fast way, if that is safe and worth it.
@@ -381,6 +407,7 @@ class RequestParser:
         if self._lifted is None:
             self._lifted = self.max_args, self.max_bulk
         self.max_args, self.max_bulk = args, bulk
+        self._said, self._again = b"", []
 
     def lift(self) -> list[list[bytes]]:
         """Restore the limits; return the commands that `restrict` alone had kept back.
@@ -440,7 +467,7 @@ class RequestParser:
         if self._missing or self._pending or not data:
             return b""
         self._idle = True
-        commands += self.feed(data)
+        commands += self._read(data)
         return b""
 
     def _complete(self, data: bytes, commands: list[list[bytes]]) -> bytes:

@@ -112,6 +112,18 @@ def test_what_a_shortcut_takes_the_reference_parser_takes_too(data: bytes) -> No
     assert single is None or ([single], None, False) == reference(data)
 
 
+@settings(max_examples=300)
+@given(st.data())
+def test_what_is_expected_again_is_read_as_the_first_time(data: st.DataObject) -> None:
+    chunks = data.draw(st.lists(st.one_of(COMMANDS.map(pack), FRAGMENTS), min_size=1, max_size=3))
+    one, other = RequestParser(), RequestParser()
+    for chunk in data.draw(st.lists(st.sampled_from([*chunks, chunks[0] * 2]), max_size=12)):
+        commands = one.feed(chunk)
+        assert (commands, one.error) == (other.feed(chunk), other.error)
+        if commands:
+            one.expect_again(chunk, commands)
+
+
 @given(st.lists(COMMANDS, max_size=10), CUTS)
 def test_what_clients_pack_arrives(commands: list[list[bytes]], cuts: list[int]) -> None:
     data = b"".join(

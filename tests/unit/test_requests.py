@@ -4,7 +4,14 @@ import tracemalloc
 
 import pytest
 
-from disqued.wire.requests import ProtocolError, RequestParser, parse_pipeline, parse_single, split_words
+from disqued.wire.requests import (
+    REPEATED_WORDS,
+    ProtocolError,
+    RequestParser,
+    parse_pipeline,
+    parse_single,
+    split_words,
+)
 
 ADDJOB = b"*4\r\n$6\r\nADDJOB\r\n$5\r\nqueue\r\n$5\r\nhello\r\n$1\r\n0\r\n"
 ADDJOB_WORDS = [b"ADDJOB", b"queue", b"hello", b"0"]
@@ -276,6 +283,54 @@ class TestLimits:
         body = b"x" * 300_000
         assert bytewise(parser, pack(b"ADDJOB", b"q", body, b"0"))[0][2] == body
         assert bytewise(parser, b"a" * 60_000 + b"\n") == [[b"a" * 60_000]]
+
+
+class TestSaidAgain:
+    def remembers(self, data: bytes, before: bytes = b"", after: bytes = b"") -> bool:
+        """Tell whether a chunk is remembered that comes between others."""
+        parser = RequestParser()
+        parser.feed(before)
+        parser.expect_again(data, parser.feed(data))
+        parser.feed(after)
+        return parser.feed(data) is parser.feed(data)
+
+    @pytest.mark.parametrize("data", [pack(b"GETJOB", b"FROM", b"q"), pack(b"GETJOB") * 16, b"getjob from q\r\n"])
+    def test_a_command_and_the_same_several_times_are_remembered(self, data: bytes) -> None:
+        assert self.remembers(data)
+        assert self.remembers(data, after=PING)
+
+    def test_nothing_is_remembered_unasked(self) -> None:
+        parser = RequestParser()
+        assert parser.feed(PING) is not parser.feed(PING)
+
+    def test_different_commands_and_long_ones_are_not_remembered(self) -> None:
+        assert not self.remembers(PING + pack(b"GETJOB"))
+        assert not self.remembers(pack(b"GETJOB", b"x" * 2_000, b"x" * 100))
+        assert self.remembers(pack(*[b"x"] * REPEATED_WORDS))
+        assert not self.remembers(pack(*[b"x"] * (REPEATED_WORDS + 1)))
+
+    def test_a_chunk_that_is_part_of_a_command_is_not_remembered(self) -> None:
+        end, begin = b"$4\r\nPING\r\n", b"*1\r\n"
+        assert not self.remembers(end, before=begin)
+        assert not self.remembers(PING + begin)
+
+    def test_a_chunk_that_ends_what_was_begun_is_not_taken_for_what_it_was(self) -> None:
+        parser = RequestParser()
+        commands = parser.feed(PING)
+        parser.expect_again(PING, commands)
+        assert parser.feed(b"*2\r\n$4\r\nECHO\r\n$14\r\n") == []
+        assert parser.feed(PING + b"\r\n") == [[b"ECHO", PING]]
+        parser.feed(b"*1\r\n$14\r\n")
+        assert parser.feed(PING) == []
+
+    def test_lower_limits_hold_for_what_was_said_before(self) -> None:
+        parser = RequestParser()
+        data = pack(b"GETJOB", b"FROM", b"q")
+        parser.expect_again(data, parser.feed(data))
+        parser.restrict(args=2)
+        assert parser.feed(b"") == []
+        assert parser.feed(data) == []
+        assert parser.error is not None
 
 
 class TestShortcuts:
