@@ -8,6 +8,8 @@ from itertools import chain
 from random import Random
 from typing import Any
 
+from mypy_extensions import i64
+
 from disqued.core.counters import Counters
 from disqued.core.departed import Departed
 from disqued.core.ended import Ended
@@ -46,8 +48,8 @@ class State:
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
         "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
         "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "trail_rests",
+        "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -67,6 +69,8 @@ class State:
         self.ahead_ms: int = 0
         #: What happens, for the event log; None = nobody wants it.
         self.trail: list[Entry] | None = None
+        #: So many entries of what is wanted are no news to whoever takes them, who comes for them later.
+        self.trail_rests: int = 0
         #: The same list, or one of its own where only how jobs end is wanted.
         self.endings: list[Entry] | None = None
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
@@ -244,15 +248,16 @@ class State:
 
     def next_ctime(self) -> int:
         """Stamp a job that is created now: unix nanoseconds, counted up within a millisecond, never going back."""
-        ctime = self.wall * 1_000_000
+        # With a number of the machine: one of Python's costs ten times as much, above 2 ** 31.
+        ctime = i64(self.wall) * 1_000_000
         if ctime <= self.last_ctime:
-            ctime = self.last_ctime + 1
+            ctime = i64(self.last_ctime) + 1
         self.last_ctime = ctime
         return ctime
 
     def stamp_behind(self, ctime: int) -> None:
         """Stamp what is created from now on behind what another node knows, unless that is too far ahead."""
-        if self.last_ctime < ctime < self.wall * 1_000_000 + AHEAD_NS:
+        if self.last_ctime < ctime < i64(self.wall) * 1_000_000 + AHEAD_NS:
             self.last_ctime = ctime
 
     def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> JobOptions:

@@ -10,7 +10,7 @@ Times of entries are integer milliseconds, those of lines microseconds.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from disqued.core.job import RETRY_NEVER_MS, Job, JobOptions
@@ -19,8 +19,12 @@ from disqued.wire.texts import text
 
 VERSION: Final = 1
 NODE_LENGTH: Final = 8  #: hex digits of a node's id that name it
-NO_CLIENT: Final = (type(None), bytes)  #: nobody, or another node
 TEXTS_KEPT: Final = 4_096  #: names, addresses and wishes whose text is remembered, of each sort
+
+# Numbers as text: an integer is made into one in five times the time that it takes to look it up.
+_NUMBERS: Final[tuple[bytes, ...]] = tuple(b"%d" % number for number in range(1_000))
+_NUMBERS_OF_THREE: Final[tuple[bytes, ...]] = tuple(b"%03d" % number for number in range(1_000))
+_SPANS: Final[tuple[bytes, ...]] = tuple(b"%d" % (ms * 1_000) for ms in range(1_000))
 
 #: Every member that a line may have, and its type as Spark and DuckDB write it.
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
@@ -64,35 +68,75 @@ def _seconds(ms: int) -> bytes:
     return b"%d" % (ms // 1_000) if ms % 1_000 == 0 else b"%d.%03d" % divmod(ms, 1_000)
 
 
+class _Behind:
+    """What a line says behind the id of its job, for jobs of which the queue and the spans are the same."""
+
+    __slots__ = ("_age_ms", "_is_known", "_name", "_queue", "_queues", "_span_ms", "_text")
+
+    def __init__(self, name: bytes, queues: _Texts, *, is_known: bool) -> None:
+        """`name` is what the span is called; one that is not known, -1, is left out where not each of them is."""
+        self._is_known = is_known
+        self._name: bytes = b',"%b":' % name
+        self._queues: _Texts = queues
+        self._queue: bytes = b""
+        self._age_ms: int = -1
+        self._span_ms: int = -1
+        self._text: bytes = b""  #: of these three
+
+    def text(self, queue: bytes, age_ms: int, span_ms: int) -> bytes:
+        """The same text as the last time, if nothing else is to be said."""
+        # The jobs of a queue have one object for its name: of another object it need not be known that it is equal.
+        if age_ms != self._age_ms or span_ms != self._span_ms or queue is not self._queue:
+            self._queue, self._age_ms, self._span_ms = queue, age_ms, span_ms
+            text = b'%b,"attempt":1,"age_us":%b' % (self._queues[queue], _microseconds(age_ms))
+            if span_ms >= 0 or self._is_known:
+                text = b"%b%b%b" % (text, self._name, _microseconds(span_ms))
+            self._text = text
+        return self._text
+
+
+def _microseconds(ms: int) -> bytes:
+    return _SPANS[ms] if 0 <= ms < 1_000 else b"%d" % (ms * 1_000)
+
+
 class Lines:
     """Makes the lines of one boot, and numbers them."""
 
     __slots__ = (
-        "_ack", "_add", "_address_of", "_addresses", "_deliver", "_moment", "_offset", "_queues", "_start", "_wishes",
-        "boot", "seq",
+        "_acked", "_added", "_address_of", "_addresses", "_at", "_client", "_delivered", "_now", "_offset", "_options",
+        "_queue", "_queues", "_size", "_start", "_wall", "_wall_text", "_wishes", "boot", "seq",
     )  # fmt: skip
 
     def __init__(self, boot: int, address_of: Callable[[Any], str]) -> None:
         """`address_of` names a client of an entry; empty = it has no address."""
         self.boot: int = boot
         self.seq: int = 1  #: number of the next line
-        #: Of the next short entry: unix and monotonic milliseconds, the first as text (us), the client as a member.
-        self._moment: tuple[int, int, bytes, bytes] = (0, 0, b"0", b"")
+        # Of the next short entry: monotonic milliseconds, unix microseconds as text, the client as a member.
+        self._now: int = 0
+        self._at: bytes = b"0"
+        self._client: bytes = b""
+        # Unix milliseconds of the last line whose time was made into a text, and that text.
+        self._wall: int = 0
+        self._wall_text: bytes = b"0"
         self._offset: int | None = None  #: of the last entries
         self._address_of = address_of
-        self._queues = _Texts(lambda name: b',"queue":' + _quoted(text(name)))
-        self._addresses = _Texts(lambda address: b',"client":' + _quoted(address) if address else b"")
-        self._wishes = _Texts(_wishes)
-        self._start = b'{"v":%d,"boot":%d,"seq":%%d,"ts_us":%%b,"event":"' % (VERSION, boot)
-        # Those of which there are most: number, time, id, queue, and what is theirs, then the client.
-        self._add = self._start + b'add","job_id":"%b"%b%b,"size":%d%b}\n'
-        self._deliver = self._start + b'deliver","job_id":"%b"%b,"attempt":1,"age_us":%d,"wait_us":%d%b}\n'
-        self._ack = self._start + b'ack","job_id":"%b"%b,"attempt":1,"age_us":%d%b%b}\n'
+        self._queues: _Texts = _Texts(lambda name: b',"queue":' + _quoted(text(name)))
+        self._addresses: _Texts = _Texts(lambda name: b',"client":' + _quoted(name) if name else b"")
+        self._wishes: _Texts = _Texts(_wishes)
+        self._start: bytes = b'{"v":%d,"boot":%d,"seq":' % (VERSION, boot)
+        # Of the job that was added last, and what its line says behind its id.
+        self._queue: bytes = b""
+        self._options: JobOptions | None = None
+        self._size: int = -1
+        self._added: bytes = b""
+        self._delivered: _Behind = _Behind(b"wait_us", self._queues, is_known=True)
+        self._acked: _Behind = _Behind(b"run_us", self._queues, is_known=False)
 
     def renewed(self) -> "Lines":
         """The same for the next boot, which begins in the middle of a step."""
         lines = Lines(self.boot + 1, self._address_of)
-        lines._moment, lines._offset = self._moment, self._offset
+        lines._now, lines._at, lines._client = self._now, self._at, self._client
+        lines._offset = self._offset
         return lines
 
     def of(self, entries: list[Entry], offset: int) -> bytes:
@@ -105,52 +149,81 @@ class Lines:
                     return self._of(entries[:at], before) + self._of(entries[at:], offset)
         return self._of(entries, offset)
 
-    def _of(self, entries: Iterable[Entry], offset: int) -> bytes:
+    def _of(self, entries: list[Entry], offset: int) -> bytes:
         lines: list[bytes] = []
-        append = lines.append
-        queues, wishes, addresses, address_of = self._queues, self._wishes, self._addresses, self._address_of
         seq = self.seq
-        when, now, at, client = self._moment
+        # The number of a line in two parts: thousands, which many lines share, and what is left.
+        head, left, lefts = self._numbered(seq)
+        at, client = self._at, self._client
         for entry in entries:
-            if entry.__class__ is not tuple:
-                append(self._add % (
-                    seq, at, entry.id, queues[entry.queue], wishes[entry.options], len(entry.body), client,
-                ))  # fmt: skip
+            if isinstance(entry, Job):
+                what = self._of_added(entry)
+                line = b'%b%b,"ts_us":%b,"event":"add","job_id":"%b"%b%b}\n' % (
+                    head, lefts[left], at, entry.id, what, client,
+                )  # fmt: skip
             elif len(entry) == 3:
-                kind, job, span_ms = entry
-                age_us = (job.options.ttl_ms + now - job.expires_at) * 1_000
-                if age_us < 0:
-                    age_us = 0
+                kind: int = entry[0]
+                job: Job = entry[1]
+                age_ms = max(0, job.options.ttl_ms + self._now - job.expires_at)
                 if kind == DELIVER:
-                    append(self._deliver % (seq, at, job.id, queues[job.queue], age_us, span_ms * 1_000, client))
+                    what = self._delivered.text(job.queue, age_ms, entry[2])
+                    line = b'%b%b,"ts_us":%b,"event":"deliver","job_id":"%b"%b%b}\n' % (
+                        head, lefts[left], at, job.id, what, client,
+                    )  # fmt: skip
                 else:
-                    run = b',"run_us":%d' % (span_ms * 1_000) if span_ms >= 0 else b""
-                    append(self._ack % (seq, at, job.id, queues[job.queue], age_us, run, client))
+                    what = self._acked.text(job.queue, age_ms, entry[2])
+                    line = b'%b%b,"ts_us":%b,"event":"ack","job_id":"%b"%b%b}\n' % (
+                        head, lefts[left], at, job.id, what, client,
+                    )  # fmt: skip
             elif len(entry) == 2:
-                wall, who = entry
-                now = wall - offset
-                if wall != when:
-                    when, at = wall, b"%d" % (wall * 1_000)
-                client = addresses[address_of(who)] if who.__class__ not in NO_CLIENT else self._who(who)
+                wall = entry[0]
+                self._now = wall - offset
+                self._at = at = self._text_of(wall)
+                self._client = client = self._who(entry[1])
                 continue
             elif len(entry) == 5:
-                _, job, span_ms, wall, who = entry
-                age_us = max(0, job.options.ttl_ms + wall - offset - job.expires_at) * 1_000
-                run = b',"run_us":%d' % (span_ms * 1_000) if span_ms >= 0 else b""
-                append(
-                    self._ack % (seq, b"%d" % (wall * 1_000), job.id, queues[job.queue], age_us, run, self._who(who))
-                )
+                job, wall = entry[1], entry[3]
+                age_ms = max(0, job.options.ttl_ms + wall - offset - job.expires_at)
+                what = self._acked.text(job.queue, age_ms, entry[2])
+                line = b'%b%b,"ts_us":%b,"event":"ack","job_id":"%b"%b%b}\n' % (
+                    head, lefts[left], self._text_of(wall), job.id, what, self._who(entry[4]),
+                )  # fmt: skip
             else:
-                append(self._rare(seq, entry, offset))
+                line = b'%b%b,"ts_us":%b,"event":"%b"%b}\n' % (
+                    head, lefts[left], self._text_of(entry[1]), NAMES[entry[0]], self._rare(entry, offset),
+                )  # fmt: skip
+            lines.append(line)
             seq += 1
+            left += 1
+            if left == 1_000:
+                head, left, lefts = self._numbered(seq)
         self.seq = seq
-        self._moment = (when, now, at, client)
         return b"".join(lines)
 
-    def _rare(self, seq: int, entry: Entry, offset: int) -> bytes:
-        """The line of an entry of the long form."""
+    def _numbered(self, seq: int) -> tuple[bytes, int, tuple[bytes, ...]]:
+        """How a line with this number begins, its number within a thousand, and the texts of such numbers."""
+        if seq < 1_000:
+            return self._start, seq, _NUMBERS
+        return b"%b%d" % (self._start, seq // 1_000), seq % 1_000, _NUMBERS_OF_THREE
+
+    def _text_of(self, wall: int) -> bytes:
+        """A time as text; most lines are of the same millisecond as the one before."""
+        if wall != self._wall:
+            self._wall, self._wall_text = wall, b"%d" % (wall * 1_000)
+        return self._wall_text
+
+    def _of_added(self, job: Job) -> bytes:
+        """What the line of a job that is added says behind its id: the same text as the last time, if it is that."""
+        size = len(job.body)
+        if size != self._size or job.options is not self._options or job.queue is not self._queue:
+            self._size, self._options, self._queue = size, job.options, job.queue
+            self._added = b'%b%b,"size":%d' % (self._queues[job.queue], self._wishes[job.options], size)
+        return self._added
+
+    def _rare(self, entry: Entry, offset: int) -> bytes:
+        """What the line of an entry of the long form says behind its kind."""
         kind, wall, unit, attempt, nacks, span_ms, who, word = entry
-        line = self._start % (seq, b"%d" % (wall * 1_000)) + NAMES[kind] + b'"'
+        line = b""
         if isinstance(unit, bytes):
             line += b',"job_id":"%b"' % unit
         elif unit is not None:
@@ -166,7 +239,7 @@ class Lines:
                 line += b',"size":%d' % len(job.body)
             if span_ms >= 0:
                 line += b',"%b":%d' % (b"wait_us" if kind == DELIVER else b"run_us", span_ms * 1_000)
-        return b"%b%b%b}\n" % (line, self._who(who), b',"reason":"%b"' % word if word else b"")
+        return b"%b%b%b" % (line, self._who(who), b',"reason":"%b"' % word if word else b"")
 
     def _who(self, who: Any) -> bytes:
         """Who made it happen, as a member: a client, or another node."""
@@ -175,6 +248,12 @@ class Lines:
         if isinstance(who, bytes):
             return b',"peer":"%b"' % who[:NODE_LENGTH]
         return self._addresses[self._address_of(who)]
+
+
+def address(who: Any) -> str:
+    """Where a client is, as the log names it; empty for what is no client of a connection."""
+    found: str = getattr(who, "address", "")
+    return found
 
 
 def _count(name: bytes, number: int) -> bytes:

@@ -30,7 +30,7 @@ from disqued.persistence.disk import Disk, reason
 from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Limits
 from disqued.persistence.interface import EventSettings, IEventLog
 from disqued.persistence.worker import Worker
-from disqued.wire.eventlines import NODE_LENGTH, Lines
+from disqued.wire.eventlines import NODE_LENGTH, Lines, address
 
 FLUSH_S = 0.2  #: how long a line waits at most before it is on its way to the file
 MADE_AT_ONCE = 32  #: entries of which lines are made at the end of the turn: fewer wait for others
@@ -61,7 +61,7 @@ class EventLog:
         self._wanted = OFF
         self._noted = OFF  #: what the core notes; another thing than is wanted while the folder is not ready
         self._files: EventFiles | None = None
-        self._node_name = ""
+        self._node_id = b""  #: of the node whose events are written
         self._thread: Worker | None = None
         self._lines: Lines | None = None  #: None while the folder is not ready
         self._facts = Facts()
@@ -132,8 +132,8 @@ class EventLog:
 
     def _begin(self, word: str) -> None:
         """Let a thread see to the folder; entries wait meanwhile."""
-        self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
-        self._files = EventFiles(self._folder, self._node_name, self._limits, self._facts, self._disk)
+        self._node_id = self._state.node_id
+        self._files = EventFiles(self._folder, _name(self._node_id), self._limits, self._facts, self._disk)
         self._thread = self._new_thread()
         self._try(self._files, self._thread, word)
 
@@ -157,7 +157,7 @@ class EventLog:
         if files is not self._files:
             return
         boot, ended_well = found
-        self._lines = Lines(boot, _address)
+        self._lines = Lines(boot, address)
         self._lines.seq += self._unnumbered
         self._first = self._lines.seq
         self._unnumbered = 0
@@ -189,6 +189,7 @@ class EventLog:
             if call is not None and call.active():
                 call.cancel()
         self._call = self._publish_call = None
+        self._state.trail_rests = 0
         state, thread, files = self._state, self._thread, self._files
         state.trail = state.endings = None
         self._thread = self._files = self._lines = None
@@ -246,9 +247,11 @@ class EventLog:
                 self._hand_over()
         if self._call is None:
             self._call = self._reactor.callLater(FLUSH_S, self._take_later)
+            self._state.trail_rests = MADE_AT_ONCE - 1
 
     def _take_later(self) -> None:
         self._call = None
+        self._state.trail_rests = 0
         self.take()
 
     def take(self) -> None:
@@ -262,7 +265,7 @@ class EventLog:
         if lines is None:
             if len(entries) > UNREADY_MAX:
                 self._lose(entries)
-        elif self._node_name != self._state.node_id[:NODE_LENGTH].decode("ascii"):
+        elif self._node_id != self._state.node_id:
             self._rename(entries, lines)
         else:
             self._tell(entries, lines)
@@ -288,12 +291,12 @@ class EventLog:
         self._tell(entries[: at + 1], lines)
         self._hand_over()
         entries.clear()
-        self._node_name = self._state.node_id[:NODE_LENGTH].decode("ascii")
+        self._node_id = self._state.node_id
         self._begin_another(kept)
 
     def _begin_another(self, entries: list[Entry]) -> None:
         """Begin the next boot with these entries, which are no more afterwards, in a file of its own."""
-        files, thread, lines, name = self._files, self._thread, self._lines, self._node_name
+        files, thread, lines, name = self._files, self._thread, self._lines, _name(self._node_id)
         assert files is not None
         assert thread is not None
         assert lines is not None
@@ -347,8 +350,7 @@ class EventLog:
 
     def _look_while_off(self) -> None:
         """Remove what is kept no longer, though nobody wants events."""
-        name = self._state.node_id[:NODE_LENGTH].decode("ascii")
-        files = EventFiles(self._folder, name, self._limits, self._facts, self._disk)
+        files = EventFiles(self._folder, _name(self._state.node_id), self._limits, self._facts, self._disk)
         thread = self._new_thread()
         looked = self._last(thread, files.look)
         looked.addCallback(self._look_again).addErrback(self._report).addBoth(lambda _: thread.end())
@@ -386,7 +388,6 @@ def _limits(config: EventSettings) -> Limits:
     return Limits(config.events_file_size, config.events_file_seconds, config.events_keep_days, config.events_keep_size)
 
 
-def _address(who: Any) -> str:
-    """Where a client is, as the log names it; empty for what is no client of a connection."""
-    address: str = getattr(who, "address", "")
-    return address
+def _name(node_id: bytes) -> str:
+    """What files call a node."""
+    return node_id[:NODE_LENGTH].decode("ascii")

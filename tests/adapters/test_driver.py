@@ -15,6 +15,7 @@ from twisted.internet.task import deferLater
 from disqued.core.job import Job, JobOptions
 from disqued.core.messages import DELJOB, GOTJOB, PING, REPLJOB, Message
 from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.trail import FLUSH
 from disqued.net import clients
 from disqued.persistence.interface import StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
@@ -641,3 +642,21 @@ async def test_a_bug_in_what_is_due_is_reported_and_the_next_deadline_is_met(lau
     assert running.daemon.statistics.crashes == 1
     [report] = Path(running.daemon.config.dir).glob("crash-*.txt")
     assert "planted" in report.read_text()
+
+
+@async_test
+async def test_the_trail_is_told_of_when_it_has_more_than_what_rests(launch: Launch) -> None:
+    running = launch()
+    driver, state = running.daemon.driver, running.daemon.node.state
+    told: list[int] = []
+    driver.on_trail = lambda: told.append(len(entries))
+    state.endings = entries = []
+    driver.finish_step(None)
+    assert told == []
+    for rests in (0, 2):
+        state.trail_rests = rests
+        entries.clear()
+        for _ in range(rests + 2):
+            state.note_node(FLUSH, b"")
+            driver.finish_step(None)
+    assert told == [1, 2, 3, 4]

@@ -93,6 +93,23 @@ def test_lines_are_made_at_once_and_handed_over_when_they_are_many_or_their_time
     assert [line["seq"] for line in lines] == list(range(1, 2 * module.MADE_AT_ONCE + 3))
 
 
+def test_entries_rest_while_they_are_few_and_somebody_comes_for_them(
+    server: Server, loop: Loop, event_log: EventLog
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    server.add("q", "x")
+    event_log.wake()
+    assert server.state.trail_rests == module.MADE_AT_ONCE - 1
+    loop.advance(module.FLUSH_S)
+    assert (server.state.trail_rests, server.state.endings) == (0, [])  # the next one is news again
+    server.add("q", "y")
+    event_log.wake()
+    end(event_log, loop)
+    assert server.state.trail_rests == 0
+
+
 def test_lines_for_which_too_much_waits_are_lost_and_leave_a_gap(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

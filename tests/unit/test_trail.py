@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from disqued.core.job import Job, JobOptions
 from disqued.core.outbox import GONE_REFUSED
-from disqued.core.trail import ADD, DELIVER, NAMES
+from disqued.core.trail import ACK, ADD, DELIVER, NAMES
 from disqued.wire.eventlines import COLUMNS, Lines
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import UNKNOWN_ID, Server
@@ -364,3 +364,102 @@ def test_every_line_is_an_object_of_the_columns_and_the_numbers_have_no_gap(
     columns = dict(COLUMNS)
     assert all(TYPES[columns[name]](value) for line in found for name, value in line.items())
     assert {line["event"] for line in found} <= {name.decode() for name in NAMES}
+
+
+QUEUES = (b"mail", bytes(bytearray(b"mail")), b"news")  # the second is equal to the first, and another object
+CLIENTS = ("anna", "bert", "", None, b"f" * 40)
+WISHES = (
+    (JobOptions(ttl_ms=60_000, retry_ms=1_500, delay_ms=0, replicate=1), '"ttl_s":60,"retry_s":1.500,"repl":1'),
+    (JobOptions(ttl_ms=7_000, retry_ms=0, delay_ms=250, replicate=3), '"ttl_s":7,"retry_s":0,"delay_s":0.250,"repl":3'),
+)
+OFFSET = 5_000  #: what the wall clock is ahead
+
+
+def _who(client: Any) -> str:
+    if not client:
+        return ""
+    return f',"peer":"{"f" * 8}"' if isinstance(client, bytes) else f',"client":"{client}"'
+
+
+class Writer:
+    """The lines of short entries, written one by one and without a memory of those before."""
+
+    def __init__(self, first: int) -> None:
+        self.seq = first
+        self.entries: list[Any] = []
+        self.lines: list[str] = []
+        self.now = 0
+        self.client: Any = None
+
+    def moment(self, now: int, client: Any) -> None:
+        self.now, self.client = now, client
+        self.entries.append((now + OFFSET, client))
+
+    def tell(self, form: str, queue: bytes, wishes: int, size: int, age_ms: int, span_ms: int, client: Any) -> None:
+        options, wished = WISHES[wishes]
+        job = Job(b"DI%046d" % self.seq, queue, b"x" * size, 1, options)
+        job.expires_at = self.now + options.ttl_ms - age_ms
+        start = f'{{"v":1,"boot":7,"seq":{self.seq},"ts_us":{(self.now + OFFSET) * 1_000},"event":'
+        named = f'"job_id":"{job.id.decode()}","queue":"{queue.decode()}"'
+        aged = f'{named},"attempt":1,"age_us":{age_ms * 1_000}'
+        run = f',"run_us":{span_ms * 1_000}' if span_ms >= 0 else ""
+        if form == "add":
+            self.entries.append(job)
+            line = f'"add",{named},{wished},"size":{size}{_who(self.client)}'
+        elif form == "deliver":
+            self.entries.append((DELIVER, job, span_ms))
+            line = f'"deliver",{aged},"wait_us":{span_ms * 1_000}{_who(self.client)}'
+        elif form == "ack":
+            self.entries.append((ACK, job, span_ms))
+            line = f'"ack",{aged}{run}{_who(self.client)}'
+        else:
+            self.entries.append((ACK, job, span_ms, self.now + OFFSET, client))
+            line = f'"ack",{aged}{run}{_who(client)}'
+        self.lines.append(f"{start}{line}}}\n")
+        self.seq += 1
+
+
+@given(
+    st.sampled_from((1, 990, 998, 52_114, 999_995)),
+    st.lists(
+        st.tuples(
+            st.sampled_from(("moment", "take", "add", "deliver", "ack", "ended")), st.sampled_from(QUEUES),
+            st.sampled_from((0, 1)), st.sampled_from((0, 5, 1_000)), st.sampled_from((0, 3, 999, 1_000, 123_456)),
+            st.sampled_from((-1, 0, 3, 999, 1_000, 123_456)), st.sampled_from(CLIENTS),
+        ),
+        max_size=40,
+    ),
+)  # fmt: skip
+def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(first: int, told: list[tuple[Any, ...]]) -> None:
+    lines, writer = Lines(7, str), Writer(first)
+    lines.seq = first
+    found = b""
+    writer.moment(1, "anna")
+    for form, queue, wishes, size, age_ms, span_ms, client in told:
+        if form == "moment":
+            writer.moment(writer.now + size, client)
+        elif form == "take":
+            found += lines.of(writer.entries, OFFSET)
+            writer.entries.clear()
+        else:
+            writer.tell(form, queue, wishes, size, age_ms, span_ms, client)
+    found += lines.of(writer.entries, OFFSET)
+    assert found.decode() == "".join(writer.lines)
+    assert lines.seq == writer.seq
+
+
+@pytest.mark.parametrize("form", ["add", "deliver", "ack", "ended"])
+def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str) -> None:
+    writer = Writer(1)
+    writer.moment(1, "anna")
+    usual: tuple[Any, ...] = (b"mail", 0, 5, 3, 0, "anna")
+    for at, other in enumerate((b"news", 1, 6, 4, -1, "bert")):
+        for told in (usual, (*usual[:at], other, *usual[at + 1 :])):
+            writer.tell(form, *told)
+    assert Lines(7, str).of(writer.entries, OFFSET).decode() == "".join(writer.lines)
+
+
+def test_a_number_is_whole_when_it_passes_a_thousand() -> None:
+    lines, job = Lines(7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    found = lines.of([(1, None), *[job] * 2_105], 0) + lines.of([job], 0)
+    assert [json.loads(line)["seq"] for line in found.splitlines()] == list(range(1, 2_107))
