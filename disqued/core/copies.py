@@ -10,7 +10,7 @@ is remembered for a while.
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
 
-from disqued.core.job import FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, StoredJob, new_job
+from disqued.core.job import FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, JobOptions, StoredJob, new_job
 from disqued.core.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
@@ -35,12 +35,13 @@ def delay_left(left_ms: int, flags: int, delay_ms: int, retry_ms: int) -> int:
 class Copies:
     """Makes the jobs of other nodes ours."""
 
-    __slots__ = ("_once", "_state")
+    __slots__ = ("_once", "_options", "_state")
 
     def __init__(self, state: State) -> None:
         self._state = state
         #: At-most-once jobs that came, and how often each had moved by then; who came last is last.
         self._once: dict[bytes, int] = {}
+        self._options: JobOptions | None = None  #: of the last job; the next one's are the same, nearly always
 
     def make(self, stored: StoredJob) -> Job | None:
         """Make a job that is not known here: active, not registered, to be queued by nobody but its timer.
@@ -52,7 +53,7 @@ class Copies:
         if left_ms <= 0 or (stored.id in state.ended if stored.retry_ms else self.came_before(stored)):
             return None
         state.stamp_behind(stored.ctime)
-        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
+        options = self._options_of(stored)
         queue = state.queues.by_name.get(stored.queue)
         name = stored.queue if queue is None else queue.name
         job = new_job(stored.id, name, stored.body, stored.ctime, options, alias=stored.alias)
@@ -63,6 +64,20 @@ class Copies:
         job.flags = stored.flags & FLAG_QUEUED_BEFORE
         job.requeue_at = self._requeue_at(stored)
         return job
+
+    def _options_of(self, stored: StoredJob) -> JobOptions:
+        """The shared options object for a job."""
+        last = self._options
+        if (
+            last is not None
+            and last.ttl_ms == stored.ttl_ms and last.retry_ms == stored.retry_ms and last.delay_ms == stored.delay_ms
+            and last.replicate == stored.replicate and last.kind == stored.kind
+        ):  # fmt: skip
+            return last
+        last = self._options = self._state.options(
+            stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind
+        )
+        return last
 
     def _requeue_at(self, stored: StoredJob) -> int:
         """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest."""

@@ -45,6 +45,7 @@ from disqued.core.job import (
     WORK_SCOPE,
     Job,
     JobOptions,
+    StoredJob,
     new_job,
 )
 from disqued.core.memory import JOB_COST, NAME_COST
@@ -65,6 +66,8 @@ RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that 
 AliasOf = Callable[[int], bytes]
 
 _EPOCHS = count()
+JOINED_KEPT = 64  #: sets of nodes of which it is remembered what they are with one node more, for each such node
+JOINED_SIZE = 16  #: nodes of such a set, at most
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
@@ -110,10 +113,27 @@ class Pending(Timed):
         self.resend_at: int = self.more_at
 
 
+class _Places:
+    """Where jobs with copies go while there is nothing to draw: to each node that can be reached."""
+
+    __slots__ = ("chosen", "confirmed", "holders", "node_id", "own", "reachable")
+
+    def __init__(
+        self, node_id: bytes, reachable: tuple[bytes, ...], confirmed: frozenset[bytes], holders: frozenset[bytes], *,
+        own: bool,
+    ) -> None:  # fmt: skip
+        self.node_id: bytes = node_id  #: of this node
+        self.reachable: tuple[bytes, ...] = reachable
+        self.own: bool = own  #: this node has one of the copies
+        self.chosen: list[bytes] = list(reachable)  #: never changed
+        self.confirmed: frozenset[bytes] = confirmed  #: before anybody has answered
+        self.holders: frozenset[bytes] = holders
+
+
 class Replication:
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_refused", "_state", "epoch", "on_refusal", "on_unknown")
+    __slots__ = ("_delivery", "_joined", "_places", "_refused", "_state", "epoch", "on_refusal", "on_unknown")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
@@ -126,10 +146,14 @@ class Replication:
         self.on_unknown: Callable[[bytes, Message], None] = lambda sender, message: None
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
+        self._places: _Places | None = None  #: of the last job that went to all nodes
+        #: Sets of nodes with one node more, by that one and by the set without it.
+        self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
 
     def forget_wishes(self) -> None:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
         self.epoch = next(_EPOCHS)
+        self._joined.clear()
         for pending in list(self._state.pending.values()):
             if pending.by_default and self._has_enough(pending):
                 self._achieve(pending)
@@ -183,17 +207,18 @@ class Replication:
                 self._begin(job)
             return jobs
         own = not self.takes_no_copy
-        chosen = self._draw(options.replicate - own, frozenset())
+        places = self._places_for(options.replicate, own=own)
+        chosen = places.chosen
         deadline_at = state.now + timeout_ms if timeout_ms else 0
         for job in jobs:
-            job.holders = state.holders(frozenset([*chosen, state.node_id] if own else chosen))
+            job.holders = places.holders
             if asynchronous:
                 self._add_quietly(job, chosen, own=own)
             else:
                 pending = Pending(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
                 batch.pendings.append(pending)
                 batch.missing[job.id] = None
-                self._await_copies(pending, chosen, own=own)
+                self._await_copies(pending, places)
         batch.is_over = asynchronous
         return jobs
 
@@ -295,17 +320,16 @@ class Replication:
     ) -> bytes | None:  # fmt: skip
         """Create a job with copies on other nodes."""
         state = self._state
-        external = self.takes_no_copy
+        own = not self.takes_no_copy
         job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options, alias_of)
-        chosen = self._draw(options.replicate - (0 if external else 1), frozenset())
-        holders = chosen if external else [*chosen, state.node_id]
-        job.holders = state.holders(frozenset(holders))
+        places = self._places_for(options.replicate, own=own)
+        job.holders = places.holders
         if asynchronous:
-            self._add_quietly(job, chosen, own=not external)
+            self._add_quietly(job, places.chosen, own=own)
             return job.id
         deadline_at = state.now + timeout_ms if timeout_ms else 0
         pending = Pending(job, client, deadline_at, state.now, by_default=by_default)
-        self._await_copies(pending, chosen, own=not external)
+        self._await_copies(pending, places)
         return None
 
     def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
@@ -318,16 +342,34 @@ class Replication:
         else:
             self._hand_over(job, chosen[0])
 
-    def _await_copies(self, pending: Pending, chosen: list[bytes], *, own: bool) -> None:
+    def _await_copies(self, pending: Pending, places: _Places) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
         state, job = self._state, pending.job
         job.state = WAIT_REPL
-        job.confirmed = state.holders(frozenset((state.node_id,) if own else ()))
+        job.confirmed = places.confirmed
         state.enter(job)
-        state.schedule.add(job, job.expires_at)
         state.pending[job.id] = pending
-        self._send_copies(job, chosen, quiet=False)
+        self._send_copies(job, places.chosen, quiet=False)
         self._wake(pending)
+
+    def _places_for(self, copies: int, *, own: bool) -> _Places:
+        """Find places for so many copies; the same object again where that is every node."""
+        state = self._state
+        node_id, reachable = state.node_id, state.peers.reachable
+        everywhere = len(reachable) <= copies - own
+        known = self._places
+        if (
+            everywhere and known is not None
+            and known.reachable is reachable and known.own == own and known.node_id is node_id
+        ):  # fmt: skip
+            return known
+        chosen = reachable if everywhere else tuple(self._draw(copies - own, frozenset()))
+        ours = (node_id,) if own else ()
+        confirmed, holders = state.holders(frozenset(ours)), state.holders(frozenset((*chosen, *ours)))
+        places = _Places(node_id, chosen, confirmed, holders, own=own)
+        if everywhere:
+            self._places = places
+        return places
 
     def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
         """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
@@ -375,13 +417,17 @@ class Replication:
         at = min(pending.resend_at, pending.more_at) if more else pending.resend_at
         if pending.deadline_at:
             at = min(at, pending.deadline_at)
-        state.schedule.move(pending, at)
+        # The job itself is not in the schedule while its producer waits: it would be moved when there are copies.
+        state.schedule.move(pending, min(at, pending.job.expires_at))
 
     def due(self, pending: Pending) -> None:
         """Find one more node, and ask again those that have not answered; or give up."""
         state, job = self._state, pending.job
         if state.pending.get(job.id) is not pending:
-            return  # the end of the job was due at the same time
+            return  # another job of its batch was given up at the same time
+        if state.now >= job.expires_at:
+            self.refuse(job)
+            return
         if pending.deadline_at and state.now >= pending.deadline_at:
             self._give_up(pending, TIMED_OUT)
             return
@@ -406,8 +452,10 @@ class Replication:
     def on_gotjob(self, sender: bytes, message: Message) -> Job | None:
         """Note that a copy is durable elsewhere; returns the job, None where it is not known here."""
         state = self._state
-        job_id = message[1]
-        job = state.jobs.get(job_id)
+        job_id: bytes = message[1]
+        # Its producer waits, nearly always, and of those there are few: that is the shorter way to the job.
+        pending: Pending | None = state.pending.get(job_id)
+        job = state.jobs.get(job_id) if pending is None else pending.job
         if job is None:
             keeper = self._refused.get(job_id)
             if keeper is None:
@@ -415,11 +463,24 @@ class Replication:
             elif keeper != sender:
                 state.send(sender, (DELJOB, job_id))
         elif job.state != ACKED and job.confirmed is not None:
-            job.confirmed = state.holders(job.confirmed | {sender})
-            pending = state.pending.get(job_id)
+            job.confirmed = self._join(job.confirmed, sender)
             if pending is not None and self._has_enough(pending):
                 self._achieve(pending)
         return job
+
+    def _join(self, node_ids: frozenset[bytes], node_id: bytes) -> frozenset[bytes]:
+        """A set of nodes with one more; there are few such sets, and every copy asks for one."""
+        if len(node_ids) > JOINED_SIZE:
+            return self._state.holders(node_ids | {node_id})
+        of_node = self._joined.get(node_id)
+        if of_node is None or len(of_node) >= JOINED_KEPT:
+            if len(self._joined) >= JOINED_KEPT:
+                self._joined.clear()
+            of_node = self._joined[node_id] = {}
+        joined = of_node.get(node_ids)
+        if joined is None:
+            joined = of_node[node_ids] = self._state.holders(node_ids | {node_id})
+        return joined
 
     def _has_enough(self, pending: Pending) -> bool:
         """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
@@ -494,6 +555,7 @@ class Replication:
         job.confirmed = None
         job.state = ACTIVE
         job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
+        state.schedule.move(job, job.expires_at)
         state.note(ADD, job, who=pending.client)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
@@ -567,11 +629,13 @@ class Replication:
 
     def on_repljob(self, sender: bytes, message: Message) -> None:
         """Keep a copy, if this node can."""
-        _, stored, quiet = message
+        stored: StoredJob = message[1]
+        quiet: bool = message[2]
         state = self._state
-        job = state.jobs.get(stored.id)
+        job_id, holders = stored.id, stored.holders or frozenset()
+        job = state.jobs.get(job_id)
         if job is not None:
-            self._refresh(job, sender, stored.holders or frozenset(), quiet=quiet)
+            self._refresh(job, sender, holders, quiet=quiet)
             return
         if self.takes_no_copy or state.read_only:
             self.on_refusal(sender)
@@ -580,21 +644,25 @@ class Replication:
             return
         job = self._delivery.copies.make(stored)
         if job is None:
-            state.say_ended(sender, stored.id)
+            state.say_ended(sender, job_id)
             return
-        if stored.retry_ms and not stored.kind:
+        if job.options.retry_ms and not job.options.kind:
             # Its first queueing by this node is a redelivery: its origin has queued it before.
             job.flags |= FLAG_QUEUED_BEFORE
-        state.unite_holders(job, (stored.holders or frozenset()) | {state.node_id})
+        # Nearly always its sender counts this node among the holders; a job that nobody else has, has none.
+        if state.node_id not in holders:
+            holders = self._join(holders, state.node_id)
+        if len(holders) > 1:
+            job.holders = state.holders(holders)
         state.counters.copies += 1
         state.note(REPLICATE, job, who=sender)
         state.register(job)
-        state.schedule.add(job, job.expires_at)
         if job.options.kind:
+            state.schedule.add(job, job.expires_at)
             self._delivery.keep_event(job)
         self._delivery.reschedule(job)
         if not quiet:
-            state.send(sender, (GOTJOB, job.id))
+            state.send(sender, (GOTJOB, job_id))
 
     def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
         """Hear again of a job that is known here."""

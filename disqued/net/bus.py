@@ -28,7 +28,7 @@ from twisted.python.failure import Failure
 from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.linkinbox import LinkInbox
-from disqued.net.linkqueue import LinkQueue
+from disqued.net.linkqueue import LinkQueue, Texts, spread
 from disqued.net.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
 from disqued.net.news import News
 from disqued.net.passed import Adopt, adopt_nothing
@@ -98,6 +98,8 @@ class Bus(Factory):
         self._ports: list[tcp.Port] = []
         self._links: dict[_Key, OutgoingLink] = {}
         self._open: dict[bytes, OutgoingConnection] = {}
+        self._queues: dict[bytes, LinkQueue] = {}  #: of these
+        self.texts = Texts()  #: that several links are about to write
         self._strangers: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
@@ -128,12 +130,14 @@ class Bus(Factory):
         return reason_of(failure)
 
     def listen(self, addresses: Sequence[str], port: int, backlog: int = 50, adopt: Adopt = adopt_nothing) -> None:
-        """Open the ports, or take those that are open already.  Raises CannotListenError."""
-        kind = tcp.Port if self._tls is None else EagerPort  # TLS wants to know what became of a write
+        """Open the ports, or take those that are open already.  Raises CannotListenError.
+
+        What comes in is read in the rounds of clients (`net/rounds.py`).
+        """
         for address in addresses:
-            opened = adopt(self._heard_of, address, port, kind)
+            opened = adopt(self._heard_of, address, port, EagerPort)
             if opened is None:
-                opened = kind(port, self._heard_of, backlog, address, self.reactor)
+                opened = EagerPort(port, self._heard_of, backlog, address, self.reactor)
                 opened.startListening()
             self._ports.append(opened)
             port = opened.socket.getsockname()[1]
@@ -163,6 +167,7 @@ class Bus(Factory):
             self._follow_call.cancel()
             self._follow_call = None
         self._open.clear()
+        self._queues.clear()
         for link in list(self._links.values()):
             link.drop(flush=True)
         self._links.clear()
@@ -176,9 +181,8 @@ class Bus(Factory):
     def set_buffer_limit(self, limit: int) -> None:
         """Change how much may wait for one peer, in bytes."""
         self.buffer_limit = limit
-        for connection in self._open.values():
-            assert connection.queue is not None
-            connection.queue.limit = limit
+        for queue in self._queues.values():
+            queue.limit = limit
 
     def set_largest_body(self, size: int) -> None:
         """Change what a message of another node may bring: a job of which body and name of the queue have this size.
@@ -253,7 +257,9 @@ class Bus(Factory):
             return
         self._give_key(connection.link, target._replace(id=greeting.id))
         connection.node_id = greeting.id
+        assert connection.queue is not None
         self._open[greeting.id] = connection
+        self._queues[greeting.id] = connection.queue
         connection.link.opened()
         self.log.info("The link to {id} is open", id=greeting.id.decode("ascii"))
         self.finish_step()
@@ -270,6 +276,7 @@ class Bus(Factory):
         """A connection of ours has ended; if it was a link, the node hears of it."""
         if connection.node_id and self._open.get(connection.node_id) is connection:
             del self._open[connection.node_id]
+            del self._queues[connection.node_id]
             self._ask(lambda: self.node.link_closed(connection.node_id))
             self.finish_step()
 
@@ -286,21 +293,19 @@ class Bus(Factory):
 
     def send(self, messages: list[tuple[bytes, Message]]) -> None:
         """Let messages leave: one write for each peer, as far as its transport takes them."""
-        counters, connections = self.counters, self._open
-        touched: dict[OutgoingConnection, None] = {}
-        for node_id, message in messages:
-            connection = connections.get(node_id)
-            if connection is None or connection.queue is None:
-                if node_id == self._own_id and message[0] == EVENT:
-                    self.on_event(*message[1:])
-                else:
-                    counters.dropped_without_link += 1
-            elif connection.queue.add(message):
-                touched[connection] = None
+        counters = self.counters
+        touched, unlinked, dropped = spread(messages, self._queues)
+        counters.dropped_buffer_full += dropped
+        for node_id, message in unlinked:
+            if node_id == self._own_id and message[0] == EVENT:
+                self.on_event(*message[1:])
             else:
-                counters.dropped_buffer_full += 1
-        for connection in touched:
-            connection.flush()
+                counters.dropped_without_link += 1
+        for node_id in touched:
+            connection = self._open.get(node_id)
+            if connection is not None:
+                connection.flush()
+        self.texts.forget()
 
     def written(self, queue: LinkQueue, now: int) -> bytes | None:
         """The next frame of a queue; what cannot be written is a bug of ours, and is left out."""
@@ -367,7 +372,7 @@ class Bus(Factory):
 
     def inbox(self, sender: bytes, reader: Reader) -> LinkInbox:
         """What hears a link that is open now."""
-        return LinkInbox(self.dialect.codec, reader, sender, self.node.message, self._on_crash)
+        return LinkInbox(self.dialect.codec, reader, sender, self.node, self._on_crash)
 
     def bad_link(self, connection: IncomingConnection, error: BadFrame | BadMessage) -> None:
         """End a link that brought what no sound node writes."""

@@ -222,7 +222,7 @@ class OutgoingConnection(_Connection):
     def _open(self, greeting: Greeting) -> None:
         self._in_time()
         bus = self.bus
-        self.queue = LinkQueue(bus.dialect.codec, self._opening.writer(), bus.buffer_limit)
+        self.queue = LinkQueue(bus.dialect.codec, self._opening.writer(), bus.buffer_limit, bus.texts)
         self.transport.registerProducer(self, streaming=True)
         bus.link_opened(self, greeting)
 
@@ -275,7 +275,7 @@ class OutgoingConnection(_Connection):
 
     def _go_on(self) -> None:
         self._flush_call = None
-        self.flush()
+        self._flush_alone()
 
     def pauseProducing(self) -> None:
         """The transport has more than it wants."""
@@ -284,7 +284,12 @@ class OutgoingConnection(_Connection):
     def resumeProducing(self) -> None:
         """The transport has sent what it had."""
         self._stalled = False
+        self._flush_alone()
+
+    def _flush_alone(self) -> None:
+        """Write what waits, while no other link does."""
         self.flush()
+        self.bus.texts.forget()
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` does the rest."""
@@ -303,7 +308,8 @@ class IncomingConnection(_Connection):
         self.heard_at = bus.reactor.seconds()  #: when something came from there last
         self._opening: Dialed = bus.dialect.answer(bus.secret, bus.greeting(False), token_bytes(NONCE_BYTES))
         self._inbox: LinkInbox | None = None  #: once the link is open
-        self._working = False  #: messages are taken up, now or in a later turn: nothing is read meanwhile
+        self._working = False  #: messages are taken up, now or in a later turn
+        self._paused = False  #: in a later turn: nothing is read meanwhile
 
     def connectionMade(self) -> None:
         """Wait for the other end to begin."""
@@ -391,11 +397,11 @@ class IncomingConnection(_Connection):
             self._working = True
             bus.busy += 1
         if not bus.hearing:
-            self.transport.pauseProducing()
+            self._pause()
         elif self._hear():
             self._rest()
         else:
-            self.transport.pauseProducing()
+            self._pause()
             bus.reactor.callLater(0, self._work)
 
     def _rest(self) -> None:
@@ -403,7 +409,14 @@ class IncomingConnection(_Connection):
         if self._working:
             self._working = False
             self.bus.busy -= 1
-            self.transport.resumeProducing()
+            if self._paused:
+                self._paused = False
+                self.transport.resumeProducing()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self.transport.pauseProducing()
 
     def resume(self) -> None:
         """The bus listens again."""

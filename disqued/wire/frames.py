@@ -30,7 +30,6 @@ Nothing here keeps time and nothing blocks; lengths are bytes, and each is check
 import hmac
 import ipaddress
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from struct import Struct
@@ -63,10 +62,11 @@ _BATCH: Final = 1
 _PIECE: Final = 2
 _HEAD = Struct("<IB20sQ")
 _SIZE = Struct("<I")
-_unpack_size = _SIZE.unpack_from
+_SIZE_BYTES: Final = 4
 _MAC_BYTES: Final = 16
-_FRAME_MIN: Final = _HEAD.size + _MAC_BYTES
-_FRAME_MAX: Final = _FRAME_MIN + PIECE_BYTES + _SIZE.size * MESSAGES_PER_FRAME
+_HEAD_BYTES: Final[int] = _HEAD.size
+_FRAME_MIN: Final[int] = _HEAD.size + _MAC_BYTES
+_FRAME_MAX: Final[int] = _FRAME_MIN + PIECE_BYTES + _SIZE_BYTES * MESSAGES_PER_FRAME
 
 
 class Refused(Exception):
@@ -156,8 +156,8 @@ class Dialect(Protocol):
         """Be the one who is dialed."""
 
 
-class _Messages:
-    """Our own codec, as an object."""
+class OwnCodec:
+    """Our own codec, as an object; who is compiled and has to do with no other calls `messages` itself."""
 
     encode = staticmethod(messages.encode)
     decode = staticmethod(messages.decode)
@@ -166,7 +166,7 @@ class _Messages:
 class OwnDialect:
     """The language described here."""
 
-    codec: Codec = _Messages()
+    codec: Codec = OwnCodec()
 
     def dial(self, secret: bytes, greeting: Greeting, nonce: bytes) -> "LinkOpener":
         """Open a link to another node."""
@@ -381,19 +381,28 @@ class FrameWriter:
     def batch(self, texts: Sequence[bytes]) -> bytes:
         """Write messages of `PIECE_BYTES` together at most, and of `MESSAGES_PER_FRAME`."""
         assert len(texts) <= MESSAGES_PER_FRAME
+        # The texts of a frame are of a few lengths, and each is packed once.
+        last, packed, length = -1, b"", 0
         body: list[bytes | memoryview] = []
         for text in texts:
-            body += (_SIZE.pack(len(text)), text)
-        return self._frame(_BATCH, body)
+            size = len(text)
+            if size != last:
+                last, packed = size, _SIZE.pack(size)
+            length += size
+            body.append(packed)
+            body.append(text)
+        return self._frame(_BATCH, length + _SIZE_BYTES * len(texts), body)
 
     def piece(self, size: int, part: bytes | memoryview) -> bytes:
         """Write the next part, of `PIECE_BYTES` at most, of a message of this size."""
-        return self._frame(_PIECE, [_SIZE.pack(size), part])
+        return self._frame(_PIECE, _SIZE_BYTES + len(part), [_SIZE.pack(size), part])
 
-    def _frame(self, kind: int, body: list[bytes | memoryview]) -> bytes:
-        length = _FRAME_MIN + sum(map(len, body))
+    def _frame(self, kind: int, size: int, body: list[bytes | memoryview]) -> bytes:
+        """Put a frame together whose body has this size."""
+        length = _FRAME_MIN + size
         assert length <= _FRAME_MAX
-        frame = b"".join((_HEAD.pack(length, kind, self._sender, self._sequence), *body))
+        body.insert(0, _HEAD.pack(length, kind, self._sender, self._sequence))
+        frame = b"".join(body)
         self._sequence += 1
         mac = self._blank.copy()
         mac.update(frame)
@@ -410,6 +419,12 @@ class _Unfinished:
         self.data: bytearray = bytearray()
 
 
+def _length_of(data: bytes | bytearray) -> int:
+    """The length of the frame that these bytes begin with."""
+    length: int = _SIZE.unpack_from(data)[0]
+    return length
+
+
 class FrameReader:
     """Takes frames apart; every frame is proved before anything of it is handed out."""
 
@@ -420,31 +435,43 @@ class FrameReader:
         self._largest = min(largest, MESSAGE_MAX)
         self._sequence = 0
         self._data = bytearray()
-        self._ready: deque[bytes] = deque()
+        self._read = b""  #: that is not in there yet: nearly always it is a frame, and no more
+        self._ready: list[bytes] = []
+        self._taken = 0  #: of these
         self._unfinished: _Unfinished | None = None
 
     @property
     def buffered(self) -> int:
         """Bytes that are kept: of frames and of messages that are not complete."""
-        return len(self._data) + (len(self._unfinished.data) if self._unfinished is not None else 0)
+        return len(self._data) + len(self._read) + (len(self._unfinished.data) if self._unfinished is not None else 0)
 
     def feed(self, data: bytes) -> None:
         """Take bytes; who feeds without taking messages out keeps all of them in memory."""
-        self._data += data
+        if self._read:
+            self._data += self._read
+        self._read = data
 
     def next(self) -> bytes | None:
         """Take out a message; None = it is not here yet.  Raises BadFrame."""
-        while not self._ready:
+        while self._taken == len(self._ready):
             if not self._take_frame():
                 return None
-        return self._ready.popleft()
+        text = self._ready[self._taken]
+        self._taken += 1
+        return text
 
     def _take_frame(self) -> bool:
         """Take a frame apart, if it is complete."""
-        data = self._data
+        data, read = self._data, self._read
+        if read:
+            self._read = b""
+            if not data and len(read) >= _FRAME_MIN and _length_of(read) == len(read) <= _FRAME_MAX:
+                self._open(read)
+                return True
+            data += read
         if len(data) < _SIZE.size:
             return False
-        (length,) = _SIZE.unpack_from(data)
+        length = _length_of(data)
         if length > _FRAME_MAX:
             raise BadFrame("oversized", f"a frame of {length} bytes; at most {_FRAME_MAX} are allowed")
         if length < _FRAME_MIN:
@@ -467,7 +494,7 @@ class FrameReader:
             raise BadFrame("replayed", f"frame {sequence} where {self._sequence} was due")
         self._sequence += 1
         if kind == _BATCH:
-            self._ready += self._batch(frame)
+            self._ready, self._taken = self._batch(frame), 0
         elif kind == _PIECE:
             self._take_piece(memoryview(frame)[_HEAD.size : -_MAC_BYTES])
         else:
@@ -476,16 +503,16 @@ class FrameReader:
     def _batch(self, frame: bytes) -> list[bytes]:
         """The messages of a frame; none of them is handed out unless all are sound."""
         texts: list[bytes] = []
-        at, end = _HEAD.size, len(frame) - _MAC_BYTES
+        at, end, largest = _HEAD_BYTES, len(frame) - _MAC_BYTES, self._largest
         while at < end:
-            start = at + _SIZE.size
+            start = at + _SIZE_BYTES
             if start > end:
                 raise BadFrame("malformed", "a frame that ends within a length")
-            (size,) = _unpack_size(frame, at)
+            size = frame[at] | frame[at + 1] << 8 | frame[at + 2] << 16 | frame[at + 3] << 24
             at = start + size
             if at > end:
                 raise BadFrame("malformed", "a message that is longer than its frame")
-            if size > self._largest:
+            if size > largest:
                 self._refuse_size(size)
             texts.append(frame[start:at])
         return texts
@@ -503,7 +530,7 @@ class FrameReader:
             raise BadFrame("malformed", "a piece that does not belong to the message begun")
         whole.data += body[_SIZE.size :]
         if len(whole.data) == size:
-            self._ready.append(bytes(whole.data))
+            self._ready, self._taken = [bytes(whole.data)], 0
             self._unfinished = None
 
     def _refuse_size(self, size: int) -> NoReturn:

@@ -53,6 +53,7 @@ from disqued.core.job import (
     RETRY_NEVER_MS,
     STATE_NAMES,
     Job,
+    JobOptions,
     NamedJob,
     StoredJob,
 )
@@ -69,17 +70,27 @@ _LEASE = Struct("<BBqBIHH")
 _NAMED = Struct("<BBBH")
 _GROUP = Struct("<BBqIHH")
 _STAMP = Struct("<8sQ")
-_pack_job = _JOB.pack
-_unpack_job = _JOB.unpack_from
-_JOB_SIZE = _JOB.size
-_JOB_START = bytes((FORMAT, JOB_ADDED))
-_NAMED_START = bytes((NAMED_FORMAT, JOB_ADDED))
-_COUNTER_MASK = 0xFFFF_FFFF
-_KNOWN_FLAGS = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
-_LAST_STATE = max(STATE_NAMES)
-_new_tuple = tuple.__new__
+_HEAD_SIZE: Final = 17
+_HEAD = Struct("<BBBBBHHII")  # of a job: what is before its times, and then what is between them and the order key
+_WISHES = Struct("<QQQII")
+_COPY = Struct("<17sqqq32sq")  # a job of which those two are written already
+_TIMES = Struct("<17xqqq32xq")  # and one of which they were read already
+_pack_copy: Final = _COPY.pack
+_unpack_times: Final = _TIMES.unpack_from
+_WISHES_START: Final = 41
+_WISHES_END: Final = 73
+_pack_job: Final = _JOB.pack
+_unpack_job: Final = _JOB.unpack_from
+_JOB_SIZE: Final[int] = _JOB.size
+_JOB_START: Final = bytes((FORMAT, JOB_ADDED))
+_NAMED_START: Final = bytes((NAMED_FORMAT, JOB_ADDED))
+_COUNTER_MASK: Final = 0xFFFF_FFFF
+_KNOWN_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
+_LAST_STATE: Final[int] = max(STATE_NAMES)
+_new_tuple: Final = tuple.__new__
 
 SPAN_MAX_MS: Final = RETRY_NEVER_MS  #: of what a copy is told to wait for: more than a client can ask for
+_STAMP_SHORT: Final = 1 << 61  # up to here a comparison is one of the machine
 STAMP_MAX: Final = (1 << 63) - (1 << 53)  #: of `ctime` and the order key of a copy: the next ones have to fit, too
 HOLDERS_MAX: Final = 1_000  #: of a copy; more are not sent
 HOLDER_SETS_KEPT = 256  #: sets of holders whose bytes are remembered
@@ -118,24 +129,70 @@ def _encode_name(job: Job) -> bytes:
     return _NAMED.pack(NAMED_FORMAT, JOB_ADDED, job.options.kind, len(alias)) + alias
 
 
+class _Written:
+    """What of a copy was written last that is the same for the next one, nearly always."""
+
+    __slots__ = (
+        "additional_deliveries", "body_length", "flags", "head", "holders", "id_length", "nacks", "node_ids", "options",
+        "queue_length", "wishes",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.options: JobOptions | None = None
+        self.node_ids: frozenset[bytes] | None = None
+        self.flags: int = 0
+        self.id_length: int = 0
+        self.queue_length: int = 0
+        self.body_length: int = 0
+        self.nacks: int = 0
+        self.additional_deliveries: int = 0
+        self.head: bytes = b""
+        self.wishes: bytes = b""
+        self.holders: bytes = b""
+
+    def is_of(self, job: Job) -> bool:
+        """Tell whether it is the same for a job."""
+        return (
+            self.options is job.options and self.node_ids is job.holders
+            and self.body_length == len(job.body) and self.queue_length == len(job.queue)
+            and self.id_length == len(job.id) and self.flags == job.flags & FLAG_QUEUED_BEFORE
+            and self.nacks == job.nacks and self.additional_deliveries == job.additional_deliveries
+        )  # fmt: skip
+
+    def write(self, job: Job) -> None:
+        """Write it for a job.  What cannot be written leaves all as it was."""
+        options, node_ids, flags = job.options, job.holders, job.flags & FLAG_QUEUED_BEFORE
+        holders = _encode_holders(node_ids) if node_ids else b""
+        head = _HEAD.pack(
+            FORMAT, JOB_ADDED, ACTIVE, flags, len(job.id), options.replicate,
+            len(holders) // NODE_ID_LENGTH, len(job.queue), len(job.body),
+        )  # fmt: skip
+        wishes = _WISHES.pack(
+            options.ttl_ms, options.retry_ms, options.delay_ms,
+            job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK,
+        )  # fmt: skip
+        self.options, self.node_ids, self.flags = options, node_ids, flags
+        self.id_length, self.queue_length, self.body_length = len(job.id), len(job.queue), len(job.body)
+        self.nacks, self.additional_deliveries = job.nacks, job.additional_deliveries
+        self.holders, self.head, self.wishes = holders, head, wishes
+
+
+_LAST_WRITTEN: Final = _Written()
+
+
 def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
     """Write a job down for another node, behind a prefix; `now` is the monotonic clock of this one."""
-    job_id = job.id
-    queue = job.queue
-    body = job.body
-    options = job.options
-    holders = _encode_holders(job.holders) if job.holders else b""
+    last = _LAST_WRITTEN
+    if not last.is_of(job):
+        last.write(job)
     requeue_at = job.requeue_at
-    head = _pack_job(
-        FORMAT, JOB_ADDED, ACTIVE, job.flags & FLAG_QUEUED_BEFORE, len(job_id), options.replicate,
-        len(holders) // NODE_ID_LENGTH, len(queue), len(body), job.ctime,
-        max(0, job.expires_at - now), max(1, requeue_at - now) if requeue_at else 0,
-        options.ttl_ms, options.retry_ms, options.delay_ms,
-        job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+    head = _pack_copy(
+        last.head, job.ctime, max(0, job.expires_at - now), max(1, requeue_at - now) if requeue_at else 0,
+        last.wishes, job.order_key,
     )  # fmt: skip
-    if options.kind or isinstance(job, NamedJob):
+    if job.options.kind or isinstance(job, NamedJob):
         prefix += _encode_name(job)
-    return b"".join((prefix, head, job_id, queue, body, holders))
+    return b"".join((prefix, head, job.id, job.queue, job.body, last.holders))
 
 
 @lru_cache(HOLDER_SETS_KEPT)
@@ -143,14 +200,97 @@ def _encode_holders(holders: frozenset[bytes]) -> bytes:
     return b"".join(sorted(holders)[:HOLDERS_MAX])
 
 
-def decode_copy(data: bytes) -> StoredJob:
-    """Read a copy back; its deadlines are what is left of them.  Raises BadRecord."""
-    if data.startswith(_JOB_START):
-        job = _decode_job(data)
-    elif data.startswith(_NAMED_START):
-        job = _decode_named(data)
+class _Read:
+    """What of a copy was read last, and found sound, that is the same for the next one, nearly always."""
+
+    __slots__ = (
+        "additional_deliveries", "body_length", "delay_ms", "flags", "head", "holders_length", "id_length", "nacks",
+        "queue_length", "replicate", "retry_ms", "ttl_ms", "wishes",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.head: bytes = b""  #: as they stand in a copy, and what they say; empty = there was none
+        self.wishes: bytes = b""
+        self.id_length: int = 0
+        self.queue_length: int = 0
+        self.body_length: int = 0
+        self.holders_length: int = 0
+        # As objects, which the next job shares.
+        self.flags: object = 0
+        self.replicate: object = 0
+        self.ttl_ms: object = 0
+        self.retry_ms: object = 0
+        self.delay_ms: object = 0
+        self.nacks: object = 0
+        self.additional_deliveries: object = 0
+
+    def note(self, data: bytes, start: int, job: StoredJob) -> None:
+        """Remember it of a copy that begins there."""
+        self.head = data[start : start + _HEAD_SIZE]
+        self.wishes = data[start + _WISHES_START : start + _WISHES_END]
+        self.id_length, self.queue_length, self.body_length = len(job.id), len(job.queue), len(job.body)
+        self.holders_length = len(job.holders) * NODE_ID_LENGTH if job.holders is not None else 0
+        self.flags, self.replicate = job.flags, job.replicate
+        self.ttl_ms, self.retry_ms, self.delay_ms = job.ttl_ms, job.retry_ms, job.delay_ms
+        self.nacks, self.additional_deliveries = job.nacks, job.additional_deliveries
+
+
+_LAST_READ: Final = _Read()
+
+
+def decode_copy(data: bytes, start: int = 0) -> StoredJob:
+    """Read a copy back that begins there; its deadlines are what is left of them.  Raises BadRecord."""
+    last = _LAST_READ
+    if (
+        data[start : start + _HEAD_SIZE] == last.head
+        and data[start + _WISHES_START : start + _WISHES_END] == last.wishes
+    ):
+        job = _decode_alike(data, start, last)
+        if job is not None:
+            return job
+    return _decode_other(data, start, last)
+
+
+def _decode_alike(data: bytes, start: int, last: _Read) -> StoredJob | None:
+    """Read a copy of which much is as in the last one; None = it is not sound."""
+    id_start = start + _JOB_SIZE
+    queue_start = id_start + last.id_length
+    body_start = queue_start + last.queue_length
+    holders_start = body_start + last.body_length
+    end = holders_start + last.holders_length
+    if end != len(data):
+        return None
+    ctime, expires, requeue, order_key = _unpack_times(data, start)
+    stamp: int = ctime
+    key: int = order_key
+    lives_ms: int = expires
+    waits_ms: int = requeue
+    if (
+        not 0 <= lives_ms <= SPAN_MAX_MS >= waits_ms >= 0
+        or not 0 <= stamp <= _STAMP_SHORT >= key >= -_STAMP_SHORT
+        or last.id_length != JOB_ID_LENGTH
+        or data[id_start] != 0x44 or data[id_start + 1] != 0x49
+        or data[queue_start - 2] != 0x53 or data[queue_start - 1] != 0x51
+    ):  # fmt: skip
+        return None
+    # The class's own constructor takes twice as long.
+    return _new_tuple(StoredJob, (
+        data[id_start:queue_start], data[queue_start:body_start], data[body_start:holders_start], ACTIVE, last.flags,
+        last.replicate, _holders_of(data[holders_start:end]) if last.holders_length else None,
+        ctime, expires, requeue, last.ttl_ms, last.retry_ms, last.delay_ms, last.nacks, last.additional_deliveries,
+        order_key, KIND_WORK, b"",
+    ))  # fmt: skip
+
+
+def _decode_other(data: bytes, start: int, last: _Read) -> StoredJob:
+    """Read any copy; what it has in common with the next one is remembered."""
+    begins = data[start : start + len(_JOB_START)]
+    if begins == _JOB_START:
+        job = _decode_job(data, start)
+    elif begins == _NAMED_START:
+        job = _decode_named(data, start)
     else:
-        raise BadRecord(f"{data[:2]!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
+        raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
     (
         _, _, _, state, flags, _, holders, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, _, _, order_key, _, _,
     ) = job  # fmt: skip
@@ -164,6 +304,8 @@ def decode_copy(data: bytes) -> StoredJob:
         raise BadRecord(f"a copy of time {ctime} and order {order_key}; allowed is up to {STAMP_MAX}")
     if holders is not None and len(holders) > HOLDERS_MAX:
         raise BadRecord(f"a copy with {len(holders)} holders; allowed are {HOLDERS_MAX}")
+    if begins == _JOB_START:
+        last.note(data, start, job)
     return job
 
 
@@ -213,46 +355,84 @@ def decode_record(data: bytes) -> Record:
     raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {GROUP}")
 
 
-def _decode_job(data: bytes) -> StoredJob:
-    # A journal has millions of these: what is checked here is checked without a call.
-    size = len(data)
+def _decode_job(data: bytes, start: int = 0) -> StoredJob:
+    """Read a job that begins there, and with which the bytes end."""
+    # A journal has millions of these, and links as many: what is checked here is checked without a call, and what is
+    # counted with here has a type, for where the code is compiled.
+    size = len(data) - start
     if size < _JOB_SIZE:
         raise BadRecord(f"a job in {size} bytes; the shortest has {_JOB_SIZE + OLD_JOB_ID_LENGTH}")
+    state: int
+    flags: int
+    id_length: int
+    holder_count: int
+    queue_length: int
+    body_length: int
     (
         _, _, state, flags, id_length, replicate, holder_count, queue_length, body_length,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
-    ) = _unpack_job(data)  # fmt: skip
-    queue_start = _JOB_SIZE + id_length
+    ) = _unpack_job(data, start)  # fmt: skip
+    id_start = start + _JOB_SIZE
+    queue_start = id_start + id_length
     body_start = queue_start + queue_length
     holders_start = body_start + body_length
-    if holders_start + holder_count * NODE_ID_LENGTH != size:
-        raise BadRecord(f"a job in {size} bytes whose parts add up to {holders_start + holder_count * NODE_ID_LENGTH}")
-    job_id = data[_JOB_SIZE:queue_start]
-    # As is_job_id would find, for ids of today.
-    if not (id_length == JOB_ID_LENGTH and job_id[:2] == b"DI" and job_id[46:] == b"SQ") and not is_job_id(job_id):
+    end = holders_start + holder_count * NODE_ID_LENGTH
+    if end - start != size:
+        raise BadRecord(f"a job in {size} bytes whose parts add up to {end - start}")
+    job_id = data[id_start:queue_start]
+    # As is_job_id would find, for ids of today: DI...SQ.
+    if not (
+        id_length == JOB_ID_LENGTH
+        and data[id_start] == 0x44 and data[id_start + 1] == 0x49
+        and data[queue_start - 2] == 0x53 and data[queue_start - 1] == 0x51
+    ) and not is_job_id(job_id):  # fmt: skip
         raise BadRecord(f"{job_id!r} is no job id")
     if state > _LAST_STATE or flags > _KNOWN_FLAGS:
         raise BadRecord(f"state {state} with flags {flags}; allowed are 0 to {_LAST_STATE} and 0 to {_KNOWN_FLAGS}")
     # The class's own constructor takes twice as long.
     return _new_tuple(StoredJob, (
         job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
-        _decode_holders(data[holders_start:]) if holder_count else None,
+        _holders_of(data[holders_start:end]) if holder_count else None,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, KIND_WORK, b"",
     ))  # fmt: skip
 
 
-def _decode_named(data: bytes) -> StoredJob:
-    """Read a job that has an alias, or is of another kind than work."""
-    if len(data) < _NAMED.size:
-        raise BadRecord(f"a job in {len(data)} bytes; the shortest with an alias has {_NAMED.size + _JOB_SIZE}")
-    _, _, kind, length = _NAMED.unpack_from(data)
-    start = _NAMED.size + length
-    alias = data[_NAMED.size : start]
+def _decode_named(data: bytes, start: int = 0) -> StoredJob:
+    """Read a job that has an alias, or is of another kind than work, and that begins there."""
+    if len(data) - start < _NAMED.size:
+        raise BadRecord(f"a job in {len(data) - start} bytes; the shortest with an alias has {_NAMED.size + _JOB_SIZE}")
+    _, _, kind, length = _NAMED.unpack_from(data, start)
+    alias_start = start + _NAMED.size
+    job_start = alias_start + length
+    alias = data[alias_start:job_start]
     if kind not in KIND_NAMES or not (kind or alias):
         raise BadRecord(f"a job of kind {kind} with an alias of {length} bytes; allowed are 0 to {max(KIND_NAMES)}")
-    if data[start : start + 2] != _JOB_START:
-        raise BadRecord(f"{data[start : start + 2]!r} where a job begins, after its alias; {_JOB_START!r} does")
-    return _decode_job(data[start:])._replace(kind=kind, alias=alias)
+    begins = data[job_start : job_start + len(_JOB_START)]
+    if begins != _JOB_START:
+        raise BadRecord(f"{begins!r} where a job begins, after its alias; {_JOB_START!r} does")
+    return _decode_job(data, job_start)._replace(kind=kind, alias=alias)
+
+
+class _Holders:
+    """A set of holders as it was read last: nearly all jobs of a cluster have the same, and to compare is enough."""
+
+    __slots__ = ("data", "node_ids")
+
+    def __init__(self) -> None:
+        self.data: bytes = b""
+        self.node_ids: frozenset[bytes] = frozenset()
+
+
+_LAST_HOLDERS: Final = _Holders()
+
+
+def _holders_of(data: bytes) -> frozenset[bytes]:
+    """Read the holders of a job; the same object for the same bytes, as long as it is remembered."""
+    last = _LAST_HOLDERS
+    if data != last.data:
+        last.node_ids = _decode_holders(data)
+        last.data = data
+    return last.node_ids
 
 
 @lru_cache(HOLDER_SETS_KEPT)

@@ -174,6 +174,15 @@ async def test_the_messages_of_one_turn_share_a_frame_and_keep_their_order(begin
     assert len([size for size in frames if size > 100 * len(encode((NEEDJOBS, b"queue", 1), 0))]) == 1
 
 
+@async_test
+async def test_what_other_nodes_say_is_read_in_the_rounds_of_clients(begin: Begin) -> None:
+    one, other = begin(), begin()
+    await join(one, other)
+    await wait_until(lambda: one.daemon.bus._incoming)
+    (connection,) = one.daemon.bus._incoming.values()
+    assert connection.transport.in_rounds
+
+
 @pytest.mark.reference
 @async_test
 async def test_large_messages_arrive_whole(begin: Begin) -> None:

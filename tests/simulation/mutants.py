@@ -361,7 +361,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a copy knows of no other holder", SLOW,
-        Replication, "on_repljob", "(stored.holders or frozenset()) | {state.node_id}", "{state.node_id}",
+        Replication, "on_repljob", "job_id, holders = stored.id, stored.holders or frozenset()",
+        "job_id, holders = stored.id, frozenset()",
     ),
     _mutant(
         "an at-most-once job that is handed over is queued by nobody", FULL,

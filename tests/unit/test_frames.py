@@ -301,15 +301,15 @@ def _another_message(writer: FrameWriter) -> bytes:
 
 
 def _unknown_kind(writer: FrameWriter) -> bytes:
-    return writer._frame(3, [b""])
+    return writer._frame(3, 0, [b""])
 
 
 def _length_cut_off(writer: FrameWriter) -> bytes:
-    return writer._frame(1, [b"\1\0"])
+    return writer._frame(1, 2, [b"\1\0"])
 
 
 def _longer_than_the_frame(writer: FrameWriter) -> bytes:
-    return writer._frame(1, [b"\2\0\0\0x"])
+    return writer._frame(1, 5, [b"\2\0\0\0x"])
 
 
 @pytest.mark.parametrize(

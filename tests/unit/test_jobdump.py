@@ -1,5 +1,7 @@
 """Jobs and events as bytes."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,17 @@ from hypothesis import strategies as st
 from disqued.core.groups import scope_of
 from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, NamedJob, new_job
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
-from disqued.wire.jobdump import FORMAT, STAMP_MAX, BadRecord, decode_record, encode_event, encode_job
+from disqued.wire.jobdump import (
+    FORMAT,
+    SPAN_MAX_MS,
+    STAMP_MAX,
+    BadRecord,
+    decode_copy,
+    decode_record,
+    encode_copy,
+    encode_event,
+    encode_job,
+)
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -199,3 +211,94 @@ def test_what_is_wrong_with_a_record_is_said(record: bytes, text: str) -> None:
     with pytest.raises(BadRecord) as caught:
         decode_record(record)
     assert text in str(caught.value)
+
+
+# Copies: what a copy has in common with the last one is neither written nor read twice.
+
+
+def another_than_the_last() -> None:
+    """See to it that the next copy has nothing in common with the last one."""
+    job = example_job()
+    job.options = JobOptions(ttl_ms=1, retry_ms=2, delay_ms=3, replicate=4)
+    decode_copy(encode_copy(job, 0))
+
+
+def read_alone(data: bytes) -> object:
+    another_than_the_last()
+    return decode_copy(data)
+
+
+def written_alone(job: Job) -> bytes:
+    another_than_the_last()
+    return encode_copy(job, 0)
+
+
+@given(jobs(), jobs(), st.data())
+def test_a_copy_is_the_same_whatever_came_before_it(job: Job, other: Job, data: st.DataObject) -> None:
+    # Like the first one, but for one thing or the other.
+    for name in ("options", "holders", "body", "queue", "id", "flags", "nacks", "additional_deliveries", "order_key"):
+        if data.draw(st.booleans(), label=name):
+            setattr(other, name, getattr(job, name))
+    for each in (job, other):
+        each.order_key = max(-STAMP_MAX, min(each.order_key, STAMP_MAX))
+        each.expires_at, each.requeue_at = min(each.expires_at, SPAN_MAX_MS), min(each.requeue_at, SPAN_MAX_MS)
+    expected = [written_alone(job), written_alone(other)]
+    another_than_the_last()
+    assert [encode_copy(job, 0), encode_copy(other, 0)] == expected
+    copies = [read_alone(text) for text in expected]
+    another_than_the_last()
+    assert [decode_copy(text) for text in expected] == copies
+    assert [decode_copy(b"prefix" + text, 6) for text in expected] == copies
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (17, (STAMP_MAX + 1).to_bytes(8, "little")),
+        (17, b"\xff" * 8),
+        (25, (SPAN_MAX_MS + 1).to_bytes(8, "little")),
+        (25, b"\xff" * 8),
+        (33, (SPAN_MAX_MS + 1).to_bytes(8, "little")),
+        (33, b"\xff" * 8),
+        (73, (STAMP_MAX + 1).to_bytes(8, "little")),
+        (73, (-STAMP_MAX - 1).to_bytes(8, "little", signed=True)),
+        (81, b"X"),
+        (82, b"X"),
+        (81 + 46, b"X"),
+        (81 + 47, b"X"),
+        (81 + 48 + 9, b"X"),
+        (len(encode_copy(example_job(), 0)), b"more"),
+    ],
+)
+def test_a_copy_is_refused_though_the_last_one_was_nearly_the_same(at: int, value: bytes) -> None:
+    good = encode_copy(example_job(), 0)
+    bad = good[:at] + value + good[at + len(value) :]
+    with pytest.raises(BadRecord) as alone:
+        read_alone(bad)
+    decode_copy(good)
+    with pytest.raises(BadRecord) as after:
+        decode_copy(bad)
+    assert str(after.value) == str(alone.value)
+    for end in range(len(good)):
+        with pytest.raises(BadRecord):
+            decode_copy(good[:end])
+
+
+@pytest.mark.parametrize("stamp", [1 << 61, (1 << 61) + 1, STAMP_MAX])
+def test_a_copy_may_have_any_stamp_that_is_allowed(stamp: int) -> None:
+    for sign in (1, -1):
+        job = example_job()
+        decode_copy(encode_copy(job, 0))
+        job.ctime, job.order_key = stamp, sign * stamp
+        copy = decode_copy(encode_copy(job, 0))
+        assert (copy.ctime, copy.order_key) == (stamp, sign * stamp)
+
+
+def test_a_copy_that_cannot_be_written_fails_each_time_and_leaves_the_next_as_it_is() -> None:
+    sound, unsound = example_job(), example_job()
+    unsound.options = JobOptions(ttl_ms=1, retry_ms=2, delay_ms=3, replicate=1 << 16)
+    expected = written_alone(sound)
+    for _ in range(2):
+        with pytest.raises(struct.error):
+            encode_copy(unsound, 0)
+        assert encode_copy(sound, 0) == expected

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import pytest
 
-from disqued.core.messages import GOTACK, Message
-from disqued.net.linkinbox import LinkInbox
+from disqued.core.messages import GOTACK, GOTJOB, Message
+from disqued.net.linkinbox import QUICK_ONES, LinkInbox
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame
 
@@ -32,7 +32,7 @@ class Reader:
 
 
 class Codec:
-    """Reads a text as an ack of it, and none that says bad."""
+    """Reads a text as an ack of it, or that there is a copy, and none that says bad."""
 
     def encode(self, message: Message, now: int) -> bytes:
         raise NotImplementedError("an inbox writes nothing")
@@ -40,6 +40,8 @@ class Codec:
     def decode(self, data: bytes) -> Message:
         if data == b"bad":
             raise BadMessage("bad")
+        if data.startswith(b"copy"):
+            return (GOTJOB, data)
         return (GOTACK, data, b"", False)
 
 
@@ -81,6 +83,15 @@ def test_one_message_is_heard_however_little_time_there_is_and_the_rest_later() 
     assert bed.heard == [b"1"]
     assert bed.hear()
     assert bed.heard == [b"1", b"2", b"3"]
+
+
+def test_the_time_is_looked_at_after_a_few_messages_that_are_quick_and_after_each_other_one() -> None:
+    copies = [b"copy %d" % number for number in range(QUICK_ONES + 2)]
+    bed = Bed(*copies, b"1", b"2")
+    assert not bed.hear(OVER)
+    assert bed.heard == copies[:QUICK_ONES]
+    assert not bed.hear(OVER)
+    assert bed.heard == [*copies, b"1"]
 
 
 def test_a_bug_of_ours_is_told_and_the_next_message_is_heard() -> None:

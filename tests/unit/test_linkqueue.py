@@ -7,7 +7,17 @@ import pytest
 
 from disqued.core.job import FLAG_GIVEN_UP, Job, JobOptions
 from disqued.core.messages import DELJOB, FAIL, NEEDJOBS, PING, PONG, REPLJOB, YOURJOBS, Message
-from disqued.net.linkqueue import MESSAGE_COST, URGENT_MAX, LinkQueue, weigh
+from disqued.net.linkqueue import (
+    MESSAGE_COST,
+    TAKEN_KEPT,
+    TEXT_KEPT,
+    URGENT_MAX,
+    LinkQueue,
+    Texts,
+    Waiting,
+    spread,
+    weigh,
+)
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES
 
 OPTIONS = JobOptions(ttl_ms=1_000, retry_ms=0, delay_ms=0, replicate=2)
@@ -184,3 +194,92 @@ def test_a_queue_of_nothing_but_copies_that_were_given_up_writes_nothing() -> No
         queue.add(message)
     assert queue.frame(0) is None
     assert (writer.written, queue.weight) == ([], 0)
+
+
+# Several links.
+
+
+def links(limit: int = 1 << 30) -> tuple[dict[bytes, LinkQueue], Codec, list[Writer], Texts]:
+    """The queues of two nodes, and what they write with."""
+    codec, writers, texts = Codec(), [Writer(), Writer()], Texts()
+    return {
+        name: LinkQueue(codec, writer, limit, texts) for name, writer in zip((b"a", b"b"), writers, strict=True)
+    }, codec, writers, texts  # fmt: skip
+
+
+def to_both(*messages: Message) -> list[tuple[bytes, Message]]:
+    return [(name, message) for message in messages for name in (b"a", b"b")]
+
+
+def test_messages_are_spread_over_the_links_and_it_is_said_what_became_of_them() -> None:
+    queues, _, writers, _ = links()
+    queues[b"b"].limit = 1
+    known = to_both((DELJOB, b"1"), (DELJOB, b"2"))
+    touched, unlinked, dropped = spread([*known, (b"c", (FAIL, b"3"))], queues)
+    assert (touched, unlinked, dropped) == ([b"a", b"b"], [(b"c", (FAIL, b"3"))], 1)
+    for queue in queues.values():
+        drain(queue)
+    assert [writer.written for writer in writers] == [[("batch", 2)], [("batch", 1)]]
+    assert spread([(b"b", (DELJOB, b"4"))], queues)[0] == [b"b"]
+
+
+def test_a_copy_for_two_nodes_is_written_down_once() -> None:
+    queues, codec, writers, _ = links()
+    spread(to_both(copy(1), copy(2), (DELJOB, b"id")), queues)
+    for queue in queues.values():
+        queue.frame(7)
+    assert codec.times == [7] * 3
+    assert [writer.kinds for writer in writers] == [[REPLJOB, REPLJOB, DELJOB]] * 2
+
+
+def test_what_leaves_later_is_written_down_as_of_then() -> None:
+    queues, codec, _, _ = links()
+    spread(to_both(copy(1)), queues)
+    queues[b"a"].frame(7)
+    queues[b"b"].frame(8)
+    assert codec.times == [7, 8]
+
+
+def test_no_text_is_kept_beyond_the_moment_in_which_the_links_write() -> None:
+    queues, codec, _, texts = links()
+    message = copy(1)
+    spread(to_both(message), queues)
+    queues[b"a"].frame(7)
+    texts.forget()
+    queues[b"b"].frame(7)
+    assert codec.times == [7, 7]
+
+
+def test_no_long_text_is_kept_nor_one_that_nobody_waits_for() -> None:
+    queues, codec, _, _ = links()
+    spread(to_both(copy(TEXT_KEPT)), queues)
+    for queue in queues.values():
+        queue.frame(7)
+    assert codec.times == [7, 7]
+    waiting = Waiting(copy(1))
+    assert queues[b"a"].put(waiting)
+    queues[b"a"].frame(7)
+    assert waiting.text is None
+
+
+def test_a_copy_that_was_given_up_between_two_links_leaves_on_the_first_alone() -> None:
+    queues, _, writers, _ = links()
+    message = copy(1)
+    spread(to_both(message), queues)
+    queues[b"a"].frame(7)
+    message[1].flags |= FLAG_GIVEN_UP
+    assert queues[b"b"].frame(7) is None
+    assert [writer.kinds for writer in writers] == [[REPLJOB], []]
+
+
+def test_a_long_line_moves_on_and_keeps_its_order() -> None:
+    queue, writer = make()
+    kinds = [DELJOB, REPLJOB, YOURJOBS]
+    count = 3 * TAKEN_KEPT
+    for number in range(count):
+        queue.add((kinds[number % 3], copy(0)[1], False) if number % 3 == 1 else (kinds[number % 3], ()))
+    assert len(queue) == count
+    while queue.frame(0) is not None:
+        queue.add((DELJOB, b"id")) if len(queue) == count - MESSAGES_PER_FRAME else None
+    assert writer.kinds == [kinds[number % 3] for number in range(count)] + [DELJOB]
+    assert (len(queue), queue.weight, queue.sent) == (0, 0, count + 1)
