@@ -146,7 +146,11 @@ def _record_at(data: bytes, at: int) -> slice:
 
 
 class HistoryReader:
-    """Reads the streams of what is over, merged by time; a later call goes on where the last one ended."""
+    """Reads the streams of what is over, merged by time; a later call goes on where the last one ended.
+
+    Of two entries of one millisecond that stand in different streams nothing says which came first: the ids that the
+    server gives count in each stream on its own, and its clock goes on while a script runs.
+    """
 
     def __init__(self, keys: Keys, ask: Ask) -> None:
         self._ask = ask
