@@ -51,11 +51,6 @@ assert catalogue.MODULES  # importing it completes the table
 class Transport:
     """What a connection needs of a transport: replies go nowhere."""
 
-    dataBuffer = b""
-    offset = 0
-    _tempDataLen = 0
-    connected = True
-    disconnecting = False
     refused = False
 
     def __init__(self) -> None:

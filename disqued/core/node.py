@@ -92,6 +92,7 @@ class Node:
         """
         seed = b"%040x" % rng.getrandbits(160)
         self.clock = clock
+        self._clocks_stand = False
         own_rng = Random(rng.getrandbits(64))  # noqa: S311 - it draws nodes and shifts times, and hides nothing
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
@@ -194,15 +195,28 @@ class Node:
     # Inputs.
 
     def begin(self, actor: Client | None = None) -> None:
-        """Begin a step, on behalf of a client or because something is due: read the clocks."""
+        """Begin a step, on behalf of a client or because something is due: read the clocks, unless they stand."""
         state = self.state
-        state.now = self.clock.now()
-        state.wall = wall = self.clock.wall()
+        if not self._clocks_stand:
+            self._read_clocks()
         state.actor = actor
         if state.trail is not None:
-            if not -SET_MS < wall - state.now - state.ahead_ms < SET_MS:
+            if not -SET_MS < state.wall - state.now - state.ahead_ms < SET_MS:
                 state.note_clock()
-            state.trail.append((wall, actor))
+            state.trail.append((state.wall, actor))
+
+    def stop_clocks(self) -> None:
+        """Let what begins from now on, until `start_clocks`, happen at this moment."""
+        self._read_clocks()
+        self._clocks_stand = True
+
+    def start_clocks(self) -> None:
+        """Read the clocks for each step again."""
+        self._clocks_stand = False
+
+    def _read_clocks(self) -> None:
+        self.state.now = self.clock.now()
+        self.state.wall = self.clock.wall()
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""

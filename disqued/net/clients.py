@@ -6,8 +6,8 @@
                         |               paused, or not reading            or at the end of the turn's commit
                         +--> protocol error: the replies that are due, the error, end
 
-One chunk of input is one step of the node: the clocks are read once, the commands in it run in order, and their
-replies leave in one write.  A client that does not read its replies is not read from either, so that it holds no
+One chunk of input is one step of the node: it has one moment, the commands in it run in order, and their replies leave
+in one write.  A client that does not read its replies is not read from either, so that it holds no
 more than the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.  When all that
 clients have not read is too much together, those with most of it are ended.
 

@@ -154,12 +154,14 @@ class Driver:
     # Rounds of clients.
 
     def begin_round(self) -> None:
-        """Keep replies back until the round is over."""
+        """Keep replies back until the round is over; to the node it is one moment."""
         self._gathers = True
+        self.node.stop_clocks()
 
     def end_round(self) -> None:
         """Answer the clients of the round."""
         self._gathers = False
+        self.node.start_clocks()
         gathered, self._gathered = self._gathered, {}
         if self._state.journaling and gathered:
             # Since this round began: what came after that has to be durable before it is told.

@@ -12,13 +12,7 @@ from typing import Any
 
 def send_at_once(transport: Any, data: bytes) -> None:
     """Send on a transport with `sends_at_once`, which buffers what the socket does not take."""
-    if (
-        transport._tempDataBuffer
-        or transport.offset != len(transport.dataBuffer)
-        or not transport.connected
-        or transport.disconnecting
-        or transport.disconnected
-    ):
+    if not transport.at_once:
         transport.buffer(data)
         return
     sent = 0

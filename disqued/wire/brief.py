@@ -22,6 +22,11 @@ def encode_status(value: bytes) -> bytes:
     return b"+" + value.translate(_ONE_LINE) + b"\r\n"
 
 
+def encode_id(job_id: bytes) -> bytes:
+    """Spell the id of a job as a status line; no id has a line end in it."""
+    return b"+" + job_id + b"\r\n"
+
+
 def encode_error(text: bytes) -> bytes:
     """Spell an error line; `text` begins with its word, as in b"ERR syntax error"."""
     return b"-" + text.translate(_ONE_LINE) + b"\r\n"

@@ -12,6 +12,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
+from disqued.core.clock import Clock
 from disqued.core.job import Job, JobOptions
 from disqued.core.messages import DELJOB, GOTJOB, PING, REPLJOB, Message
 from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
@@ -555,6 +556,22 @@ async def test_a_daemon_that_ends_says_what_it_has_to_say(launch: Launch) -> Non
 # Rounds of clients, while no store wants the journal.
 
 
+class Ticking:
+    """Clocks that go on by a second each time that one of them is read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._read = 0
+
+    def now(self) -> int:
+        self._read += 1
+        return self._clock.now() + 1_000 * self._read
+
+    def wall(self) -> int:
+        self._read += 1
+        return self._clock.wall() + 1_000 * self._read
+
+
 @async_test
 async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     running = launch()
@@ -574,6 +591,26 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     assert (await consumer.replies(1))[0][0][1:] == [*await producer.replies(1), b"body"]
     adding.dataReceived(pack("PING"))
     assert adding.output_buffered == 0
+
+
+@async_test
+async def test_a_round_is_one_moment(launch: Launch) -> None:
+    running = launch()
+    driver, node = running.daemon.driver, running.daemon.node
+    client = await running.connect()
+    [session] = running.daemon.sessions()
+    node.clock = Ticking(node.clock)
+    for _ in range(2):
+        driver.begin_round()
+        moment = (node.state.now, node.state.wall)
+        for _ in range(3):
+            session.dataReceived(pack("PING"))
+            assert (node.state.now, node.state.wall) == moment
+        driver.end_round()
+        session.dataReceived(pack("PING"))
+        assert node.state.now > moment[0]
+        assert node.state.wall > moment[1]
+    await client.replies(8)
 
 
 @async_test

@@ -198,6 +198,36 @@ async def test_what_the_socket_does_not_take_follows_in_order(connection: Connec
 
 
 @async_test
+async def test_what_comes_behind_what_waits_is_sent_behind_it_though_the_socket_takes_more(
+    connection: Connection,
+) -> None:
+    client, server = connection.client, connection.server
+    sent = b""
+    while not server.transport.unsent:
+        sent += b"x" * 1_000_000
+        server.transport.write(b"x" * 1_000_000)
+    while client.read():  # no turn of the loop passes meanwhile
+        pass
+    server.transport.write(b"behind")
+    await until_read(client, lambda: len(client.received) >= len(sent) + 6)
+    assert client.received == sent + b"behind"
+    server.transport.write(b"at once")
+    client.read()
+    assert client.received[-7:] == b"at once"
+
+
+@async_test
+async def test_what_is_written_to_a_connection_that_has_ended_goes_nowhere(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    server.transport.loseConnection()
+    await until_read(client, lambda: client.ended)
+    await wait_until(lambda: server.lost)
+    server.transport.write(b"too late")
+    assert server.transport.unsent == 0
+    assert client.received == b""
+
+
+@async_test
 async def test_what_comes_is_whole_and_in_order(connection: Connection) -> None:
     sent = 0
     text = bytes(range(256)) * 8_000
