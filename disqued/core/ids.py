@@ -1,11 +1,15 @@
 """Job ids and node ids.
 
-    DI 0f0c644f d3ccb51c2cedbd47fcb6f312646c993c 05a0 SQ      48 bytes
-    |  |        |                                |    suffix
-    |  |        |                                TTL in minutes, hex, at most ffff
-    |  |        32 hex digits: id n is the n-th 16 bytes of SHAKE128(seed || number of its batch, 8 bytes little-endian)
+    DI 0f0c644f d3cc b51c2cedbd47fcb6f312646c993c 05a0 SQ      48 bytes
+    |  |        |    |                            |    suffix
+    |  |        |    |                            TTL in minutes, hex, at most ffff
+    |  |        |    28 hex digits of its own
+    |  |        4 hex digits that 16 ids share: jobs that come together lie together (core/registry.py)
     |  first 8 hex digits of the creating node's id
     prefix
+
+A batch of ids is SHAKE128(seed || its number, 8 bytes little-endian): what 16 share, what is of each of them, what the
+next 16 share, and so on.
 
 Ids of Disque 1.0 (``D-``, 8 hex, ``-``, 24 characters of base64, ``-``, 4 hex; 40 bytes) are accepted wherever an id
 is read, so that jobs brought over keep theirs.  Source: the Disque README, "Job IDs"; src/job.c.
@@ -19,7 +23,10 @@ BATCH = 64  #: ids of which one hash is the middle: it costs an id a fifth of wh
 NODE_ID_LENGTH = 40
 JOB_ID_LENGTH = 48
 OLD_JOB_ID_LENGTH = 40
-_MIDDLE = 32  # hex digits
+SHARERS = 16  #: ids that begin with the same digits
+_SHARED = 4  # hex digits
+_OWN = 28  # hex digits
+_GROUP = _SHARED + SHARERS * _OWN
 
 
 def is_job_id(value: bytes) -> bool:
@@ -37,9 +44,9 @@ def is_node_id(value: bytes) -> bool:
 def comes_first(node_id: bytes, other: bytes, job_id: bytes) -> bool:
     """Tell which of two nodes keeps a job in its queue that both have queued: True = the first one.
 
-    Each job favours other nodes: what decides is the ids of the nodes, turned by the random part of the job's.
+    Each job favours other nodes: what decides is the ids of the nodes, turned by what is random in the job's own part.
     """
-    start, length = (10, 32) if len(job_id) == JOB_ID_LENGTH else (11, 24)
+    start, length = (14, _OWN) if len(job_id) == JOB_ID_LENGTH else (11, 24)
     turn = int.from_bytes((job_id[start : start + length] * 2)[:NODE_ID_LENGTH], "big")
     return int.from_bytes(node_id, "big") ^ turn > int.from_bytes(other, "big") ^ turn
 
@@ -64,9 +71,11 @@ class JobIds:
         return ready.pop() + ttl_suffix
 
     def _refill(self) -> None:
-        prefix, ready = self._prefix, self._ready
+        ready = self._ready
         self._batches += 1
-        middles = shake_128(self._seed + self._batches.to_bytes(8, "little"), usedforsecurity=False)
-        digits = hexlify(middles.digest(BATCH * _MIDDLE // 2))
-        for at in range((BATCH - 1) * _MIDDLE, -1, -_MIDDLE):
-            ready.append(prefix + digits[at : at + _MIDDLE])
+        batch = shake_128(self._seed + self._batches.to_bytes(8, "little"), usedforsecurity=False)
+        digits = hexlify(batch.digest(BATCH // SHARERS * _GROUP // 2))
+        for group in range(len(digits) - _GROUP, -1, -_GROUP):
+            start = self._prefix + digits[group : group + _SHARED]
+            for at in range(group + _GROUP - _OWN, group, -_OWN):
+                ready.append(start + digits[at : at + _OWN])

@@ -4,7 +4,7 @@ from hashlib import shake_128
 
 import pytest
 
-from disqued.core.ids import BATCH, JobIds, is_job_id, is_node_id
+from disqued.core.ids import BATCH, SHARERS, JobIds, is_job_id, is_node_id
 from disqued.core.job import JobOptions
 from tests.core_fixtures import NODE_ID, OLD_ID, UNKNOWN_ID, Server
 
@@ -25,8 +25,11 @@ def test_an_id_is_prefix_node_digest_ttl_and_suffix() -> None:
 def test_the_middles_are_the_hash_of_seed_and_number_of_the_batch_piece_by_piece() -> None:
     ids = JobIds(NODE_ID, b"seed")
     for batch in range(1, 4):
-        digits = shake_128(b"seed" + batch.to_bytes(8, "little"), usedforsecurity=False).hexdigest(16 * BATCH)
-        assert "".join(ids.next(SUFFIX)[10:42].decode() for _ in range(BATCH)) == digits
+        digits = shake_128(b"seed" + batch.to_bytes(8, "little"), usedforsecurity=False).hexdigest(4 * (2 + 14 * 16))
+        middles = [ids.next(SUFFIX)[10:42].decode() for _ in range(BATCH)]
+        groups = [middles[at : at + SHARERS] for at in range(0, BATCH, SHARERS)]
+        assert all(len({middle[:4] for middle in group}) == 1 for group in groups)
+        assert "".join(group[0][:4] + "".join(middle[4:] for middle in group) for group in groups) == digits
 
 
 def test_ids_of_one_run_and_of_two_runs_all_differ() -> None:
