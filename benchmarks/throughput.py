@@ -157,10 +157,12 @@ def _read_ids(redis: Server, count: int) -> list[bytes]:
     return ids[:count]
 
 
-def _blasted(bench: Bench, server: Server, commands: Sequence[bytes], expected: bytes) -> float:
+def _blasted(
+    bench: Bench, server: Server, commands: Sequence[bytes], expected: bytes, pipeline: int = PIPELINE
+) -> float:
     bench.left_s()
-    chunks = chunked(commands, PIPELINE)
-    return len(chunks) * PIPELINE / blast(server.port, chunks, PIPELINE, expected, CONNECTIONS)
+    chunks = chunked(commands, pipeline)
+    return len(chunks) * pipeline / blast(server.port, chunks, pipeline, expected, CONNECTIONS)
 
 
 def acknowledge(bench: Bench, name: str, title: str) -> Row:
@@ -206,35 +208,40 @@ def put(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
-def tell_events(bench: Bench, name: str, title: str) -> Row:
+@attrs.frozen
+class Telling:
     """A job's way, ADDJOB, GETJOB and ACKJOB, with an event log of all that happens, beside the same without."""
-    count = whole(bench.size(80_000, 12_000), PIPELINE)
-    rates: list[list[float]] = [[], []]
-    used = [0.0, 0.0]
-    with Disqued(bench.processors, ("--events", "all")) as telling, Disqued(bench.processors) as silent:
-        for _ in range(bench.rounds):
-            for number, daemon in enumerate((telling, silent)):
-                before = sum(daemon.cpu_seconds())
-                rates[number].append(count / _way_of_jobs(bench, daemon, count))
-                used[number] += sum(daemon.cpu_seconds()) - before
-    ours, theirs = rates
-    goal = Goal(0.95, at_least=True)
-    return Row(
-        name, title, "jobs/s", spread(ours), "events off", spread(theirs), ratios(ours, theirs), goal, bench.rounds,
-        note=f"processor time with the log is {used[0] / used[1]:.2f} of that without",
-    )  # fmt: skip
 
+    pipeline: int
 
-def _way_of_jobs(bench: Bench, daemon: Disqued, count: int) -> float:
-    """Seconds that so many jobs take, one command each, to be added, to be delivered and to be acknowledged."""
-    daemon.clear()
-    add = load.run(daemon.port, ADDJOB, count, PIPELINE, bench.left_s()).rate
-    get = load.run(daemon.port, GETJOB, count, PIPELINE, bench.left_s()).rate
-    daemon.clear()
-    load.run(daemon.port, ADDJOB, count, PIPELINE, bench.left_s())
-    acks = [words(b"ACKJOB", job_id) for job_id in _delivered_ids(daemon, count)]
-    ack = _blasted(bench, daemon, acks, b":1\r\n")
-    return count / add + count / get + count / ack
+    def __call__(self, bench: Bench, name: str, title: str) -> Row:
+        """Take the measure."""
+        count = whole(bench.size(80_000, 12_000), self.pipeline)
+        rates: list[list[float]] = [[], []]
+        used = [0.0, 0.0]
+        with Disqued(bench.processors, ("--events", "all")) as telling, Disqued(bench.processors) as silent:
+            for _ in range(bench.rounds):
+                for number, daemon in enumerate((telling, silent)):
+                    before = sum(daemon.cpu_seconds())
+                    rates[number].append(count / self._way_of_jobs(bench, daemon, count))
+                    used[number] += sum(daemon.cpu_seconds()) - before
+        ours, theirs = rates
+        return Row(
+            name, title, "jobs/s", spread(ours), "events off", spread(theirs), ratios(ours, theirs),
+            Goal(0.95, at_least=True), bench.rounds,
+            note=f"processor time with the log is {used[0] / used[1]:.2f} of that without",
+        )  # fmt: skip
+
+    def _way_of_jobs(self, bench: Bench, daemon: Disqued, count: int) -> float:
+        """Seconds that so many jobs take, one command each, to be added, to be delivered and to be acknowledged."""
+        daemon.clear()
+        add = load.run(daemon.port, ADDJOB, count, self.pipeline, bench.left_s()).rate
+        get = load.run(daemon.port, GETJOB, count, self.pipeline, bench.left_s()).rate
+        daemon.clear()
+        load.run(daemon.port, ADDJOB, count, PIPELINE, bench.left_s())
+        acks = [words(b"ACKJOB", job_id) for job_id in _delivered_ids(daemon, count)]
+        ack = _blasted(bench, daemon, acks, b":1\r\n", self.pipeline)
+        return count / add + count / get + count / ack
 
 
 _JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
@@ -272,6 +279,7 @@ MEASURES = (
         "ADDJOB of 5 bytes through TLS, pipeline 16, 50 connections",
         Rate(ADDJOB, XADD, "redis XADD through TLS", PIPELINE, encrypted=True),
     ),
-    Measure("events", "a job's way with `events all`, pipeline 16", tell_events),
+    Measure("events", "a job's way with `events all`, no pipelining", Telling(1)),
+    Measure("events-p16", "a job's way with `events all`, pipeline 16", Telling(PIPELINE)),
     Measure("put-p16", "ADDJOB of 5 bytes, pipeline 16, 50 connections, beside another queue", put, optional=True),
 )

@@ -34,6 +34,8 @@ CASES = (
     ("ADDJOB, no pipelining", ADDJOB, 1),
     (f"ADDJOB, pipeline {PIPELINE}", ADDJOB, PIPELINE),
     (f"GETJOB, pipeline {PIPELINE}", GETJOB, PIPELINE),
+    ("PING that echoes 4 KiB", ("PING", "x" * 4_096), 1),
+    ("PING that echoes 64 KiB", ("PING", "x" * 65_536), 1),
 )
 LIMIT_S = 600.0
 
