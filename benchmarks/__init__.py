@@ -16,6 +16,7 @@ With DISQUED_BUILD=compiled in the environment daemons have the core that `make 
     pauses      how long the garbage collector holds a node with very many jobs
     profile     the hot path inside one process, without sockets
     work        calls and instructions of that path, counted
+    together    nodes of one process that know each other, through sockets in memory
     growth      what becomes of a node when jobs, queues, connections, bodies or nodes grow
     plots       pictures of reports
 """

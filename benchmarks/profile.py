@@ -42,6 +42,7 @@ from disqued.tap import tune_collector
 from disqued.wire.requests import RequestParser
 
 QUEUE, BODY = b"bench", b"hello"
+ADDITION = words(b"ADDJOB", QUEUE, BODY, b"0")
 ROUNDS = 15
 LISTED = 25
 
@@ -83,20 +84,26 @@ class Bed:
     client: ClientConnection
     daemon: Daemon
     reactor: MemoryReactorClock
+    addition: bytes = ADDITION  #: the command by which jobs are added
 
     @classmethod
-    def make(cls, folder: Path, store_name: str = "none") -> "Bed":
+    def make(
+        cls, folder: Path, store_name: str = "none", *, settings: str = "", seed: int = SEED,
+        reactor: MemoryReactorClock | None = None, addition: bytes = ADDITION,
+    ) -> "Bed":  # fmt: skip
         """Make an empty one; two of them that are made in the same folder do the same with the same input.
 
-        The journal of a store lies in the folder; whoever asks for one closes it.
+        The journal of a store lies in the folder; whoever asks for one closes it.  `settings`: lines of more of them;
+        nodes that are to meet have a seed each, and one reactor.
         """
-        clock, reactor = SystemClock(), MemoryReactorClock()  # type: ignore[no-untyped-call]
-        config = Config.from_text(f"dir {folder}\nappendfsync no")
+        clock = SystemClock()
+        reactor = reactor or MemoryReactorClock()  # type: ignore[no-untyped-call]
+        config = Config.from_text(f"dir {folder}\nappendfsync no\n{settings}")
         store = find_store(store_name).create(config, reactor, clock)
         store.open()
-        identity = Identity.load(folder / "nodes.conf", 7711, Random(SEED))
+        identity = Identity.load(folder / "nodes.conf", 7711, Random(seed))
         identity.release()  # the next bed is made in the same folder
-        node = Node(identity.node_id, clock, Random(SEED), maxmemory=2**40)
+        node = Node(identity.node_id, clock, Random(seed), maxmemory=2**40)
         daemon = Daemon(
             config, node, identity, store, reactor, store_name=store_name, open_store=lambda _: store,
             event_log=EventLog(node, reactor, config),
@@ -104,11 +111,11 @@ class Bed:
         daemon.start(lambda: None)
         client = daemon.buildProtocol(None)
         client.makeConnection(Transport())
-        return cls(node, client, daemon, reactor)
+        return cls(node, client, daemon, reactor, addition)
 
     def add(self, count: int) -> None:
         """Fill the queue."""
-        self._send([words(b"ADDJOB", QUEUE, BODY, b"0")] * count)
+        self._send([self.addition] * count)
 
     def add_elsewhere(self, count: int) -> None:
         """Add jobs that nobody takes, each to a queue of its own."""
@@ -118,7 +125,7 @@ class Bed:
         """Add jobs; what takes long is put off to later turns of the loop."""
         wanted = len(self.node.state.jobs) + len(additions)
         self.client.dataReceived(b"".join(additions))
-        while len(self.node.state.jobs) < wanted:
+        while self.client.is_blocked or len(self.node.state.jobs) < wanted:
             self.reactor.advance(0)
 
     def take(self, count: int) -> list[bytes]:
@@ -139,7 +146,7 @@ class Subject:
 
 
 def _additions(bed: Bed, count: int) -> list[bytes]:
-    return [words(b"ADDJOB", QUEUE, BODY, b"0")] * count
+    return [bed.addition] * count
 
 
 def _fetches(bed: Bed, count: int) -> list[bytes]:

@@ -6,13 +6,23 @@ tests/adapters/test_work_per_command.py has them.
     single, pipelined    chunk of 1, of 16 ---dataReceived--> commands --> node --> replies --> write
     journal              one command ---dataReceived--> ... --> records --> file --> reply      at the end of the turn
     sockets              16 sockets with a command each ---Rounds.run--> receive, commands, replies, send
+    events               one command ---dataReceived--> ... --> replies --> write; trail --> lines of the event log
+    copies               16 clients with a command each --> node --> frames --> two holders --> frames --> replies
                          \\__ sys.setprofile: each call, of Python and of C functions __________________/
                           \\_ sys.settrace: each instruction of the interpreter _______________________/
 
 The node is the one of `benchmarks.profile`.  Time goes on by one millisecond each time that a clock is read, ids come
-from a seed, and the first commands, which wake what rests and fill what is cached, are not counted: so the same code
-gives the same counts on every machine, however busy, in every run.  Only another minor version of CPython gives others,
-as it compiles the same source to other instructions.
+from a seed, no timer runs out but those of the same turn, and the first commands, which wake what rests and fill what
+is cached, are not counted: so the same code gives the same counts on every machine, however busy, in every run.  Only
+another minor version of CPython gives others, as it compiles the same source to other instructions.
+
+With `events`, lines are made as the log makes them under load: when there are entries enough, and what is left at the
+end.  The thread's part is not counted: that lines are written to the file, and that the log hears so.
+
+With `copies`, three nodes of one process hold each job (`benchmarks.together`), and all that the three do for a command
+is counted together: what is added, sent, kept, confirmed and, of ACKJOB, collected.  Counted, too, is what stands for
+the loop and the network between them: about one call of sixteen.  Time stands still until all is said of a round of
+commands, as that takes less than a millisecond where nodes are near, and goes on by one then.
 
 What C functions do inside is not seen, and a cache that is missed costs nothing here: a change that leaves these counts
 alone may still be slower.  For that there is `python -m benchmarks`.
@@ -36,11 +46,14 @@ from typing import Any
 from unittest import mock
 
 import attrs
+from twisted.internet.defer import Deferred
 
 from benchmarks.profile import SUBJECTS, Bed, Subject
-from disqued.net import clients, clock
+from benchmarks.together import Together
+from disqued.net import clients, clock, linkinbox, links
 from disqued.net.rounds import Rounds
 from disqued.net.transport import EagerServer
+from disqued.persistence.eventlog import log as eventlog
 from disqued.testing.clock import WALL_MS
 
 
@@ -51,6 +64,8 @@ class Way:
     chunk: int  #: commands that come at once
     store: str = "none"
     connections: int = 0  #: sockets through which chunks come in rounds; 0 = they are given to the one client
+    events: bool = False  #: the event log is on
+    nodes: int = 1  #: of which the first is given the commands
 
 
 WAYS = {
@@ -58,9 +73,12 @@ WAYS = {
     "pipelined": Way(16),
     "journal": Way(1, store="aof"),
     "sockets": Way(1, connections=16),
+    "events": Way(1, events=True),
+    "copies": Way(1, connections=16, nodes=3),
 }
 WARMING = 512  #: commands before those that are counted
 COUNTED = 512  #: a multiple of what blocks and tables grow by, so that their growth is spread evenly
+STARTED_MS = 1_000  #: where the clocks of nodes that know each other begin
 _MS = 1_000_000  #: nanoseconds
 
 
@@ -82,17 +100,25 @@ def compiled_modules() -> list[str]:
 
 
 @contextmanager
-def even_time() -> Iterator[None]:
-    """Within this, a clock that is read goes on by a millisecond, and no command takes any time.
+def even_time() -> Iterator[SimpleNamespace]:
+    """Within this, a clock that is read goes on by a millisecond, and nothing takes any time.
 
-    What stands for the functions of `time` are C functions as well.
+    What stands for the functions of `time` are C functions as well; others can be put in their place.
     """
     steady = SimpleNamespace(
         monotonic_ns=ticks(_MS, _MS).__next__,
         time_ns=ticks(WALL_MS * _MS, _MS).__next__,
     )
-    with mock.patch.object(clock, "time", steady), mock.patch.object(clients, "perf_counter", repeat(0.0).__next__):
-        yield
+    with mock.patch.object(clock, "time", steady), ExitStack() as stack:
+        for module in (clients, linkinbox, links):
+            stack.enter_context(mock.patch.object(module, "perf_counter", repeat(0.0).__next__))
+        yield steady
+
+
+def stop_time(steady: SimpleNamespace, at_ms: int) -> None:
+    """Let clocks stand at a moment: what happens at the same time on several nodes does so."""
+    steady.monotonic_ns = repeat(at_ms * _MS).__next__
+    steady.time_ns = repeat((WALL_MS + at_ms) * _MS).__next__
 
 
 def measure(subject: Subject, folder: Path, way: Way, others: int = 0) -> Work:
@@ -108,14 +134,13 @@ Turns = Iterable[Callable[[], object]]  #: each is what it takes to receive some
 
 
 def _count(subject: Subject, folder: Path, way: Way, others: int, counter: Callable[[Turns], int]) -> float:
-    with even_time(), tempfile.TemporaryDirectory(dir=folder) as place, ExitStack() as stack:
-        bed = Bed.make(Path(place), way.store)
-        stack.callback(bed.daemon.driver.store.close)
+    with even_time() as steady, tempfile.TemporaryDirectory(dir=folder) as place, ExitStack() as stack:
+        make = _make_several if way.nodes > 1 else _make_one
+        bed, turns_of = make(way, Path(place), steady, stack)
         bed.add_elsewhere(others)
         commands = subject.prepare(bed, WARMING + COUNTED)
         bed.reactor.advance(0)
-        chunks = [b"".join(commands[at : at + way.chunk]) for at in range(0, len(commands), way.chunk)]
-        turns = _through_sockets(bed, chunks, way.connections, stack) if way.connections else _given(bed, chunks)
+        turns = turns_of([b"".join(commands[at : at + way.chunk]) for at in range(0, len(commands), way.chunk)])
         for _, turn in zip(range(WARMING // way.chunk // (way.connections or 1)), turns, strict=False):
             turn()
         gc.collect()
@@ -124,6 +149,28 @@ def _count(subject: Subject, folder: Path, way: Way, others: int, counter: Calla
             return counter(turns) / COUNTED
         finally:
             gc.enable()
+
+
+TurnsOf = Callable[[list[bytes]], Iterator[Callable[[], object]]]  #: makes turns of chunks of commands
+
+
+def _make_one(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) -> tuple[Bed, TurnsOf]:
+    """Make a node, and what makes its turns."""
+    if way.events:
+        aside = Aside()
+        stack.enter_context(mock.patch.object(eventlog, "Worker", return_value=aside))
+    bed = Bed.make(place, way.store, settings="events all" if way.events else "")
+    stack.callback(bed.daemon.driver.store.close)
+    if way.events:
+        return bed, partial(_with_events, bed, aside, stack)
+    return bed, partial(_through_sockets, bed, way.connections, stack) if way.connections else partial(_given, bed)
+
+
+def _make_several(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) -> tuple[Bed, TurnsOf]:
+    """Make nodes that know each other, and what makes the turns in which the first is given commands."""
+    stop_time(steady, STARTED_MS)
+    together = Together(place, way.nodes, stack)
+    return together.places[0].bed, partial(_with_copies, together, way.connections, steady)
 
 
 def _given(bed: Bed, chunks: list[bytes]) -> Iterator[Callable[[], object]]:
@@ -138,8 +185,61 @@ def _given(bed: Bed, chunks: list[bytes]) -> Iterator[Callable[[], object]]:
         yield partial(receive_and_commit if bed.node.state.journaling else receive, chunk)
 
 
+class Aside:
+    """Stands for the thread of the event log: it does its work when it is told to, between two turns."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[Deferred[Any], Callable[[], Any]]] = []
+
+    def call(self, function: Callable[[], Any]) -> "Deferred[Any]":
+        """Put a call aside."""
+        answer: Deferred[Any] = Deferred()
+        self._calls.append((answer, function))
+        return answer
+
+    def work(self) -> None:
+        """Do what was put aside, and answer."""
+        calls, self._calls = self._calls, []
+        for answer, function in calls:
+            answer.callback(function())
+
+    def end(self) -> None:
+        """There is no thread to wait for."""
+
+
+def _with_events(bed: Bed, aside: Aside, stack: ExitStack, chunks: list[bytes]) -> Iterator[Callable[[], object]]:
+    """Chunks are given to the client's protocol; what of the log's lines is left is made and handed over at the end."""
+    aside.work()  # the folder is ready, and so are the lines of what came before
+    event_log: Any = bed.daemon.event_log
+    stack.callback(aside.work)
+    stack.callback(event_log.stop)
+    for chunk in chunks:
+        yield partial(bed.client.dataReceived, chunk)
+        aside.work()
+    yield event_log.take
+    aside.work()
+    facts = event_log.facts()
+    assert facts["events_written"] >= len(chunks)
+    assert not facts["events_lost"]
+
+
+def _with_copies(
+    together: Together, connections: int, steady: SimpleNamespace, chunks: list[bytes]
+) -> Iterator[Callable[[], object]]:
+    """Chunks come at the same time from several clients; a turn is over when no node has anything more to say."""
+    first = together.places[0]
+    clients: list[Any] = [first.client() for _ in range(connections)]
+    for number, at in enumerate(range(0, len(chunks), connections)):
+        stop_time(steady, STARTED_MS + number)
+        for client, chunk in zip(clients, chunks[at : at + connections], strict=True):
+            client.socket.arrive(chunk)
+        yield partial(together.reactor.advance, 0)
+        assert not any(client.protocol.is_blocked for client in clients)
+        assert len({len(place.bed.node.state.jobs) for place in together.places}) == 1, "not every node has each job"
+
+
 def _through_sockets(
-    bed: Bed, chunks: list[bytes], connections: int, stack: ExitStack
+    bed: Bed, connections: int, stack: ExitStack, chunks: list[bytes]
 ) -> Iterator[Callable[[], object]]:
     """Chunks come through sockets, from each of them one at a time, and are received in rounds."""
     peers, selectables = [], {}

@@ -24,8 +24,11 @@ from benchmarks import work
 from benchmarks.profile import SUBJECTS
 from benchmarks.work import WAYS, Work, compiled_modules, measure
 from disqued.core.node import Node
+from disqued.core.replication import Replication
 from disqued.net import clients
+from disqued.net.linkqueue import LinkQueue, Texts
 from disqued.persistence.aof.store import AofStore
+from disqued.wire.eventlines import Lines
 
 #: {CPython: {(command, the way in which it comes): what one takes}}.  Each compiles the same source in its own way.
 TABLE = {
@@ -34,14 +37,20 @@ TABLE = {
         ("addjob", "pipelined"): Work(41.52, 837.0),
         ("addjob", "journal"): Work(154.43, 2497.3),
         ("addjob", "sockets"): Work(76.52, 1546.7),
+        ("addjob", "events"): Work(82.87, 1624.8),
+        ("addjob", "copies"): Work(418.61, 7579.4),
         ("getjob", "single"): Work(48.00, 916.0),
         ("getjob", "pipelined"): Work(29.31, 501.7),
         ("getjob", "journal"): Work(93.02, 1422.0),
         ("getjob", "sockets"): Work(57.41, 1067.0),
+        ("getjob", "events"): Work(67.71, 1253.0),
+        ("getjob", "copies"): Work(66.69, 1236.4),
         ("ackjob", "single"): Work(63.03, 1291.1),
         ("ackjob", "pipelined"): Work(39.47, 801.0),
         ("ackjob", "journal"): Work(149.20, 2348.5),
         ("ackjob", "sockets"): Work(72.41, 1442.2),
+        ("ackjob", "events"): Work(82.74, 1627.1),
+        ("ackjob", "copies"): Work(600.97, 10863.4),
     },
     (3, 12): {
         ("addjob", "single"): Work(67.14, 1315.4),
@@ -142,10 +151,11 @@ def test_a_loop_in_each_command_is_noticed_though_it_calls_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
 ) -> None:
     plain = Node.command
-    fifty: Iterable[int] = tuple(range(50))
+    # Each time takes two instructions at least.
+    many: Iterable[int] = tuple(range(int(said(name, way).instructions / 25)))
 
     def command(self: Node, client: Any, call: Any) -> Any:
-        for _ in fifty:
+        for _ in many:
             pass
         return plain(self, client, call)
 
@@ -155,18 +165,31 @@ def test_a_loop_in_each_command_is_noticed_though_it_calls_nothing(
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "way"), [(clients, "send_at_once", "sockets"), (AofStore, "append", "journal")]
+    ("owner", "name", "way"),
+    [
+        (clients, "send_at_once", "sockets"),
+        (AofStore, "append", "journal"),
+        (Lines, "_of_added", "events"),
+        (LinkQueue, "_write", "copies"),
+        (Replication, "on_repljob", "copies"),
+    ],
 )
 def test_one_more_call_behind_the_commands_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, way: str
 ) -> None:
     plain = getattr(owner, name)
 
-    def wrapped(to: Any, given: Any) -> Any:
-        return plain(to, given)
+    def wrapped(*given: Any) -> Any:
+        return plain(*given)
 
     monkeypatch.setattr(owner, name, wrapped)
     told = slips(said("addjob", way), measure(SUBJECTS["addjob"], tmp_path, WAYS[way]))
+    assert "calls a command" in "".join(told)
+
+
+def test_a_copy_that_is_written_anew_for_each_node_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Texts, "keep", lambda texts, waiting, text: None)
+    told = slips(said("addjob", "copies"), measure(SUBJECTS["addjob"], tmp_path, WAYS["copies"]))
     assert "calls a command" in "".join(told)
 
 
@@ -177,7 +200,7 @@ def test_what_the_table_does_not_have_fails_and_says_how_to_renew_it(
     monkeypatch.setitem(TABLE, (3, 99), rows)
     monkeypatch.setattr(sys.modules[__name__], "VERSION", (3, 99))
     with pytest.raises(AssertionError, match="for CPython \\(3, 99\\); see the head of this file for how to renew"):
-        said("addjob", "pipelined")
+        said("addjob", "copies")
 
 
 def test_what_has_become_much_cheaper_is_to_be_held() -> None:
