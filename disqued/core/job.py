@@ -37,6 +37,10 @@ KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
 RETRY_NEVER_MS = (1 << 32) * 1_000
 ORPHAN_MS: Final = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
 ALIAS_MAX: Final = 65_535  #: bytes of an alias
+#: Highest `ctime` of a job that is read, and order key, which may be as far below 0: the time at the end of 2261.
+STAMP_MAX: Final = (1 << 63) - (1 << 53)
+#: From where a node counts its stamps on at most, whatever it has read: what it makes next has to be readable, too.
+STAMP_LAST: Final = STAMP_MAX - (1 << 53)
 
 
 class JobState(IntEnum):
@@ -254,6 +258,16 @@ def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOp
     if alias:
         return NamedJob(job_id, queue, body, ctime, options, alias=alias)
     return Job(job_id, queue, body, ctime, options)
+
+
+def misfit(ctime: int, order_key: int, ttl_ms: int, retry_ms: int, delay_ms: int) -> str:
+    """Say which numbers of a job no node has written and none could go on with; empty = they are sound."""
+    if not 0 <= ctime <= STAMP_MAX >= order_key >= -STAMP_MAX:
+        return f"a job of time {ctime} and order {order_key}; allowed is up to {STAMP_MAX}"
+    longest_ms = max(ttl_ms, retry_ms, delay_ms)
+    if longest_ms > RETRY_NEVER_MS:
+        return f"a job with a span of {longest_ms} ms; allowed is up to {RETRY_NEVER_MS}"
+    return ""
 
 
 class StoredJob(NamedTuple):

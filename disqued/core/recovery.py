@@ -22,6 +22,9 @@ order, at-most-once jobs, delays and counters are restored as they were.
 What is stored are wall-clock deadlines.  What remains of one is never less than zero nor more than the whole span
 that the job was given, so that a clock that is wrong moves a deadline, but keeps no job for ever.
 
+What no node could have written is refused by who reads it, and stops the start (`job.misfit`).  Stamps are counted on
+from the highest one that was read, but never from so far ahead that the next ones could not be read again.
+
 Times are integer milliseconds.  Source: the Disque README, "Disque and disk persistence"; Disque, src/aof.c.
 """
 
@@ -41,6 +44,7 @@ from disqued.core.job import (
     ORPHAN_MS,
     QUEUED,
     RETRY_NEVER_MS,
+    STAMP_LAST,
     WORK_SCOPE,
     Event,
     Job,
@@ -340,7 +344,7 @@ class Recovery:
         ) = stored  # fmt: skip
         state = self._state
         if ctime > state.last_ctime:
-            state.last_ctime = ctime
+            state.last_ctime = ctime if ctime < STAMP_LAST else STAMP_LAST
         left_ms = expires - state.wall
         if left_ms <= 0:
             self._forget(job_id)
@@ -461,7 +465,7 @@ class Recovery:
         name = read_scope(scope)
         began = dict(floor)
         # New events are behind it, though the clock went back and those are gone that were made until then.
-        state.last_ctime = max(state.last_ctime, began.get(state.node_id[:8], 0))
+        state.last_ctime = max(state.last_ctime, min(began.get(state.node_id[:8], 0), STAMP_LAST))
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:

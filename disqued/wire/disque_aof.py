@@ -35,7 +35,7 @@ from typing import Final
 import attrs
 
 from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
-from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.job import ACTIVE, QUEUED, STAMP_MAX
 
 _LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$"
 _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$"
@@ -48,7 +48,6 @@ _LENGTH = Struct("<I")
 SHORTEST_JOB: Final = _RELEASE.size + 3 * _LENGTH.size
 _LONGEST_JOB: Final = _LENGTH.size + 2**32 - 1
 _MAX_DIGITS: Final = len(str(_LONGEST_JOB))
-_MAX_CTIME: Final = 2**63 - 1
 
 _FLAG_QUEUED_BEFORE: Final = 1
 _FLAG_DELIVERED: Final = 4
@@ -238,8 +237,8 @@ def _decode_job(data: bytes) -> LoadedJob:
     state &= 0x0F
     if state not in (ACTIVE, QUEUED):
         raise _Bad(state_at, f"state {state}; a journal holds jobs that are active ({ACTIVE}) or queued ({QUEUED})")
-    if ctime > _MAX_CTIME:
-        raise _Bad(state_at + 8, f"creation at {ctime}; allowed is up to {_MAX_CTIME}")
+    if ctime > STAMP_MAX:
+        raise _Bad(state_at + 8, f"creation at {ctime}; allowed is up to {STAMP_MAX}")
     queue, body_at = _string(data, fixed, "queue")
     body, nodes_at = _string(data, body_at, "body")
     return LoadedJob(

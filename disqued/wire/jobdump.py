@@ -30,7 +30,8 @@ stored, so that they are wall-clock times.
 A *copy* is a job on its way to another node, in the same layout.  Its deadlines are what is left of them, since no
 two clocks are compared: 0 and more for the end of its life, 1 and more for the next queueing, 0 where there is none.
 It says nothing of what its sender alone knows: its state is ACTIVE, and it was not delivered.  A node believes no
-number of another one that it could not work with, so all of them have bounds.
+number of another one that it could not work with, so all of them have bounds.  The stamps and spans of a job have the
+same bounds where it is stored: a checksum that is right says nothing of who wrote it.
 
 Every length is checked before it is used, and the lengths must account for each byte: what decodes at all decodes
 to what was written.  Times are integer milliseconds, except `ctime`.
@@ -51,11 +52,13 @@ from disqued.core.job import (
     KIND_NAMES,
     KIND_WORK,
     RETRY_NEVER_MS,
+    STAMP_MAX,
     STATE_NAMES,
     Job,
     JobOptions,
     NamedJob,
     StoredJob,
+    misfit,
 )
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.queues import PAUSE_NAMES
@@ -91,7 +94,6 @@ _new_tuple: Final = tuple.__new__
 
 SPAN_MAX_MS: Final = RETRY_NEVER_MS  #: of what a copy is told to wait for: more than a client can ask for
 _STAMP_SHORT: Final = 1 << 61  # up to here a comparison is one of the machine
-STAMP_MAX: Final = (1 << 63) - (1 << 53)  #: of `ctime` and the order key of a copy: the next ones have to fit, too
 HOLDERS_MAX: Final = 1_000  #: of a copy; more are not sent
 HOLDER_SETS_KEPT = 256  #: sets of holders whose bytes are remembered
 
@@ -291,17 +293,13 @@ def _decode_other(data: bytes, start: int, last: _Read) -> StoredJob:
         job = _decode_named(data, start)
     else:
         raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
-    (
-        _, _, _, state, flags, _, holders, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, _, _, order_key, _, _,
-    ) = job  # fmt: skip
+    _, _, _, state, flags, _, holders, _, expires, requeue, *_ = job
     if state != ACTIVE or flags > FLAG_QUEUED_BEFORE:
         raise BadRecord(
             f"a copy in state {state} with flags {flags}; allowed are {ACTIVE} and 0 to {FLAG_QUEUED_BEFORE}"
         )
-    if not 0 <= expires <= SPAN_MAX_MS >= requeue >= 0 or max(ttl_ms, retry_ms, delay_ms) > SPAN_MAX_MS:
+    if not 0 <= expires <= SPAN_MAX_MS >= requeue >= 0:
         raise BadRecord(f"a copy with a span that is not in 0 to {SPAN_MAX_MS} ms")
-    if not 0 <= ctime <= STAMP_MAX >= order_key >= -STAMP_MAX:
-        raise BadRecord(f"a copy of time {ctime} and order {order_key}; allowed is up to {STAMP_MAX}")
     if holders is not None and len(holders) > HOLDERS_MAX:
         raise BadRecord(f"a copy with {len(holders)} holders; allowed are {HOLDERS_MAX}")
     if begins == _JOB_START:
@@ -389,6 +387,18 @@ def _decode_job(data: bytes, start: int = 0) -> StoredJob:
         raise BadRecord(f"{job_id!r} is no job id")
     if state > _LAST_STATE or flags > _KNOWN_FLAGS:
         raise BadRecord(f"state {state} with flags {flags}; allowed are 0 to {_LAST_STATE} and 0 to {_KNOWN_FLAGS}")
+    stamp: int = ctime
+    key: int = order_key
+    lives_ms: int = ttl_ms
+    waits_ms: int = retry_ms
+    delayed_ms: int = delay_ms
+    if (
+        not 0 <= stamp <= _STAMP_SHORT >= key >= -_STAMP_SHORT
+        or lives_ms > SPAN_MAX_MS or waits_ms > SPAN_MAX_MS or delayed_ms > SPAN_MAX_MS
+    ):  # fmt: skip
+        wrong = misfit(stamp, key, lives_ms, waits_ms, delayed_ms)
+        if wrong:
+            raise BadRecord(wrong)
     # The class's own constructor takes twice as long.
     return _new_tuple(StoredJob, (
         job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,

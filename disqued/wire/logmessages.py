@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final
 
+from disqued.core.job import STAMP_MAX
 from disqued.core.messages import (
     FACTS_PER_MESSAGE,
     JOBS_PER_MESSAGE,
@@ -57,7 +58,6 @@ _GIVEN = Struct("<BI")
 _SETTLE = Struct("<BBIIIH")
 _SETTLED = Struct("<BIH")
 _COUNT_MAX: Final = (1 << 32) - 1
-_STAMP_MAX: Final = (1 << 63) - 1
 
 
 def _span(span_ms: int) -> int:
@@ -168,7 +168,7 @@ def encode_begin(message: Message, now: int) -> bytes:
     kind, queue, scope, floor, left_ms, asks = message
     stamps = sorted(floor.items())[:STAMPS_MAX]
     head = _BEGIN.pack(kind, bool(asks), len(scope), len(queue), len(stamps), _span(left_ms))
-    packed = [_STAMP.pack(unhexlify(origin), min(max(0, stamp), _STAMP_MAX)) for origin, stamp in stamps]
+    packed = [_STAMP.pack(unhexlify(origin), min(max(0, stamp), STAMP_MAX)) for origin, stamp in stamps]
     return b"".join((head, scope, queue, *packed))
 
 
@@ -185,8 +185,8 @@ def decode_begin(data: bytes) -> Message:
     floor = {}
     for start in range(at, len(data), _STAMP.size):
         origin, stamp = _STAMP.unpack_from(data, start)
-        if stamp > _STAMP_MAX:
-            raise BadMessage(f"BEGIN: a stamp of {stamp}; allowed are 0 to {_STAMP_MAX}")
+        if stamp > STAMP_MAX:
+            raise BadMessage(f"BEGIN: a stamp of {stamp}; allowed are 0 to {STAMP_MAX}")
         floor[hexlify(origin)] = stamp
     if len(floor) != count or list(floor) != sorted(floor):
         raise BadMessage("BEGIN: stamps that are not in the order of their nodes, one each")

@@ -21,7 +21,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from disqued.core.groups import read_scope
-from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, NamedJob, StoredJob
+from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
 
 #: Columns of the table `jobs`, in their order.
@@ -184,6 +184,11 @@ def job_records(rows: list[Row]) -> list[Record]:
                 holders = frozenset(named.split())
             if check != wanted:
                 raise BadRow("the checksum is wrong", row)
+            if (
+                not 0 <= ctime <= STAMP_MAX >= order_key >= -STAMP_MAX
+                or ttl_ms > RETRY_NEVER_MS or retry_ms > RETRY_NEVER_MS or delay_ms > RETRY_NEVER_MS
+            ):  # fmt: skip
+                raise BadRow(misfit(ctime, order_key, ttl_ms, retry_ms, delay_ms), row)
             # The class's own constructor takes twice as long.
             records.append((JOB_ADDED, _new_job(StoredJob, (
                 job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
@@ -268,6 +273,9 @@ def group_record(row: Row) -> Record:
         if check != wanted:
             raise BadRow("the checksum is wrong", row)
         floor = tuple(sorted((origin.encode("ascii"), ctime) for origin, ctime in json.loads(text).items()))
+        for origin, ctime in floor:
+            if not 0 <= ctime <= STAMP_MAX:
+                raise BadRow(f"stamp {ctime} of {origin!r}; allowed are stamps up to {STAMP_MAX}", row)
     except _NONSENSE as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
     return (GROUP, queue, scope, floor, when)

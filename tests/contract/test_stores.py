@@ -12,7 +12,19 @@ from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
 from disqued.core.groups import read_scope
-from disqued.core.job import ACKED, ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, new_job
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_QUEUED_BEFORE,
+    KIND_LOG,
+    KIND_WORK,
+    QUEUED,
+    RETRY_NEVER_MS,
+    STAMP_MAX,
+    Job,
+    JobOptions,
+    new_job,
+)
 from disqued.core.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -724,3 +736,44 @@ async def test_a_store_that_begins_anew_knows_nothing_of_groups(bench: Bench) ->
     bench.store.open()
     await done(bench.store.renew())
     assert await begun(bench) == {}
+
+
+# Numbers that no node writes: a file with checksums that are right may have come from anybody.
+
+
+@async_test
+@pytest.mark.parametrize("field", ["ctime", "order_key"])
+async def test_a_job_of_a_time_that_no_clock_shows_stops_the_start(bench: Bench, field: str) -> None:
+    await bench.start()
+    allowed, wrong = make_job(1), make_job(2)
+    for job, stamp in ((allowed, STAMP_MAX), (wrong, STAMP_MAX + 1)):
+        setattr(job, field, stamp)
+    await bench.put((JOB_ADDED, allowed))
+    assert [getattr(record[1], field) for record in await bench.start()] == [STAMP_MAX] * bench.running.records
+    await bench.put((JOB_ADDED, wrong))
+    if bench.running.records:
+        with pytest.raises(StoreError, match=f"a job of time .*{STAMP_MAX + 1}.*; allowed is up to {STAMP_MAX}"):
+            await bench.start()
+
+
+@async_test
+@pytest.mark.parametrize("span", ["ttl_ms", "retry_ms", "delay_ms"])
+async def test_a_job_that_wants_more_time_than_any_client_can_ask_for_stops_the_start(bench: Bench, span: str) -> None:
+    await bench.start()
+    job = make_job(1)
+    setattr(job.options, span, RETRY_NEVER_MS + 1)
+    await bench.put((JOB_ADDED, job))
+    if bench.running.records:
+        with pytest.raises(StoreError, match=f"a span of {RETRY_NEVER_MS + 1} ms; allowed is up to {RETRY_NEVER_MS}"):
+            await bench.start()
+
+
+@async_test
+async def test_a_group_that_begins_behind_a_time_that_no_clock_shows_stops_the_start(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(group(b"q", b"1:g", a=STAMP_MAX))
+    await bench.start()
+    await bench.put(group(b"q", b"1:g", a=STAMP_MAX + 1))
+    if bench.running.records:
+        with pytest.raises(StoreError, match=f"stamp {STAMP_MAX + 1} of b'00000000'"):
+            await bench.start()

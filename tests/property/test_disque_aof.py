@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.job import ACTIVE, QUEUED, STAMP_MAX
 from disqued.wire.disque_aof import DeletedJob, DisqueAof, LoadedJob
 from tests.disque_journal import Entry, attempt, job_id, journal, read_in
 
@@ -27,7 +27,7 @@ def loaded_jobs(draw: st.DrawFn) -> LoadedJob:
         delivered=draw(st.booleans()),
         replicate=draw(u16),
         expires_s=draw(u32),
-        ctime=draw(st.integers(0, 2**63 - 1)),
+        ctime=draw(st.integers(0, STAMP_MAX)),
         delay_s=draw(u32),
         retry_s=draw(u32),
         nacks=0 if is_first else draw(u16),

@@ -8,11 +8,21 @@ from hypothesis import strategies as st
 from disqued.core import messages as m
 from disqued.core.events import KINDS
 from disqued.core.ids import is_job_id, is_node_id
-from disqued.core.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, Job, JobOptions, NamedJob, new_job
+from disqued.core.job import (
+    ACTIVE,
+    FLAG_QUEUED_BEFORE,
+    KIND_LOG,
+    KIND_WORK,
+    STAMP_MAX,
+    Job,
+    JobOptions,
+    NamedJob,
+    new_job,
+)
 from disqued.core.messages import Held, Life, Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
-from disqued.wire.jobdump import SPAN_MAX_MS, STAMP_MAX
+from disqued.wire.jobdump import SPAN_MAX_MS
 from disqued.wire.messages import decode, encode
 
 NOW = 1 << 40
@@ -46,7 +56,7 @@ facts = st.builds(
     m.Fact, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
 )  # fmt: skip
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
-floors = st.dictionaries(origins, st.integers(0, 2**63 - 1), max_size=4)
+floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)
 
 
 @st.composite

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED
+from disqued.core.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX
 from disqued.core.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -68,7 +68,7 @@ def hex_bytes(raw: bytes) -> bytes:
     body=st.binary(max_size=200),
     middle=st.binary(min_size=44, max_size=44),
     holders=st.none() | st.frozensets(st.binary(min_size=20, max_size=20).map(hex_bytes), min_size=1),
-    numbers=st.tuples(*[st.integers(0, 2**32 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 2),
+    numbers=st.tuples(*[st.integers(0, 2**32 - 1)] * 2, st.integers(0, STAMP_MAX), st.integers(-STAMP_MAX, STAMP_MAX)),
     name=st.just((KIND_LOG, b"")) | st.tuples(st.just(KIND_WORK), st.binary(max_size=30)),
 )  # fmt: skip
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,7 +7,7 @@ from struct import pack
 import attrs
 import pytest
 
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED
+from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, STAMP_MAX
 from disqued.core.outbox import GONE_DELETED, JOB_GONE, UNIT_DONE, UNIT_LEASED
 from disqued.tools.import_aof import Holdings, make_job
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
@@ -148,6 +148,7 @@ START = len(command(b"LOADJOB", b"x" * 129)) - 131  #: where the argument of a L
         (damaged(at=44, new=b"\3"), START + 44, r"state 3; .* active \(1\) or queued \(2\)"),
         (damaged(at=44, new=b"\0"), START + 44, "state 0"),
         (damaged(at=59, new=b"\xff"), START + 52, "creation at"),
+        (damaged(at=52, new=pack("<Q", STAMP_MAX + 1)), START + 52, f"creation at {STAMP_MAX + 1}; allowed is up to"),
         (damaged(at=72, new=pack("<I", 200)), START + 72, "a queue of 200 bytes where there is room for"),
         (damaged(at=81, new=pack("<I", 2**32 - 1)), START + 81, "a body of 4294967295 bytes where there is room for"),
         (damaged(at=91, new=pack("<I", 2)), START + 91, "2 nodes of 40 bytes each in 40 bytes"),

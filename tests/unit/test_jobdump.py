@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.groups import scope_of
-from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, Job, JobOptions, NamedJob, new_job
+from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX, Job, JobOptions, NamedJob, new_job
 from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.wire.jobdump import (
     FORMAT,
     SPAN_MAX_MS,
-    STAMP_MAX,
     BadRecord,
     decode_copy,
     decode_record,
@@ -46,7 +45,7 @@ def jobs(draw: st.DrawFn) -> Job:
     job.flags = draw(st.integers(0, 3))
     job.nacks = draw(counters)
     job.additional_deliveries = draw(counters)
-    job.order_key = draw(st.integers(-(2**63), 2**63 - 1))
+    job.order_key = draw(st.integers(-STAMP_MAX, STAMP_MAX))
     return job
 
 
@@ -164,6 +163,10 @@ def replaced(record: bytes, at: int, value: bytes) -> bytes:
     return record[:at] + value + record[at + len(value) :]
 
 
+def number(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=value < 0)
+
+
 JOB = encode_job(example_job(), OFFSET)
 NAMED = encode_job(named_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
@@ -185,6 +188,15 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 6"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
+        (replaced(JOB, 17, number(2**63 - 1)), f"a job of time {2**63 - 1} and order 1700000000000000000; allowed is"),
+        (replaced(JOB, 17, number(STAMP_MAX + 1)), f"a job of time {STAMP_MAX + 1} and order"),
+        (replaced(JOB, 17, number(-1)), "a job of time -1 and order"),
+        (replaced(JOB, 73, number(2**63 - 1)), f"a job of time 1700000000000000000 and order {2**63 - 1}; allowed is"),
+        (replaced(JOB, 73, number(-STAMP_MAX - 1)), f"and order {-STAMP_MAX - 1}; allowed is up to {STAMP_MAX}"),
+        (replaced(JOB, 41, number(-1)), f"a job with a span of {2**64 - 1} ms; allowed is up to {SPAN_MAX_MS}"),
+        (replaced(JOB, 49, number(SPAN_MAX_MS + 1)), f"a job with a span of {SPAN_MAX_MS + 1} ms"),
+        (replaced(JOB, 57, number(SPAN_MAX_MS + 1)), f"a job with a span of {SPAN_MAX_MS + 1} ms"),
+        (replaced(NAMED, 10 + 17, number(2**63 - 1)), f"a job of time {2**63 - 1} and order"),
         (replaced(JOB, 81, b"X"), "is no job id"),
         (replaced(JOB, len(JOB) - 1, b"B"), "is no node id"),
         (JOB[:-80] + NODE_B + NODE_A, "not in order, each once"),
@@ -211,6 +223,17 @@ def test_what_is_wrong_with_a_record_is_said(record: bytes, text: str) -> None:
     with pytest.raises(BadRecord) as caught:
         decode_record(record)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("stamp", [0, 1 << 61, (1 << 61) + 1, STAMP_MAX])
+def test_a_record_may_have_any_stamp_and_span_that_is_allowed(stamp: int) -> None:
+    for sign in (1, -1):
+        job = example_job()
+        job.ctime, job.order_key = stamp, sign * stamp
+        job.options = JobOptions(ttl_ms=SPAN_MAX_MS, retry_ms=SPAN_MAX_MS, delay_ms=SPAN_MAX_MS, replicate=1)
+        stored = decode_record(encode_job(job, OFFSET))[1]
+        assert (stored.ctime, stored.order_key) == (stamp, sign * stamp)
+        assert stored.ttl_ms == stored.retry_ms == stored.delay_ms == SPAN_MAX_MS
 
 
 # Copies: what a copy has in common with the last one is neither written nor read twice.
@@ -240,7 +263,6 @@ def test_a_copy_is_the_same_whatever_came_before_it(job: Job, other: Job, data: 
         if data.draw(st.booleans(), label=name):
             setattr(other, name, getattr(job, name))
     for each in (job, other):
-        each.order_key = max(-STAMP_MAX, min(each.order_key, STAMP_MAX))
         each.expires_at, each.requeue_at = min(each.expires_at, SPAN_MAX_MS), min(each.requeue_at, SPAN_MAX_MS)
     expected = [written_alone(job), written_alone(other)]
     another_than_the_last()

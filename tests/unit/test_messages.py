@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.core import messages as m
-from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_NEVER_MS, Job, JobOptions
+from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions
 from disqued.core.messages import Message, Rumour
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
@@ -202,8 +202,17 @@ def test_a_time_that_the_next_job_could_not_follow_is_refused() -> None:
     for field in ("ctime", "order_key"):
         job = example_job()
         setattr(job, field, 2**63 - 1)
-        with pytest.raises(BadMessage, match="REPLJOB: a copy of time"):
+        with pytest.raises(BadMessage, match="REPLJOB: a job of time"):
             decode(encode((m.REPLJOB, job, False), NOW))
+
+
+def test_a_group_begins_behind_no_stamp_that_the_journal_could_not_be_read_with() -> None:
+    begin = (m.BEGIN, b"queue", b"1:group", {b"01234567": STAMP_MAX}, 60_000, False)
+    data = encode(begin, 0)
+    assert decode(data) == begin
+    with pytest.raises(BadMessage, match=f"BEGIN: a stamp of {STAMP_MAX + 1}"):
+        decode(data[:-8] + (STAMP_MAX + 1).to_bytes(8, "little"))
+    assert encode((*begin[:3], {b"01234567": STAMP_MAX + 1}, *begin[4:]), 0) == data
 
 
 def test_a_wrong_number_of_a_machine_is_sent_as_the_nearest_that_is_allowed() -> None:

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from disqued.core.delivery import ANNOUNCED_MS
-from disqued.core.job import ACTIVE, QUEUED, Job
+from disqued.core.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
 from disqued.core.messages import REPLJOB
 from disqued.core.node import Node
-from disqued.core.outbox import JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.recovery import AT_END, DRAWN_BYTES, PASSED_AT_ONCE, Recovery, draw, snapshot, walk
 from disqued.errors import QueuePaused
@@ -518,3 +518,33 @@ def test_a_draw_of_large_bodies_ends_early(machine: Machine) -> None:
     while (some := draw(records, 100)) is not None:
         draws.append(len(some))
     assert draws == [2] * 5
+
+
+# Stamps that no clock shows.
+
+
+@pytest.mark.parametrize("stamp", [STAMP_LAST - 1, STAMP_LAST, STAMP_MAX - 1, STAMP_MAX])
+def test_what_is_made_after_a_stamp_that_is_nearly_too_high_can_be_read_again(machine: Machine, stamp: int) -> None:
+    first = machine.add()
+    machine.job(first).ctime = stamp
+    machine.crash()
+    assert machine.job(first).ctime == stamp
+    second = machine.add()
+    machine.crash()
+    assert {job.id for job in machine.node.state.jobs} == {first, second}
+    assert STAMP_LAST <= machine.job(second).ctime <= STAMP_MAX
+    copy = decode_copy(encode_copy(machine.job(second), machine.clock.now()))
+    assert copy.ctime == machine.job(second).ctime
+    machine.node.begin()
+    assert -STAMP_MAX < machine.node.state.next_front() < -STAMP_LAST
+
+
+def test_no_stamp_that_a_store_hands_out_lets_those_that_follow_leave_their_bounds(machine: Machine) -> None:
+    machine.add()
+    machine.commit()
+    record = decode_record(machine.journal[0])
+    for stamp in (2**63 - 2, 2**63 - 1):
+        machine.recovery.apply((JOB_ADDED, record[1]._replace(ctime=stamp, order_key=stamp)))
+        assert STAMP_LAST < machine.node.state.next_ctime() <= STAMP_MAX
+        machine.recovery.apply((GROUP, b"log", b"1:group", ((NODE_ID[:8], stamp),), machine.clock.wall()))
+        assert STAMP_LAST < machine.node.state.next_ctime() <= STAMP_MAX
