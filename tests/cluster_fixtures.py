@@ -157,14 +157,10 @@ class Cluster:
 
     def cut(self, one: Member, other: Member) -> None:
         """Break both links between two nodes; what was under way is lost."""
-        self._under_way = deque(
-            flight for flight in self._under_way if {flight.sender, flight.receiver} != {one, other}
-        )
+        self._lose_under_way(one, other)
+        self._lose_under_way(other, one)
         for sender, receiver in ((one, other), (other, one)):
-            self._held.pop((sender, receiver), None)
-            sender.node.begin()
-            sender.node.link_closed(receiver.id)
-            sender.settle()
+            self._close(sender, receiver)
         self.settle()
 
     def heal(self, one: Member, other: Member) -> None:
@@ -173,18 +169,48 @@ class Cluster:
         self._link(other, one)
         self.settle()
 
+    def cut_one_way(self, sender: Member, receiver: Member) -> None:
+        """Break the link of one node to another; what is under way on it is lost."""
+        self._lose_under_way(sender, receiver)
+        self._close(sender, receiver)
+        self.settle()
+
+    def greet(self, sender: Member, receiver: Member) -> None:
+        """Let a link be proven at the end that is dialed; who dials does not know yet."""
+        self._greet(sender, receiver)
+        self.settle()
+
+    def heal_one_way(self, sender: Member, receiver: Member) -> None:
+        """Link one node to another again."""
+        self._link(sender, receiver)
+        self.settle()
+
     def isolate(self, member: Member) -> None:
         """Cut a node off from all others."""
         for other in self.members:
             if other is not member:
                 self.cut(member, other)
 
+    def _lose_under_way(self, sender: Member, receiver: Member) -> None:
+        self._under_way = deque(
+            flight for flight in self._under_way if (flight.sender, flight.receiver) != (sender, receiver)
+        )
+        self._held.pop((sender, receiver), None)
+
+    def _close(self, sender: Member, receiver: Member) -> None:
+        sender.node.begin()
+        sender.node.link_closed(receiver.id)
+        sender.settle()
+
+    def _greet(self, sender: Member, receiver: Member) -> None:
+        receiver.node.begin()
+        receiver.node.greeted(sender.greeting, sender.greeting.host, receiver.greeting.host)
+        receiver.settle()
+
     def _link(self, sender: Member, receiver: Member) -> None:
         greeting = receiver.greeting
         target = Target(greeting.host, greeting.bus_port, greeting.id, meets=True)
-        receiver.node.begin()
-        receiver.node.greeted(sender.greeting, sender.greeting.host, greeting.host)
-        receiver.settle()
+        self._greet(sender, receiver)
         sender.node.begin()
         assert sender.node.link_opened(target, greeting, sender.greeting.host), f"{sender} wants no link to {receiver}"
         sender.settle()

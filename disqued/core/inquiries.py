@@ -10,8 +10,20 @@
 The client waits until all have answered, or for `INQUIRY_MS`: a node that is silent, or on the other side of a
 partition, does not keep it, so that both sides may take one name.
 
+A node answers on a link of its own, which may not be open yet: after a start ours are there first.  What it had to say
+until then is lost, so that it is asked once more when it has a link.  Its greeting is too early for that, since it
+comes before the other end knows; the first PING behind it is the sign.
+
+    us  --INQUIRE(number, ...)-->  it                         it has no link to us: nobody hears FOUND
+        <--------greeting, PING--  it                         its link to us is open, and it knows
+        --INQUIRE(number, ...)-->  it  --FOUND(number, what)-->  us
+
+So a question may come twice, and so may its answer; a name that is asked for twice is as it is, but of two jobs of a
+name a second one would be acknowledged: `ACK_ONE` is asked once.
+
 Two nodes may ask for the same name at the same time.  One that is asked after it has heard that the asker has nothing
-says that it is about to add it; when neither has heard of the other yet, the one with the higher node id says so.
+says that it is about to add it; when neither has heard of the other yet, the one with the higher node id says so.  One
+that has heard that the asker is about to add it never says so.
 
 Of a key (`keys`) a node that is about to add its job says so, too, and says once more what became of that:
 
@@ -102,6 +114,16 @@ class Inquiry(Timed):
         #: By nodes what they have said of each alias; of what one says twice the last counts.
         self.said: dict[bytes, tuple[tuple[int, bytes], ...]] = {}
 
+    @property
+    def message(self) -> Message:
+        """The question."""
+        return (INQUIRE, self.queue, self.number, self.verb, tuple(self.aliases))
+
+    def has_heard(self, node_id: bytes, alias: bytes) -> bool:
+        """Tell whether a node has said that it is about to add a job of this name."""
+        said = self.said.get(node_id, ())
+        return any(name == alias and how == SOON for name, (how, _) in zip(self.aliases, said, strict=False))
+
     def found(self) -> dict[bytes, Known]:
         """What there is of the aliases that somebody knows something of."""
         found: dict[bytes, Known] = {}
@@ -143,8 +165,7 @@ class Inquiries:
         state = self._state
         number = state.next_number()
         this = self._open[number] = Inquiry(client, number, verb, queue=queue, aliases=aliases, when_known=when_known)
-        message = (INQUIRE, queue, number, verb, tuple(aliases))
-        this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, message)}
+        this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, this.message)}
         state.schedule.add(this, state.now + INQUIRY_MS)
         return number
 
@@ -188,9 +209,9 @@ class Inquiries:
         _, number, what = message
         this = self._open.get(number)
         if this is None:
-            when_over = self._later.pop(number, None)
-            if when_over is not None and what:
-                when_over(Known(*what[0]))
+            # Who says again that it is about to add a job has nothing new to say.
+            if number in self._later and what and what[0][0] != SOON:
+                self._later.pop(number)(Known(*what[0]))
             return
         if sender not in this.waits_for and this.verb != HAS_KEY:
             return
@@ -226,11 +247,17 @@ class Inquiries:
             jobs = tuple(job for job in jobs if self._acks.acknowledge(job.id))
         elif not jobs:
             claim = self._claim(queue, alias, anywhere=anywhere)
-            if claim is not None and (sender not in claim.waits_for or state.node_id > sender):
+            if claim is not None and self._goes_first(claim, sender, alias):
                 return _SOON
         if verb == HAS_KEY:
             return self._standing(queue, alias, jobs)
         return Known(A_JOB, jobs[0].id) if jobs else UNKNOWN
+
+    def _goes_first(self, claim: Inquiry, sender: bytes, alias: bytes) -> bool:
+        """Tell whether who asks here for a name, to add a job, goes first, and not the node that asks for the same."""
+        if sender in claim.waits_for:
+            return self._state.node_id > sender
+        return not claim.has_heard(sender, alias)
 
     def standing(self, queue: bytes, alias: bytes) -> Known:
         """Tell what this node knows of the job of a key: SOON while its producer waits for copies."""
@@ -268,6 +295,21 @@ class Inquiries:
             return UNKNOWN
         job.flags |= FLAG_PROMISED
         return Known(A_JOB, job_id)
+
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to us is new."""
+        peer = self._state.peers.by_id.get(node_id)
+        if peer is not None:
+            peer.silent = True
+
+    def on_ping(self, sender: bytes) -> None:
+        """A node can be heard: ask again what it could not answer, if this is the first word on its link."""
+        peer = self._state.peers.by_id[sender]
+        if peer.silent:
+            peer.silent = False
+            for this in self._open.values():
+                if sender in this.waits_for and this.verb != ACK_ONE:
+                    self._state.send(sender, this.message)
 
     def link_closed(self, node_id: bytes) -> None:
         """Expect no answer of a node."""

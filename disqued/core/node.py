@@ -125,7 +125,7 @@ class Node:
         self.workers.return_event = self.logs.returned
         self._of_client = self.workers.of_client
         self._hears: dict[int, Callable[[bytes, Message], None]] = {
-            messages.PING: self.membership.on_ping,
+            messages.PING: self._on_ping,
             messages.PONG: self.membership.on_pong,
             messages.FAIL: self.membership.on_fail,
             messages.VITALS: self.membership.on_vitals,
@@ -280,6 +280,7 @@ class Node:
         self.homes.greeted(greeting.id)
         self.facts.greeted(greeting.id)
         self.membership.greeted(greeting, host, own_host)
+        self.inquiries.greeted(greeting.id)
         self.acks.link_opened(greeting.id)
 
     def serve(self) -> None:
@@ -398,6 +399,10 @@ class Node:
         self.leaving.on_gotjob(sender, message)
         if isinstance(job, Event):
             self.facts.tell(sender, job)
+
+    def _on_ping(self, sender: bytes, message: Message) -> None:
+        self.membership.on_ping(sender, message)
+        self.inquiries.on_ping(sender)
 
     def _on_setack(self, sender: bytes, message: Message) -> None:
         if not message[2]:

@@ -37,7 +37,7 @@ class Peer:
 
     __slots__ = (
         "account", "asked_again", "bus_port", "flags", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
-        "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "stale", "told_at",
+        "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "silent", "stale", "told_at",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
@@ -52,6 +52,7 @@ class Peer:
         self.linked_at: int = 0  #: when the link opened
         self.told_at: int = 0  #: when it was told last how it is with us, because it seemed not to know
         self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
+        self.silent: bool = False  #: its link to us is new, and it has said nothing on it yet
         #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
         self.stale: bool = False
         #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.

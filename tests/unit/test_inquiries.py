@@ -8,7 +8,7 @@ from disqued.acl.user import Pattern, User
 from disqued.commands.table import BLOCKED
 from disqued.core.inquiries import INQUIRY_MS, Inquiries
 from disqued.core.job import NamedJob
-from disqued.core.messages import A_JOB, FOUND, INQUIRE, NOTHING, REPLJOB
+from disqued.core.messages import A_JOB, ACK_ONE, FOUND, INQUIRE, NOTHING, PING, REPLJOB, SOON
 from disqued.errors import CommandError
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import UNKNOWN_ID, Word
@@ -295,3 +295,135 @@ def test_a_flush_lets_those_who_wait_go_on_with_what_is_known(cluster: Cluster) 
     assert a("QACK", "q", "one") is BLOCKED
     a("DEBUG", "FLUSHALL", client="operator")
     assert a.answers.pop("client") == [0]
+
+
+# Nodes that are asked before their own link is open.
+
+
+def test_who_could_not_answer_is_asked_once_more_when_its_link_opens(cluster: Cluster) -> None:
+    a, b, c = cluster
+    assert push(b, "one") == b"OK"
+    cluster.cut_one_way(b, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    assert a("QLPUSH", "q", "two", "x", "REPLICATE", 1, client="second") is BLOCKED
+    assert not cluster.sent(FOUND, sender=b)
+    before = len(cluster.sent(INQUIRE, sender=a, receiver=b))
+    cluster.heal_one_way(b, a)
+    # No time has passed.
+    assert "duplicate event one" in str(a.answers.pop("client")[0])
+    assert a.answers.pop("second") == [b"OK"]
+    assert len(cluster.sent(INQUIRE, sender=a, receiver=b)) == before + 2
+    assert len(cluster.sent(INQUIRE, sender=a, receiver=c)) == 2
+
+
+def test_a_node_that_does_not_know_yet_that_its_link_is_open_is_not_asked_in_vain(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.cut_one_way(b, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    cluster.greet(b, a)
+    assert len(cluster.sent(INQUIRE, sender=a, receiver=b)) == 1
+    # A question of this moment would not be answered, either.
+    assert a("QLPUSH", "q", "two", "x", "REPLICATE", 1, client="second") is BLOCKED
+    cluster.heal_one_way(b, a)
+    assert (a.answers.pop("client"), a.answers.pop("second")) == ([b"OK"], [b"OK"])
+
+
+def test_a_node_is_asked_again_at_its_first_word_and_not_at_each(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.hold(b, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    ping = (PING, 0, ())
+    for pings, asked in ((0, 1), (1, 2), (2, 2)):
+        if pings == 1:
+            cluster.greet(b, a)
+        if pings:
+            a.node.begin()
+            a.node.message(b.id, ping)
+            a.settle()
+            cluster.settle()
+        assert len(cluster.sent(INQUIRE, sender=a, receiver=b)) == asked
+    cluster.release(b, a)
+    # It was answered twice, and its client once.
+    assert len(cluster.sent(FOUND, sender=b, receiver=a)) == 2
+    assert a.answers.pop("client") == [b"OK"]
+    assert a("QLEN", "q") == 1
+
+
+def test_a_node_that_has_answered_is_not_asked_again(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    cluster.cut_one_way(b, a)
+    cluster.heal_one_way(b, a)
+    assert len(cluster.sent(INQUIRE, sender=a, receiver=b)) == 1
+    cluster.release(c, a)
+    assert a.answers.pop("client") == [b"OK"]
+
+
+def test_the_link_of_a_node_that_is_not_known_is_no_reason_to_ask(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.hold(b, a)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    a.node.begin()
+    a.node.greeted(b.greeting._replace(id=b"5" * 40, meets=False), "127.0.0.9", "127.0.0.1")
+    a.node.message(b"5" * 40, (PING, 0, ()))
+    a.settle()
+    assert a.state.peers.refused == 1
+    assert len(cluster.sent(INQUIRE, sender=a)) == 2
+
+
+def test_the_acknowledgement_of_every_job_of_a_name_is_asked_for_again_and_that_of_one_is_not(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.cut_one_way(b, a)
+    cluster.lose = lambda flight: flight.kind == INQUIRE and flight.receiver is b
+    (name,) = answer(b, "RQ.PUSHX", "elements", "REPLICATE", 1, "ELEMS", "x")
+    answer(b, "RQ.POP", "elements")
+    assert push(b, "one") == b"OK"
+    assert a("QACK", "q", "one") is BLOCKED
+    assert a("RQ.ACK", "elements", name, client="second") is BLOCKED
+    cluster.lose = lambda flight: False
+    cluster.heal_one_way(b, a)
+    assert a.answers.pop("client") == [1]
+    assert "second" not in a.answers
+    assert not [flight for flight in cluster.sent(INQUIRE, receiver=b) if flight.message[3] == ACK_ONE]
+    cluster.advance(INQUIRY_MS)
+    assert a.answers.pop("second") == [None]
+
+
+def test_of_two_nodes_that_ask_for_one_id_one_adds_it_though_one_of_them_asks_twice(cluster: Cluster) -> None:
+    a, b, c = cluster
+    for sender, receiver in ((a, b), (b, a), (c, a), (c, b)):
+        cluster.hold(sender, receiver)
+    assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
+    assert b("QLPUSH", "q", "one", "y", "REPLICATE", 1) is BLOCKED
+    # That of b goes first, by its id, and a has heard so; what a has said to b is lost.
+    cluster.release(a, b)
+    cluster.lose = lambda flight: flight.kind == FOUND and flight.sender is a
+    cluster.release(b, a)
+    (lost,) = cluster.lost
+    assert lost.message[2] == ((NOTHING, b""),)
+    cluster.lose = lambda flight: False
+    cluster.cut_one_way(a, b)
+    cluster.heal_one_way(a, b)
+    cluster.release(c, a)
+    cluster.release(c, b)
+    assert "duplicate event one" in str(a.answers.pop("client")[0])
+    assert b.answers.pop("client") == [b"OK"]
+    assert [member("QLEN", "q") for member in cluster] == [0, 1, 0]
+
+
+def test_a_node_that_says_twice_that_it_adds_the_job_of_a_key_is_asked_no_more(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == REPLJOB
+    assert b("ADDJOB", "q", "x", 0, "KEY", "k", "REPLICATE", 3) is BLOCKED
+    assert a("ADDJOB", "q", "x", 0, "KEY", "k", "REPLICATE", 3) is BLOCKED
+    before = len(cluster.sent(INQUIRE))
+    (said,) = cluster.sent(FOUND, sender=b, receiver=a)
+    assert said.message[2] == ((SOON, b""),)
+    b.say(a, said.message)
+    assert len(cluster.sent(INQUIRE)) == before
+    cluster.lose = lambda flight: False
+    cluster.advance(3_000)
+    ((job_id,), (same_id,)) = (member.answers.pop("client") for member in (a, b))
+    assert job_id == same_id
+    assert c.holds(job_id)
