@@ -12,7 +12,7 @@ import attrs
 
 from disqued.commands.names import note_emptied, with_new
 from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
-from disqued.commands.shapes import JOBS, bulk, either, id_line, integer, null_or, pairs, tuple_of
+from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import (
     BYTES,
@@ -90,7 +90,7 @@ GET_COUNT = attrs.evolve(
     "ADDJOB",
     group="jobs",
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=id_line("the id of the job"),
+    reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
     errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType),
     recall=additions,

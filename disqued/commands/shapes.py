@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_id, encode_integer, encode_status, ids_of_jobs
+from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_integer, encode_status, ids_of_jobs
 from disqued.wire.replies import Promise, Status, encode, encode_push
 
 Encoder = Callable[[Any], bytes]
@@ -44,11 +44,6 @@ def _is_bytes(value: Any) -> bool:
 def status(text: str) -> Shape:
     """A status line."""
     return Shape(f"status: {text}", lambda value: isinstance(value, bytes), encode_status, encode_status)
-
-
-def id_line(text: str) -> Shape:
-    """A status line that is the id of a job."""
-    return Shape(f"status: {text}", lambda value: isinstance(value, bytes), encode_id, encode_id)
 
 
 def integer(text: str) -> Shape:

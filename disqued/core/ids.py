@@ -18,7 +18,7 @@ is read, so that jobs brought over keep theirs.  Source: the Disque README, "Job
 from binascii import hexlify
 from hashlib import shake_128
 
-BATCH = 64  #: ids of which one hash is the middle: it costs an id a fifth of what a hash of its own would
+BATCH = 64  #: ids that are made of one hash: it costs an id a fifth of what a hash of its own would
 
 NODE_ID_LENGTH = 40
 JOB_ID_LENGTH = 48
@@ -46,7 +46,7 @@ def comes_first(node_id: bytes, other: bytes, job_id: bytes) -> bool:
 
     Each job favours other nodes: what decides is the ids of the nodes, turned by what is random in the job's own part.
     """
-    start, length = (14, _OWN) if len(job_id) == JOB_ID_LENGTH else (11, 24)
+    start, length = (10 + _SHARED, _OWN) if len(job_id) == JOB_ID_LENGTH else (11, 24)
     turn = int.from_bytes((job_id[start : start + length] * 2)[:NODE_ID_LENGTH], "big")
     return int.from_bytes(node_id, "big") ^ turn > int.from_bytes(other, "big") ^ turn
 

@@ -12,8 +12,8 @@
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
-A step begins with `begin`, which reads the clocks, and runs to its end; several commands of one client may share
-it.  The same clocks, the same generator and the same inputs give the same effects in the same order.
+A step begins with `begin`, which reads the clocks, unless they stand, and runs to its end; several commands of one
+client may share it.  The same clocks, the same generator and the same inputs give the same effects in the same order.
 
 Times are integer milliseconds.
 """
@@ -209,6 +209,10 @@ class Node:
         """Let what begins from now on, until `start_clocks`, happen at this moment."""
         self._read_clocks()
         self._clocks_stand = True
+
+    def moment(self) -> int:
+        """What time it is to who comes now: that at which the clocks stand, if they do."""
+        return self.state.now if self._clocks_stand else self.clock.now()
 
     def start_clocks(self) -> None:
         """Read the clocks for each step again."""

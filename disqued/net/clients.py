@@ -97,7 +97,7 @@ class ClientConnection:
         self.patterns: dict[bytes, None] = {}
         self.reply_mode = "on"
         self._last: Command | None = None
-        self.connected_at = self.active_at = daemon.node.clock.now()
+        self.connected_at = self.active_at = daemon.node.moment()
         self._daemon = daemon
         self._traffic: Traffic = daemon.traffic
         self._parser = daemon.make_parser()

@@ -26,10 +26,10 @@ READ_SIZE: Final = 16 * 1024  #: bytes read at a time; Twisted's own 64 KiB cost
 
 
 class Gatherer(Protocol):
-    """Who keeps replies back while a round runs, and sends them when it is over."""
+    """Who keeps replies back while a round runs, and sends them when it is over; to whom it is one moment."""
 
     def begin_round(self) -> None:
-        """Keep replies back from now on."""
+        """Keep replies back from now on, and take what is heard for heard now."""
 
     def end_round(self) -> None:
         """Send those that were kept back, and every other at once from now on."""

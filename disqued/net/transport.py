@@ -26,7 +26,6 @@ class _EagerWrite:
     offset: int
     _tempDataLen: int
     socket: Any
-    disconnecting: int
     disconnected: int
     _aborting: bool
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
@@ -34,8 +33,8 @@ class _EagerWrite:
 
     #: Writes are `net/sending.py`'s, which may be called without the step in between.
     sends_at_once = True
-    #: Nothing is buffered, and the connection has not begun to end: a write may go straight to the socket.  That is so
-    #: while the loop is not to tell when the socket takes more.
+    #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so while
+    #: the loop is not to tell when the socket takes more.
     at_once = True
 
     def startWriting(self) -> None:
@@ -45,7 +44,7 @@ class _EagerWrite:
 
     def stopWriting(self) -> None:
         """Nothing waits any more, or nothing is sent any more."""
-        self.at_once = not (self.disconnecting or self.disconnected or self._aborting)
+        self.at_once = not (self.disconnected or self._aborting)
         super().stopWriting()  # type: ignore[misc]
 
     def write(self, data: bytes) -> None:

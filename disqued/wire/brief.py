@@ -19,12 +19,9 @@ _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 def encode_status(value: bytes) -> bytes:
     """Spell a status line."""
-    return b"+" + value.translate(_ONE_LINE) + b"\r\n"
-
-
-def encode_id(job_id: bytes) -> bytes:
-    """Spell the id of a job as a status line; no id has a line end in it."""
-    return b"+" + job_id + b"\r\n"
+    if b"\n" in value or b"\r" in value:  # a third of what it takes to translate it in any case
+        value = value.translate(_ONE_LINE)
+    return b"+" + value + b"\r\n"
 
 
 def encode_error(text: bytes) -> bytes:

@@ -601,12 +601,18 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
     [session] = running.daemon.sessions()
     node.clock = Ticking(node.clock)
     for _ in range(2):
+        before = (node.state.now, node.state.wall)
         driver.begin_round()
         moment = (node.state.now, node.state.wall)
+        assert moment[0] > before[0]
+        assert moment[1] > before[1]
         for _ in range(3):
             session.dataReceived(pack("PING"))
             assert (node.state.now, node.state.wall) == moment
+        # A client that comes within it, as one with TLS does, is no younger.
+        assert running.daemon.buildProtocol(None).connected_at == moment[0]
         driver.end_round()
+        assert running.daemon.buildProtocol(None).connected_at > moment[0]
         session.dataReceived(pack("PING"))
         assert node.state.now > moment[0]
         assert node.state.wall > moment[1]

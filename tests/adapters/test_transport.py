@@ -217,6 +217,15 @@ async def test_what_comes_behind_what_waits_is_sent_behind_it_though_the_socket_
 
 
 @async_test
+async def test_what_is_written_to_a_connection_that_is_aborted_goes_nowhere(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    server.transport.abortConnection()
+    server.transport.write(b"too late")
+    await until_read(client, lambda: client.ended)
+    assert client.received == b""
+
+
+@async_test
 async def test_what_is_written_to_a_connection_that_has_ended_goes_nowhere(connection: Connection) -> None:
     client, server = connection.client, connection.server
     server.transport.loseConnection()

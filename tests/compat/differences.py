@@ -146,7 +146,8 @@ _SETTINGS = (("CONFIG", "GET"),)
 DIFFERENCES = (
     Difference(
         "job-ids",
-        "Job ids are those of the Disque README: 48 bytes, with 128 bits that no two jobs share.",
+        "Job ids are those of the Disque README: 48 bytes, each with 112 random bits of its own behind 16 that sixteen "
+        "share.",
         (),
         _longer_ids,
     ),
