@@ -29,6 +29,7 @@ from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.commands.tally import Tally
 from disqued.errors import CommandError
 from disqued.net.pubsub import UNREAD_MAX
+from disqued.net.rounds import Listener
 from disqued.net.sending import send_at_once
 from disqued.net.traffic import Traffic
 from disqued.wire.brief import encode_error
@@ -79,7 +80,7 @@ def _told_ids(reply: bytes) -> list[bytes]:
     return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
 
 
-class ClientConnection:
+class ClientConnection(Listener):
     """One client; a `Session` to the commands, a protocol and a push producer to its transport."""
 
     def __init__(self, daemon: "Daemon", session_id: int) -> None:

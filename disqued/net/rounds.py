@@ -35,6 +35,14 @@ class Gatherer(Protocol):
         """Send those that were kept back, and every other at once from now on."""
 
 
+class Listener:
+    """A protocol whose class is compiled with the rounds, which give it what came without looking for its method."""
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take what came; each kind of protocol does so itself."""
+        raise NotImplementedError
+
+
 class Rounds:
     """Carries out what the poller tells of."""
 
@@ -114,7 +122,11 @@ class Rounds:
         why: Any = None
         try:
             if data:
-                selectable.protocol.dataReceived(data)
+                protocol = selectable.protocol
+                if isinstance(protocol, Listener):  # compiled to a call of that very method
+                    protocol.dataReceived(data)
+                else:
+                    protocol.dataReceived(data)
             else:
                 why = CONNECTION_LOST if data is None else CONNECTION_DONE
         except BaseException as error:  # a bug of the protocol: its connection ends, as Twisted has it

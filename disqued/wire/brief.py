@@ -19,9 +19,8 @@ _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 def encode_status(value: bytes) -> bytes:
     """Spell a status line."""
-    if b"\n" in value or b"\r" in value:  # a third of what it takes to translate it in any case
-        value = value.translate(_ONE_LINE)
-    return b"+" + value + b"\r\n"
+    # Letters and digits alone have no line end in them, and that is seen in a quarter of the time.
+    return b"+" + (value if value.isalnum() else value.translate(_ONE_LINE)) + b"\r\n"
 
 
 def encode_error(text: bytes) -> bytes:
