@@ -13,6 +13,7 @@ from twisted.internet import reactor
 from disqued import __version__
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
+from disqued.core.ids import SHARERS
 from disqued.core.messages import VITALS, Greeting, Vitals
 from disqued.web import api
 from disqued.web.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
@@ -498,8 +499,9 @@ async def test_a_page_of_a_walk_is_taken_by_several_commands_each_in_a_turn_of_i
 
     monkeypatch.setattr(type(client.site), "call", lambda _, *words: counted(*words))
     _, _, page = await client.get(path)
-    assert most <= len(page["items"]) <= most + api.SCANNED_PER_TURN
-    assert max(asked) <= api.SCANNED_PER_TURN + 10, "and what else is in the table that it ends in"
+    assert most <= len(page["items"]) < most + api.SCANNED_PER_TURN + 3 * SHARERS
+    # And what else is in the table that it ends in: jobs come in sixteens, rarely three times into one.
+    assert max(asked) < api.SCANNED_PER_TURN + 3 * SHARERS
     met = set()
     cursor, rounds = 0, 0
     while cursor or not rounds:
