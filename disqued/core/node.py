@@ -210,13 +210,13 @@ class Node:
         self._read_clocks()
         self._clocks_stand = True
 
-    def moment(self) -> int:
-        """What time it is to who comes now: that at which the clocks stand, if they do."""
-        return self.state.now if self._clocks_stand else self.clock.now()
-
     def start_clocks(self) -> None:
         """Read the clocks for each step again."""
         self._clocks_stand = False
+
+    def moment(self) -> int:
+        """What time it is to who comes now: that at which the clocks stand, if they do."""
+        return self.state.now if self._clocks_stand else self.clock.now()
 
     def _read_clocks(self) -> None:
         self.state.now = self.clock.now()
