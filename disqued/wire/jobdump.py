@@ -79,7 +79,7 @@ _COPY = Struct("<17sqqq32sq")  # a job of which those two are written already
 _TIMES = Struct("<17xqqq32xq")  # and one of which they were read already
 _pack_copy: Final = _COPY.pack
 _unpack_times: Final = _TIMES.unpack_from
-# Where the two stand in a job: numbers that are written out are part of the machine code, and every copy is cut by them.
+# Where the two stand in a job: numbers that are written out are part of the machine code, and cut every copy.
 _HEAD_SIZE: Final = 17
 _WISHES_START: Final = 41
 _WISHES_END: Final = 73

@@ -1,6 +1,7 @@
 """Jobs and events as bytes."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -304,6 +305,23 @@ def test_a_copy_is_refused_though_the_last_one_was_nearly_the_same(at: int, valu
     for end in range(len(good)):
         with pytest.raises(BadRecord):
             decode_copy(good[:end])
+
+
+def test_a_copy_of_which_one_byte_is_another_one_is_read_as_if_it_came_alone() -> None:
+    good = encode_copy(example_job(), 0)
+
+    def told(read: Callable[[bytes], object], text: bytes) -> object:
+        try:
+            return read(text)
+        except BadRecord as error:
+            return str(error)
+
+    for at, byte in enumerate(good):
+        for change in (1, 0x80):
+            other = good[:at] + bytes((byte ^ change,)) + good[at + 1 :]
+            alone = told(read_alone, other)
+            read_alone(good)
+            assert told(decode_copy, other) == alone, at
 
 
 @pytest.mark.parametrize("stamp", [1 << 61, (1 << 61) + 1, STAMP_MAX])
