@@ -33,7 +33,7 @@ COMPILED = (
     ),
     *(
         f"net/{name}.py"
-        for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")
+        for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic", "turns")
     ),
 )
 #: Hidden, a function is called without a table in between, and linked with all others it may be put where it is called

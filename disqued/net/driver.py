@@ -42,6 +42,7 @@ from disqued.errors import JournalFailed
 from disqued.net.callers import Caller
 from disqued.net.clients import ClientConnection
 from disqued.net.commits import Commits
+from disqued.net.turns import soon_of
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
@@ -89,8 +90,9 @@ class Driver:
         self._gathered: dict[Recipient, None] = {}  #: their replies wait for the end of the round, and nothing else
         self._batch: list[list[Record]] = []  #: what the next commit makes durable
         self._messages: Messages = []  #: they wait for the next commit
-        self._send_call: IDelayedCall | None = None
-        self._commit_call: IDelayedCall | None = None
+        self._soon = soon_of(reactor)
+        self._sends = False  #: messages leave when this turn is over
+        self._commits = False  #: it is committed then
         self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
         self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
@@ -120,8 +122,9 @@ class Driver:
                 self._gathered[client] = None
             else:
                 client.flush()
-        if (outbox.messages or outbox.events) and self._commit_call is None and self._send_call is None:
-            self._send_call = self.reactor.callLater(0, self._end_turn)
+        if (outbox.messages or outbox.events) and not self._commits and not self._sends:
+            self._sends = True
+            self._soon(self._end_turn)
         if outbox.members_changed:
             outbox.members_changed = False
             self.on_members()
@@ -183,8 +186,8 @@ class Driver:
             else:
                 self._waiting[client] = None
         waits = self._under_way is not None and self.failure is None
-        if self._commit_call is None and not waits and (self._waiting or self._batch or self._messages):
-            self._commit_call = self.reactor.callLater(0, self._commit)
+        if not self._commits and not waits and (self._waiting or self._batch or self._messages):
+            self._commit_soon()
 
     def _append(self) -> bool:
         """Give the stores what the step has journaled; say whether there was anything."""
@@ -202,7 +205,9 @@ class Driver:
 
     def _end_turn(self) -> None:
         """Let messages leave that have no commit to wait for."""
-        self._send_call = None
+        if not self._sends:
+            return  # `settle` has done it.
+        self._sends = False
         if self._outbox.events:
             self.node.events.collect()
         if self._under_way is None and not self._batch:
@@ -234,9 +239,16 @@ class Driver:
         if messages:
             self.send(messages)
 
+    def _commit_soon(self) -> None:
+        """Commit when this turn is over."""
+        self._commits = True
+        self._soon(self._commit)
+
     def _commit(self) -> None:
         """End a turn: make its records durable, then speak."""
-        self._commit_call = None
+        if not self._commits:
+            return  # `settle` has done it.
+        self._commits = False
         clients, self._waiting = self._waiting, {}
         batch, self._batch = self._batch, []
         messages = self._take_messages()
@@ -387,8 +399,8 @@ class Driver:
 
     def _attend(self) -> None:
         """Hear from the store that there is something to do for it, although nothing is committed."""
-        if not (self._commit_call or self._under_way or self.failure or self._is_closed):
-            self._commit_call = self.reactor.callLater(0, self._commit)
+        if not (self._commits or self._under_way or self.failure or self._is_closed):
+            self._commit_soon()
 
     # Compaction.
 
@@ -417,8 +429,8 @@ class Driver:
         and nothing is acknowledged meanwhile; it is to call `succeed` then.
         """
         self._when_handed_over = done
-        if self._commit_call is None and self._under_way is None:
-            self._commit_call = self.reactor.callLater(0, self._commit)
+        if not self._commits and self._under_way is None:
+            self._commit_soon()
 
     def _commit_successor(self) -> None:
         done, self._when_handed_over = self._when_handed_over, None
@@ -509,16 +521,13 @@ class Driver:
 
     async def settle(self) -> None:
         """Commit what is pending and answer, outside the turns."""
-        if self._send_call is not None:
-            self._send_call.cancel()
-            self._end_turn()
-        while self._under_way is not None or self._commit_call is not None:
+        self._end_turn()
+        while self._under_way is not None or self._commits:
             if self._under_way is not None:
                 waiter: Deferred[Any] = Deferred()
                 self._under_way.addBoth(waiter.callback)
                 await waiter
-            elif self._commit_call is not None:
-                self._commit_call.cancel()
+            else:
                 self._commit()
 
     async def stop(self) -> None:

@@ -55,7 +55,7 @@ class Rounds:
         """Take the loop's table of descriptors, what it does with an event, how it ends a connection, and its clock."""
         #: Is told of rounds of more than one connection; None = every reply is sent at once.
         self.gatherer: Gatherer | None = None
-        self._selectables = selectables
+        self.selectables = selectables
         self._carry_out = carry_out
         self._disconnect = disconnect
         self._seconds = seconds
@@ -67,7 +67,7 @@ class Rounds:
 
     def run(self, events: list[tuple[int, int]]) -> None:
         """Carry out events; those of transports with `in_rounds` that have something to read, in rounds."""
-        selectables = self._selectables
+        selectables = self.selectables
         received: list[tuple[Any, bytes | None]] = []
         for descriptor, event in events:
             # An event before this one may have closed the descriptor.

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from twisted.internet.error import ConnectionLost
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
 from twisted.python import log
 from twisted.python.failure import Failure
 
 from disqued.net.reactor import EpollReactor
 from disqued.net.rounds import ROUND_CONNECTIONS
 from disqued.net.transport import EagerPort
+from disqued.net.turns import soon_of
 
 PROGRAM = """
 import sys
@@ -98,6 +100,91 @@ print(len(failures), put_away.called)
 def test_a_second_signal_while_everything_is_put_away_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["0", "True"], done
+
+
+# Turns.
+
+
+@pytest.fixture
+def loop() -> Iterator[EpollReactor]:
+    made = EpollReactor()
+    yield made
+    made._poller.close()
+
+
+def run(loop: EpollReactor, *calls: Callable[[], object]) -> None:
+    """Let the loop run, with these calls first, until it is stopped."""
+    for call in calls:
+        loop.callWhenRunning(call)
+    loop.run(installSignalHandlers=False)
+
+
+def test_twisted_need_not_be_asked_what_is_due(loop: EpollReactor) -> None:
+    assert loop.turns.sees, "Twisted calls what its loop reads by other names: net/turns.py"
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_what_is_due_is_done_in_its_order(loop: EpollReactor, sees: bool) -> None:
+    loop.turns.sees = sees
+    told: list[str] = []
+
+    def begin() -> None:
+        loop.callLater(0.02, told.append, "later")
+        sooner = loop.callLater(3_600, told.append, "sooner")
+        loop.callLater(0.04, loop.stop)
+        loop.callLater(0, told.append, "timed")
+        loop.turns.soon(lambda: told.append("soon"))
+        loop.callLater(0, loop.callInThread, loop.callFromThread, told.append, "thread")
+        loop.callLater(0.001, sooner.reset, 0)
+        loop.callLater(0.001, loop.callLater(0.01, told.append, "never").cancel)
+
+    run(loop, begin)
+    assert told[:2] == ["soon", "timed"]
+    assert sorted(told[2:]) == ["later", "sooner", "thread"]
+    assert told.index("sooner") < told.index("later")
+
+
+def test_what_is_asked_for_at_the_end_of_a_turn_is_done_in_the_next_and_none_is_waited_for(loop: EpollReactor) -> None:
+    told: list[int] = []
+    polled: list[float] = []
+    poll = loop.turns._poll
+
+    def noted(longest: float, most: int) -> list[tuple[int, int]]:
+        polled.append(longest)
+        return poll(longest, most)
+
+    def again() -> None:
+        told.append(len(polled))
+        if len(told) == 5:
+            loop.stop()
+        else:
+            loop.turns.soon(again)
+
+    def begin() -> None:
+        loop.turns._poll = noted
+        loop.turns.soon(again)
+
+    run(loop, begin)
+    assert told == [0, 1, 2, 3, 4]
+    assert polled[:5] == [0.0] * 5
+
+
+def test_a_call_at_the_end_of_a_turn_that_fails_keeps_no_other_from_being_made(loop: EpollReactor) -> None:
+    errors: list[Any] = []
+    log.addObserver(errors.append)
+    try:
+        run(loop, lambda: [loop.turns.soon(call) for call in (lambda: 1 // 0, loop.stop)])
+    finally:
+        log.removeObserver(errors.append)
+    assert [event["failure"].type for event in errors if event["isError"]] == [ZeroDivisionError]
+
+
+def test_a_loop_without_turns_makes_a_timed_call() -> None:
+    clock, told = Clock(), []
+    soon_of(clock)(lambda: told.append("soon"))
+    assert told == []
+    clock.advance(0)
+    assert told == ["soon"]
 
 
 # Rounds.

@@ -116,7 +116,7 @@ def machine_code() -> set[str]:
         }
         | {
             f"disqued/net/{name}"
-            for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic")
+            for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic", "turns")
         }
         | {"disqued_core__mypyc"}
     )
