@@ -26,14 +26,14 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: request passes between the poller and the core.
 COMPILED = (
     "core/*.py",
-    *(f"commands/{name}.py" for name in ("recalled", "tally")),
+    *(f"commands/{name}.py" for name in ("recalled", "runnable")),
     *(
         f"wire/{name}.py"
         for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
     ),
     *(
         f"net/{name}.py"
-        for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic", "turns")
+        for name in ("clients", "clock", "driver", "handles", "linkinbox", "linkqueue", "rounds", "traffic", "turns")
     ),
 )
 #: Hidden, a function is called without a table in between, and linked with all others it may be put where it is called

@@ -155,6 +155,7 @@ class Together:
             ends = here.transport(factory.buildProtocol(None)), there.transport(heard)
             for end, other in (ends, ends[::-1]):
                 end.socket.send = other.socket.arrive
+                end.handle.open(end.socket)
             for end in ends:
                 end.protocol.makeConnection(end)
 

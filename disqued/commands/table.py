@@ -28,8 +28,8 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from disqued.commands import shapes
+from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
-from disqued.commands.tally import Tally
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
 from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
@@ -154,7 +154,7 @@ def _nothing(value: Any) -> list[bytes]:
 
 
 @attrs.define
-class Command:
+class Command(Runnable):
     """A command, or a subcommand, as the table knows it."""
 
     name: str  #: upper case; a subcommand has two words
@@ -169,25 +169,11 @@ class Command:
     fields: tuple[Field, ...]
     errors: tuple[str, ...]  #: lines of errors that it may answer, beyond those of its arguments
     parse: Parser
-    recall: Parser  #: the same, the short way where there is one
     make: Callable[..., Call]
     shows_bodies: bool = False  #: its answer may hold bodies of jobs, or words of other commands, which may be bodies
     bodies_field: str = ""  #: it does so when this field asks for it, and not otherwise; "" = there is no such field
     is_of_connection: bool = False  #: it concerns the connection that it comes on, and means nothing without that
     is_large: bool = False  #: what it is sent may be as large as a job
-    tally: Tally = attrs.field(factory=Tally)
-    hands_out: bool = attrs.field(init=False)  #: its reply is jobs that are now with the client
-    handed: Callable[[Any], list[bytes]] = attrs.field(
-        init=False
-    )  #: ids of the jobs that a reply, not empty, hands out
-    encode2: shapes.Encoder = attrs.field(init=False)  #: of its replies, for RESP2
-    encode3: shapes.Encoder = attrs.field(init=False)  #: for RESP3
-
-    def __attrs_post_init__(self) -> None:
-        reply = self.reply
-        self.hands_out = reply.handed is not None and Flag.WRITE in self.flags
-        self.handed = reply.handed or _nothing
-        self.encode2, self.encode3 = reply.encode2, reply.encode3
 
     def encoder(self, protocol: int) -> Callable[[Any], bytes]:
         """The encoder of this command's replies for RESP 2 or 3."""
@@ -287,10 +273,13 @@ def command(
             fields=fields,
             errors=tuple(map(_error_line, errors)),
             parse=parse,
-            recall=parse if recall is None else recall(parse),
             make=cls,
             **nature,
         )
+        entry.prepare(
+            parse if recall is None else recall(parse), reply.encode2, reply.encode3, reply.handed or _nothing,
+            hands_out=reply.handed is not None and Flag.WRITE in flags,
+        )  # fmt: skip
         _enter(words, entry, plain=not own_path)
         return cls
 

@@ -25,12 +25,11 @@ from twisted.python.failure import Failure
 
 from disqued.acl.user import User
 from disqued.commands import table
+from disqued.commands.runnable import Runnable, Tally
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
-from disqued.commands.tally import Tally
 from disqued.errors import CommandError
+from disqued.net.handles import Handle, Listener
 from disqued.net.pubsub import UNREAD_MAX
-from disqued.net.rounds import Listener
-from disqued.net.sending import send_at_once
 from disqued.net.traffic import Traffic
 from disqued.wire.brief import encode_error
 from disqued.wire.replies import Promise, encode_push
@@ -116,7 +115,7 @@ class ClientConnection(Listener):
         self._stalled = False  #: the transport has more than it wants
         self._closing = False
         self._lost = False
-        self._sends_at_once = False  #: the transport does
+        self._handle: Handle | None = None  #: of the transport, where it has one
         self._overfull_since = 0
         self._added_up = 0  #: bytes that it left unread when those of all clients were last added up on its behalf
         self._unlock_limits = False
@@ -201,7 +200,10 @@ class ClientConnection(Listener):
         """Take the client in, or turn it away when there are too many."""
         self.transport = transport
         # Of the transport itself: what wraps another one (TLS) passes on what is asked of it.
-        self._sends_at_once = getattr(type(transport), "sends_at_once", False)
+        handle: Handle | None = vars(transport).get("handle")
+        if handle is not None:
+            handle.listener = self
+        self._handle = handle
         self.address = self._daemon.name_peer(self.transport)
         self._daemon.connected(self)
         self.transport.registerProducer(self, streaming=True)
@@ -261,7 +263,7 @@ class ClientConnection(Listener):
             else:
                 self._remember((self.id, data))
                 self._run(commands)
-                last = self._last
+                last: Runnable | None = self._last
                 if last is not None and last.hands_out and not self._lost:
                     self._parser.expect_again(data, commands)
         if self._parser.error is not None and not self._backlog and self._blocked is None:
@@ -352,8 +354,9 @@ class ClientConnection(Listener):
                 if entry is None:
                     traffic.commands_run += begun
                     return begun + self._run_guarded(commands[begun:])
-                recall, encode = entry.recall, entry.encode3 if resp3 else entry.encode2
-                hands_out, handed, tally = entry.hands_out, entry.handed, entry.tally
+                runs: Runnable = entry
+                recall, encode = runs.recall, runs.encode3 if resp3 else runs.encode2
+                hands_out, handed, tally = runs.hands_out, runs.handed, runs.tally
             begun += 1
             self._last = entry
             try:
@@ -492,8 +495,9 @@ class ClientConnection(Listener):
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self._traffic.bytes_out += len(data)
-            if self._sends_at_once:
-                send_at_once(self.transport, data)
+            handle = self._handle
+            if handle is not None:
+                handle.send(data)
             else:
                 self.transport.write(data)
             if self._handed and not self.transport.refused:

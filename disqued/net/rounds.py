@@ -20,9 +20,12 @@ from typing import Any, Final, Protocol
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python import log
 
+from disqued.net.handles import Handle
+
 ROUND_CONNECTIONS: Final = 64  #: connections that share a round at most
 ROUND_S: Final = 0.002  #: replies are sent when a round has taken so long, though there is more to run
 READ_SIZE: Final = 16 * 1024  #: bytes read at a time; Twisted's own 64 KiB cost 1 to 2 microseconds more per read
+BULK_SIZE: Final = 64 * 1024  #: bytes read at a time where the last read was full: much is under way there
 
 
 class Gatherer(Protocol):
@@ -33,16 +36,6 @@ class Gatherer(Protocol):
 
     def end_round(self) -> None:
         """Send those that were kept back, and every other at once from now on."""
-
-
-class Listener:
-    """A protocol whose class is compiled with the rounds, which give it what came without looking for its method."""
-
-    # Not an abstract class: isinstance is asked for every chunk, and costs an abstract one five times as much.
-
-    def dataReceived(self, data: bytes) -> None:
-        """Take what came; each kind of protocol does so itself."""
-        raise NotImplementedError
 
 
 class Rounds:
@@ -59,22 +52,23 @@ class Rounds:
         self._carry_out = carry_out
         self._disconnect = disconnect
         self._seconds = seconds
-        self._delivered: list[tuple[Any, bytes | None]] = []  #: the round that is being run
+        self._delivered: list[tuple[Handle, bytes | None]] = []  #: the round that is being run
 
     def holds(self, selectable: Any) -> bool:
         """Tell whether something of a transport is in the round that is being run: it may not have it yet."""
-        return any(other is selectable for other, _ in self._delivered)
+        return any(handle.transport is selectable for handle, _ in self._delivered)
 
     def run(self, events: list[tuple[int, int]]) -> None:
-        """Carry out events; those of transports with `in_rounds` that have something to read, in rounds."""
+        """Carry out events; those of transports with a handle that have something to read, in rounds."""
         selectables = self.selectables
-        received: list[tuple[Any, bytes | None]] = []
+        received: list[tuple[Handle, bytes | None]] = []
         for descriptor, event in events:
             # An event before this one may have closed the descriptor.
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue
-            if event != EPOLLIN or not getattr(selectable, "in_rounds", False):
+            handle: Handle | None = getattr(selectable, "handle", None)
+            if event != EPOLLIN or handle is None:
                 if received:
                     self._deliver_all(received)
                     received = []
@@ -82,19 +76,20 @@ class Rounds:
                 continue
             data: bytes | None = None
             try:
-                data = selectable.socket.recv(READ_SIZE)
+                data = handle.recv(BULK_SIZE if handle.is_bulk else READ_SIZE)
+                handle.is_bulk = len(data) >= READ_SIZE
             except BlockingIOError:
                 continue
             except OSError:
                 pass  # It is ended in its turn: what others sent is here already.
-            received.append((selectable, data))
+            received.append((handle, data))
             if len(received) == ROUND_CONNECTIONS:
                 self._deliver_all(received)
                 received = []
         if received:
             self._deliver_all(received)
 
-    def _deliver_all(self, received: list[tuple[Any, bytes | None]]) -> None:
+    def _deliver_all(self, received: list[tuple[Handle, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""
         gatherer = self.gatherer if len(received) > 1 else None
         ends = 0.0
@@ -103,8 +98,8 @@ class Rounds:
             gatherer.begin_round()
             ends = self._seconds() + ROUND_S
         try:
-            for selectable, data in received:
-                self._deliver(selectable, data)
+            for handle, data in received:
+                self._deliver(handle, data)
                 if gatherer is not None and self._seconds() > ends:
                     gatherer.end_round()
                     gatherer.begin_round()
@@ -114,21 +109,21 @@ class Rounds:
             if gatherer is not None:
                 gatherer.end_round()
 
-    def _deliver(self, selectable: Any, data: bytes | None) -> None:
+    def _deliver(self, handle: Handle, data: bytes | None) -> None:
         """Give a protocol what was received, unless its connection has ended since; nothing is the end of it.
 
         Whatever goes wrong is told, and the others of the round have their turn.
         """
-        if selectable.disconnected or selectable._aborting:
+        if handle.ended:
             return
         why: Any = None
         try:
             if data:
-                protocol = selectable.protocol
-                if isinstance(protocol, Listener):  # compiled to a call of that very method
-                    protocol.dataReceived(data)
+                listener = handle.listener
+                if listener is not None:
+                    listener.dataReceived(data)
                 else:
-                    protocol.dataReceived(data)
+                    handle.transport.protocol.dataReceived(data)
             else:
                 why = CONNECTION_LOST if data is None else CONNECTION_DONE
         except BaseException as error:  # a bug of the protocol: its connection ends, as Twisted has it
@@ -137,6 +132,6 @@ class Rounds:
         if why is None:
             return
         try:
-            self._disconnect(selectable, why, True)
+            self._disconnect(handle.transport, why, True)
         except Exception:
             log.err()  # type: ignore[no-untyped-call]

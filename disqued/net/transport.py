@@ -15,12 +15,12 @@ from typing import Any
 from twisted.internet import tcp, unix
 from twisted.internet.main import CONNECTION_LOST
 
+from disqued.net.handles import Handle
 from disqued.net.rounds import READ_SIZE
-from disqued.net.sending import send_at_once
 
 
-class _EagerWrite:
-    """Mixed into a server transport, in front of it."""
+class _Eager:
+    """Mixed into a transport, in front of it."""
 
     dataBuffer: bytes
     offset: int
@@ -31,25 +31,28 @@ class _EagerWrite:
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
     refused: bool = False
 
-    #: Writes are `net/sending.py`'s, which may be called without the step in between.
-    sends_at_once = True
-    #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so while
-    #: the loop is not to tell when the socket takes more.
-    at_once = True
+    def __init__(self, *given: Any, **named: Any) -> None:
+        #: What sends, which protocols may use without the step in between, and what the loop reads by.
+        self.handle = Handle(self)
+        super().__init__(*given, **named)
+        if hasattr(self, "socket"):  # none could be had, else, and the connector is told so
+            self.handle.open(self.socket)
 
     def startWriting(self) -> None:
         """Let the loop tell when the socket takes more: something waits for it, if only the end."""
-        self.at_once = False
+        self.handle.at_once = False
         super().startWriting()  # type: ignore[misc]
 
     def stopWriting(self) -> None:
-        """Nothing waits any more, or nothing is sent any more."""
-        self.at_once = not (self.disconnected or self._aborting)
+        """Nothing waits any more, or nothing is sent any more: each end of a connection comes here, too."""
+        handle = self.handle
+        handle.ended = bool(self.disconnected or self._aborting)
+        handle.at_once = not handle.ended
         super().stopWriting()  # type: ignore[misc]
 
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
-        send_at_once(self, data)
+        self.handle.send(data)
 
     def buffer(self, data: bytes) -> None:
         """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""
@@ -70,11 +73,8 @@ class _EagerWrite:
             return True
 
 
-class EagerServer(_EagerWrite, tcp.Server):
+class EagerServer(_Eager, tcp.Server):
     """The server's end of a TCP connection."""
-
-    #: `net/rounds.py` reads from the socket, and gives the protocol what came.
-    in_rounds = True
 
     def doRead(self) -> Any:
         """Read once, for a loop without rounds."""
@@ -93,7 +93,7 @@ class EagerPort(tcp.Port):
     transport = EagerServer
 
 
-class EagerClient(_EagerWrite, tcp.Client):
+class EagerClient(_Eager, tcp.Client):
     """The end of a TCP connection that connects."""
 
 
@@ -106,7 +106,7 @@ class EagerConnector(tcp.Connector):
         return made
 
 
-class EagerUnixServer(_EagerWrite, unix.Server):
+class EagerUnixServer(_Eager, unix.Server):
     """The server's end of a connection through a Unix socket."""
 
 

@@ -18,7 +18,7 @@ from twisted.python import log
 from twisted.python.failure import Failure
 
 from disqued.net.reactor import EpollReactor
-from disqued.net.rounds import ROUND_CONNECTIONS
+from disqued.net.rounds import BULK_SIZE, READ_SIZE, ROUND_CONNECTIONS
 from disqued.net.transport import EagerPort
 from disqued.net.turns import soon_of
 
@@ -274,18 +274,15 @@ def bed() -> Iterator[Callable[[Callable[[Records, bytes], None]], Bed]]:
 
 
 Make = Callable[..., Bed]
+
+
+def is_of(records: Records, client: socket.socket) -> bool:
+    """Tell whether these are the two ends of one connection."""
+    assert records.transport is not None
+    return bool(records.transport.getPeer().port == client.getsockname()[1])
+
+
 Recv = Callable[[int], bytes]
-
-
-class Reads:
-    """A socket that is read in another way."""
-
-    def __init__(self, real: socket.socket, change: Callable[[Recv], Recv]) -> None:
-        self._real = real
-        self.recv = change(real.recv)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
 
 def test_all_that_is_there_is_received_before_any_of_it_is_run_and_answered_when_all_has_run(bed: Make) -> None:
@@ -297,12 +294,30 @@ def test_all_that_is_there_is_received_before_any_of_it_is_run_and_answered_when
         return lambda size: (received.append(len(here.told)), recv(size))[1]
 
     for records in here.made:
-        records.transport.socket = Reads(records.transport.socket, noting)
+        records.transport.handle.recv = noting(records.transport.handle.recv)
     here.say(b"0", b"1", b"2", b"3", b"4")
     assert received == [0] * 5
     assert here.told[0] == ("begin", b"")
     assert here.told[-1] == ("end", b"")
     assert sorted(here.told[1:-1]) == [("run", b"%d" % number) for number in range(5)]
+
+
+def test_who_sends_much_is_read_in_larger_pieces_until_one_is_small(bed: Make) -> None:
+    here = bed()
+    here.connect(2)
+    asked: list[int] = []
+    pieces = [READ_SIZE, READ_SIZE + 1, READ_SIZE - 1, 5]
+
+    def recv(size: int) -> bytes:
+        asked.append(size)
+        return b"x" * pieces[len(asked) - 1]  # the socket is not read, so that there is something in each turn
+
+    here.made[0].transport.handle.recv = recv
+    here.clients[0 if is_of(here.made[0], here.clients[0]) else 1].sendall(b"x")
+    for _ in pieces:
+        here.turn(1)
+    assert asked == [READ_SIZE, BULK_SIZE, BULK_SIZE, READ_SIZE]
+    assert [len(data) for _, data in here.told] == pieces
 
 
 def test_who_is_alone_waits_for_no_round(bed: Make) -> None:
@@ -369,7 +384,7 @@ def test_a_connection_that_cannot_be_read_is_lost_and_the_others_are_run(bed: Ma
     def refuse(size: int) -> bytes:
         raise TimeoutError
 
-    here.made[1].transport.socket = Reads(here.made[1].transport.socket, lambda recv: refuse)
+    here.made[1].transport.handle.recv = refuse
     here.say(b"0", b"1", b"2")
     assert [what for what, _ in here.told].count("lost") == 1
     assert [what for what, _ in here.told].count("run") == 2

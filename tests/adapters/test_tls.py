@@ -26,6 +26,7 @@ from disqued.net import certificates as certificates_module
 from disqued.net import tls as tls_module
 from disqued.net.certificates import CertificateError, Secured, certificates_of
 from disqued.net.endpoints import EndpointError, listen_at
+from disqued.net.handles import Handle
 from disqued.net.rounds import Rounds
 from disqued.net.tls import EagerTls, TlsFactory, reason_of
 from disqued.net.transport import EagerPort
@@ -618,7 +619,7 @@ async def test_what_a_round_has_read_is_not_overtaken_when_somebody_asks_whether
 
     below.socket = Looked(below.socket)
     rounds: Any = reactor.rounds  # type: ignore[attr-defined]
-    rounds._delivered = [(below, b"of this round")]
+    rounds._delivered = [(below.handle, b"of this round")]
     assert not session.is_gone()
     assert looks == []
     rounds._delivered = []
@@ -631,11 +632,10 @@ def test_a_round_holds_what_it_has_read_whether_replies_are_kept_back_or_not() -
     held: list[bool] = []
 
     class Here:
-        in_rounds = True
-        disconnected = _aborting = False
-
         def __init__(self) -> None:
-            self.socket = self.protocol = self
+            self.protocol = self
+            self.handle = Handle(self)
+            self.handle.recv = self.recv
 
         def recv(self, size: int) -> bytes:
             return b"data"

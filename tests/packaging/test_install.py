@@ -109,14 +109,24 @@ def machine_code() -> set[str]:
     core = {f"disqued/core/{file.stem}" for file in (ROOT / "disqued" / "core").glob("*.py")}
     return (
         core
-        | {f"disqued/commands/{name}" for name in ("recalled", "tally")}
+        | {f"disqued/commands/{name}" for name in ("recalled", "runnable")}
         | {
             f"disqued/wire/{name}"
             for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
         }
         | {
             f"disqued/net/{name}"
-            for name in ("clients", "clock", "driver", "linkinbox", "linkqueue", "rounds", "sending", "traffic", "turns")
+            for name in (
+                "clients",
+                "clock",
+                "driver",
+                "handles",
+                "linkinbox",
+                "linkqueue",
+                "rounds",
+                "traffic",
+                "turns",
+            )
         }
         | {"disqued_core__mypyc"}
     )

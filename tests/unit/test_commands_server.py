@@ -4,10 +4,10 @@ import pytest
 
 from disqued import __version__
 from disqued.commands import table
+from disqued.commands.runnable import Tally
 from disqued.commands.server import INFO_FIELDS, human_size
 from disqued.commands.shapes import NO_REPLY
 from disqued.commands.table import BLOCKED
-from disqued.commands.tally import Tally
 from disqued.errors import CommandError
 from disqued.wire.replies import Status
 from tests.fakes import Client, Daemon

@@ -1,0 +1,63 @@
+"""What the loop knows of a connection: its socket, who listens, and whether a write may go straight to the socket.
+
+                     +-- recv <-- Rounds (net/rounds.py) --> listener
+    transport <--> Handle
+                     +-- send <-- replies --nothing buffered--> socket --what it does not take--> the transport's buffer
+                                     \\__ otherwise __________________________________________________^
+
+Every request and every reply passes here, so this is compiled with the core.  Of a transport (`net/transport.py`),
+which is Twisted's, nothing is looked up for a request: it tells its handle what becomes of it.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+
+class Listener:
+    """A protocol whose class is compiled, and which is given what came without looking for its method."""
+
+    # Not an abstract class: who listens is looked at for every chunk, and an abstract one costs five times as much.
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take what came; each kind of protocol does so itself."""
+        raise NotImplementedError
+
+
+class Handle:
+    """The connection of a transport that sends at once."""
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.recv: Callable[[int], bytes] = _closed
+        self._send: Callable[[bytes], int] = _closed
+        self.listener: Listener | None = None  #: who is given what comes, where it is one; else the protocol is
+        self.is_bulk = False  #: the last read was full
+        self.ended = False  #: nothing that comes is of interest any more
+        #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so
+        #: while the loop is not to tell when the socket takes more.
+        self.at_once = True
+
+    def open(self, connected: socket.socket) -> None:
+        """Take the socket."""
+        self.recv, self._send = connected.recv, connected.send
+
+    def send(self, data: bytes) -> None:
+        """Send, and let the transport buffer what the socket does not take."""
+        if not self.at_once:
+            self.transport.buffer(data)
+            return
+        sent = 0
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Twisted's own attempt meets the error again, and ends the connection.
+            self.transport.refused = True
+        if sent < len(data):
+            self.transport.buffer(data[sent:] if sent else data)
+
+
+def _closed(*_: object) -> Any:
+    raise OSError("the transport has no socket")
