@@ -59,13 +59,13 @@ class EventLog:
         self._limits = _limits(config)
         self._disk = disk
         self._wanted = OFF
-        self._noted = OFF  #: what the core notes; another thing than is wanted while the folder is not ready
         self._files: EventFiles | None = None
         self._node_id = b""  #: of the node whose events are written
         self._thread: Worker | None = None
         self._lines: Lines | None = None  #: None while the folder is not ready
         self._facts = Facts()
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
+        self._earlier: list[list[Entry]] = []  #: boots that have ended before the folder was ready
         self._made: list[bytes] = []  #: lines that are not on their way yet
         self._made_bytes = 0
         self._first = 1  #: number of the first of these
@@ -82,42 +82,52 @@ class EventLog:
 
     def follow(self, wanted: str, word: str = "on") -> None:
         before, self._wanted = self._wanted, wanted
-        state = self._state
         self._is_on = True
+        if before not in (OFF, wanted):
+            self._state.note_node(STOP, b"off")
         if wanted == OFF:
-            if before != OFF:
-                self._state.note_node(STOP, b"off")
-                self._end()
-            if self._limits.keep_days and self._folder.is_dir():
-                self._look_again(PRUNE_S)
-            return
-        if before == OFF:
-            state.endings = state.endings if state.endings is not None else []
+            if before == OFF:
+                self._rest()
+            elif self._beginning is None:
+                self._end_for_now()
+            else:
+                self._put_aside()
+        elif before == OFF:
             self._note(wanted)
-            self._begin(word)
-        else:
+            if self._files is None:
+                self._begin(word)
+        elif before != wanted:
             self._switch()
 
     def _note(self, wanted: str) -> None:
         """Let the core note what is wanted from now on."""
         state = self._state
-        assert state.endings is not None
-        self._noted = wanted
+        if state.endings is None:
+            state.endings = []
         state.trail = state.endings if wanted == ALL else None
         state.endings.append((state.wall, state.actor))
 
     def _switch(self) -> None:
-        """Go on with what is wanted now, in another boot: the one before ends, and proves nothing from here on.
-
-        The core goes on as before while the folder is not ready.
-        """
-        if self._lines is None or self._wanted in (self._noted, OFF):
-            return
-        self._state.note_node(STOP, b"off")
-        self.take()
+        """Go on with what is wanted now, in another boot: the one before ends, and proves nothing from here on."""
+        if self._lines is None:
+            self._put_aside()
+        else:
+            self.take()
         self._note(self._wanted)
-        assert self._state.endings is not None
-        self._begin_another(self._state.endings)
+        if self._lines is not None:
+            assert self._state.endings is not None
+            self._begin_another(self._state.endings)
+
+    def _put_aside(self) -> None:
+        """Keep what was noted until the folder is ready: a boot that has ended."""
+        state = self._state
+        entries = state.endings
+        state.trail = state.endings = None
+        assert entries is not None
+        if len(entries) + sum(map(len, self._earlier)) > UNREADY_MAX:
+            self._lose(entries)
+        else:
+            self._earlier.append(entries)
 
     def configure(self, config: EventSettings) -> None:
         self._limits = _limits(config)
@@ -157,17 +167,34 @@ class EventLog:
         if files is not self._files:
             return
         boot, ended_well = found
-        self._lines = Lines(boot, address)
-        self._lines.seq += self._unnumbered
-        self._first = self._lines.seq
+        self._lines = lines = Lines(boot, address)
+        lines.seq += self._unnumbered
+        self._first = lines.seq
         self._unnumbered = 0
         if word == "start":
             word = "clean" if ended_well else "crash"
-        assert self._state.endings is not None
-        self._state.endings.insert(0, _start(self._state.wall, word.encode("ascii")))
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
-        self.take()
-        self._switch()
+        self._tell([_start(self._state.wall, word.encode("ascii"))], lines)
+        self._tell_earlier()
+        if self._wanted == OFF and self._is_on:
+            self._end_for_now()
+        else:
+            self.take()
+
+    def _tell_earlier(self) -> None:
+        """Make lines of what was noted before the folder was ready, each boot in a file of its own."""
+        boots, self._earlier = self._earlier, []
+        if self._state.endings is not None:
+            boots.append(self._state.endings)
+        for at, entries in enumerate(boots):
+            if at:
+                self._begin_another([])
+            assert self._lines is not None
+            if any(map(is_reset, entries)):
+                self._rename(entries, self._lines)
+            else:
+                self._tell(entries, self._lines)
+            self._hand_over()
 
     def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
         self._beginning = None
@@ -177,14 +204,29 @@ class EventLog:
             return
         self._facts.error = f"{self._folder}: {reason(error)}"
         self._tell_error()
-        self._reactor.callLater(RETRY_S, self._try, files, thread, word)
+        if self._wanted == OFF and self._is_on:
+            self._end_for_now()
+        else:
+            self._reactor.callLater(RETRY_S, self._try, files, thread, word)
 
     def _report(self, failure: Failure) -> None:
         self.log.failure("Internal error in the event log", failure=failure)
 
+    def _end_for_now(self) -> None:
+        """Write what there is, as nobody wants more of it."""
+        self._end()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Remove what is kept no longer, though nobody wants events."""
+        if self._limits.keep_days and self._folder.is_dir():
+            self._look_again(PRUNE_S)
+
     def _end(self) -> "Deferred[None] | None":
         """Write and publish what there is, and let the thread end; fires when that is so."""
         self.take()
+        if self._lines is None:
+            self._lose_all()
         for call in (self._call, self._publish_call):
             if call is not None and call.active():
                 call.cancel()
@@ -224,8 +266,6 @@ class EventLog:
         if self._publish_call is not None:
             self._publish_call.cancel()
             self._publish_call = None
-        if self._wanted == OFF:
-            return None
         self._wanted = OFF
         self._state.note_node(STOP, b"")
         if self._beginning is None:
@@ -283,6 +323,12 @@ class EventLog:
         self._lost += count
         self._unnumbered += count
         entries.clear()
+
+    def _lose_all(self) -> None:
+        """Let go of what waits for a folder that nobody waits for any more."""
+        for entries in (*self._earlier, self._state.endings or []):
+            self._lose(entries)
+        self._earlier.clear()
 
     def _rename(self, entries: list[Entry], lines: Lines) -> None:
         """The node has another id: what came behind its last word under the old one is another node's."""

@@ -163,18 +163,114 @@ def test_another_boot_begins_when_other_events_are_wanted(
     assert lines[-2]["ts_us"] == server.state.wall * 1_000
 
 
-def test_what_is_wanted_before_the_folder_is_ready_holds_from_then_on(
+def test_what_is_wanted_holds_at_once_though_the_folder_is_not_ready(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("terminal", "start")
+    server.add("q", "x")
+    event_log.follow("all")
+    server.add("q", "y")
+    event_log.follow("off")
+    server.add("q", "z")
+    event_log.follow("all")
+    server.add("q", "z")
+    assert not (tmp_path / "events").exists() or not published(tmp_path)
+    while event_log.facts()["events_written"] != 7:
+        loop.turn()
+    end(event_log, loop)
+    lines = published(tmp_path)
+    first = lines[0]["boot"]
+    assert [(line["boot"] - first, line["seq"], line["event"], line.get("reason")) for line in lines] == [
+        (0, 1, "start", "clean"), (0, 2, "stop", "off"),
+        (1, 1, "start", "on"), (1, 2, "add", None), (1, 3, "stop", "off"),
+        (2, 1, "start", "on"), (2, 2, "add", None), (2, 3, "stop", None),
+    ]  # fmt: skip
+    assert event_log.facts()["events_lost"] == 0
+
+
+def test_events_that_are_wanted_no_more_before_the_folder_is_ready_are_written(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
 ) -> None:
     event_log.follow("all", "start")
     server.add("q", "x")
-    event_log.follow("terminal")
-    server.add("q", "y")
-    loop.turn()
-    loop.turn()
-    server.add("q", "z")
+    event_log.follow("off")
+    while event_log.facts()["events_files_published"] != 1:
+        loop.turn()
+    assert [line["event"] for line in published(tmp_path)] == ["start", "add", "stop"]
+    assert event_log.stop() is None
+
+
+def test_a_node_that_stops_when_events_are_just_wanted_no_more_loses_no_line(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    event_log.follow("off")
     end(event_log, loop)
-    assert [line["event"] for line in published(tmp_path)] == ["start", "add", "add", "stop", "start", "stop"]
+    assert [line["event"] for line in published(tmp_path)] == ["start", "add", "stop"]
+
+
+def test_another_id_before_the_folder_is_ready_parts_what_was_noted(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    before = server.state.node_id
+    event_log.follow("terminal", "start")
+    event_log.follow("all")
+    server.add("q", "x")
+    server.node.membership.reset(hard=True)
+    server.add("q", "y")
+    end(event_log, loop)
+    names = [before[:8].decode(), server.state.node_id[:8].decode()]
+    folders = [next((tmp_path / "events").glob(f"date=*/node={name}")) for name in names]
+    told = [
+        [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+        for folder in folders
+    ]
+    assert [[line["event"] for line in lines] for lines in told] == [
+        ["start", "stop", "start", "add", "stop"], ["start", "add", "stop"],
+    ]  # fmt: skip
+
+
+def test_what_waits_for_a_folder_that_cannot_be_used_is_counted_when_nobody_wants_it_any_more(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    obstacle = tmp_path / "events"
+    obstacle.write_text("in the way")
+    event_log.follow("terminal", "start")
+    event_log.follow("all")
+    server.add("q", "x")
+    loop.turn()
+    event_log.follow("off")
+    assert event_log.facts()["events_lost"] == 3
+    obstacle.unlink()
+    event_log.follow("all")
+    end(event_log, loop)
+    assert [line["seq"] for line in published(tmp_path)] == [4, 5]
+
+
+def test_what_waits_for_a_folder_is_counted_when_that_turns_out_to_be_none(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    (tmp_path / "events").write_text("in the way")
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    event_log.follow("off")
+    loop.turn()
+    assert event_log.facts()["events_lost"] == 2
+    assert loop.getDelayedCalls() == []
+
+
+def test_boots_that_are_too_many_for_a_folder_that_is_not_ready_are_lost_and_counted(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNREADY_MAX", 3)
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    server.add("q", "y")
+    event_log.follow("off")
+    assert event_log.facts()["events_lost"] == 3
+    end(event_log, loop)
+    assert [(line["seq"], line["event"]) for line in published(tmp_path)] == [(4, "start")]
 
 
 @pytest.fixture
