@@ -19,23 +19,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
-from disqued.pipeline.connector.rows import Row, row_of, text
+from disqued.pipeline.connector.rows import ACKED, BODY, DELIVERIES, STATE, Told, batch_of, groups_of, needed, text
 from disqued.pipeline.connector.stream import (
     GET_COUNT,
     NOTHING,
     US_IN_S,
     Handed,
-    Jobs,
     Named,
     Offset,
     QueuesStreamReader,
     fetch_ahead,
     show,
+    tasks_of,
 )
 
 OVERDUE_MAX: Final = 1_000_000  #: ids that are remembered because they may come again
@@ -46,7 +47,8 @@ DONE: Final = b"done"
 class Taken:
     """The events of one batch."""
 
-    rows: list[Row] = attrs.field(factory=list)
+    #: The rows.
+    batches: list[pa.RecordBatch] = attrs.field(factory=list)
     #: By queue.
     ids: dict[str, list[bytes]] = attrs.field(factory=dict)
     named: set[bytes] = attrs.field(factory=set)
@@ -87,10 +89,10 @@ class GroupStreamReader(QueuesStreamReader):
         self._acknowledge(start)
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._waiting()
         taken = self._take_events(wanted if self._rest is None else min(wanted, self._rest))
-        if not taken.rows:
+        if not taken.named:
             return start
         if self._rest is not None:
-            self._rest -= len(taken.rows)
+            self._rest -= len(taken.named)
         seq = start["seq"] + 1
         self._batches[seq] = taken
         return {"seq": seq, "ids": {queue: b" ".join(ids).decode() for queue, ids in taken.ids.items()}}
@@ -103,7 +105,7 @@ class GroupStreamReader(QueuesStreamReader):
         taken = self._batches.get(end["seq"])
         if taken is not None:
             taken.is_written = True
-            return [Jobs(piece) for piece in pieces(taken.rows, max(1, -(-len(taken.rows) // tasks)))]
+            return tasks_of(taken.batches, tasks)
         ids = [each for named in _ids(end).values() for each in named]
         return [Named(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
 
@@ -176,7 +178,7 @@ class GroupStreamReader(QueuesStreamReader):
         most = self._options["maxBytesPerTrigger"]
         fetch_ahead(
             lambda count, size: self._fetch_events(link, queue, count, size),
-            lambda coming: (wanted - len(taken.rows) - len(coming.given), most - taken.size - coming.size),
+            lambda coming: (wanted - len(taken.named) - len(coming.given), most - taken.size - coming.size),
             lambda handed: self._note(node, queue, handed, taken),
         )  # fmt: skip
 
@@ -192,29 +194,34 @@ class GroupStreamReader(QueuesStreamReader):
                 self._settle(link, queue, list(late))
                 given = [event for event in given if event[0] not in late]
             if given:
-                shown = dict(show(link, [each for each, _ in given]))
-                size = sum(len(body) for _, body in given)
-                return Handed(given, [shown.get(each) for each, _ in given], size, now_us)
+                shown = link.ask_all([(b"SHOW", each) for each, _ in given])
+                return Handed(given, shown, sum(len(body) for _, body in given), now_us)
         return NOTHING
 
     def _note(self, node: NodeAt, queue: str, handed: Handed, taken: Taken) -> None:
         """Note events that a node handed out."""
-        for (each, body), known in zip(handed.given, handed.shown, strict=True):
+        name = queue.encode()
+        fresh: list[Told] = []
+        for (each, body), reply in zip(handed.given, handed.shown, strict=True):
+            if isinstance(reply, ServerError):
+                raise reply
             if each in taken.named:  # two nodes that do not hear each other may both hand one out
                 continue
-            if known is None:  # the node has no copy of its own
-                taken.rows.append((each.decode(), queue, body, None, 0, 0, handed.at_us, node.short_id))
-            else:
-                taken.rows.append(self._row(known, node.short_id, handed.at_us))
-            taken.size += len(body)
-            taken.ids.setdefault(queue, []).append(each)
-            taken.named.add(each)
+            job = None if reply is None else self._needed(reply)
+            if job is None or job[STATE] == ACKED:  # the node has no copy of its own
+                job = (each, name, body, None, 0, 0, ACKED, 0)
+            fresh.append(job)
+        ids = [job[0] for job in fresh]
+        taken.named.update(ids)
+        taken.ids.setdefault(queue, []).extend(ids)
+        taken.size += sum(len(job[BODY]) for job in fresh)
+        taken.batches.append(batch_of(fresh, node.short_id, handed.at_us))
 
-    def _row(self, shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None) -> Row:
-        """Make the row of an event: it was delivered again as often as the group has had it before."""
-        row = row_of(shown, node, attempt_us)
-        deliveries = max([1, *(group[2] for group in self._told_of(shown))])
-        return (*row[:5], deliveries - 1, *row[6:])
+    def _needed(self, reply: Sequence[Any]) -> Told:
+        """Take what a row needs: an event was delivered again as often as the group has had it before."""
+        job = needed(reply)
+        deliveries = max([1, *(group[2] for group in self._told_of(reply))])
+        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:])
 
     # Acknowledgements.
 
@@ -246,20 +253,20 @@ class GroupStreamReader(QueuesStreamReader):
                     self._overdue.pop(each, None)
             else:
                 doubtful += piece
-        for each, known in show(link, doubtful):
-            if self._is_done(known):
+        for each, reply in show(link, doubtful):
+            if self._is_done(reply):
                 self._overdue.pop(each, None)
             else:
                 self._overdue[each] = None
         while len(self._overdue) > OVERDUE_MAX:
             del self._overdue[next(iter(self._overdue))]
 
-    def _is_done(self, shown: Mapping[bytes, Any]) -> bool:
-        return any(group[1] == DONE for group in self._told_of(shown))
+    def _is_done(self, reply: Sequence[Any]) -> bool:
+        return any(group[1] == DONE for group in self._told_of(reply))
 
-    def _told_of(self, shown: Mapping[bytes, Any]) -> list[Any]:
+    def _told_of(self, reply: Sequence[Any]) -> list[Any]:
         """What SHOW says of our group: [group, state, deliveries, milliseconds], once or not at all."""
-        return [group for group in shown.get(b"groups", ()) if text(group[0]) == self._options["group"]]
+        return [group for group in groups_of(reply) if text(group[0]) == self._options["group"]]
 
     def _on_any(self, do: Callable[[Link], object]) -> None:
         """Do something on the first node that answers to the end.  Raises Unreachable, ServerError."""

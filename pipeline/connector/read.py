@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from disqued.client.errors import ServerError
 from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces, scan
 from disqued.pipeline.connector.options import PATTERN
-from disqued.pipeline.connector.rows import Row, batch_of, row_of, text, told
+from disqued.pipeline.connector.rows import QUEUE, STATE, Told, batch_of, needed, text
 
 ID_LENGTH: Final = 48
 
@@ -61,21 +61,22 @@ class QueuesReader(DataSourceReader):
             return
         with Link(partition.node.address, self._options) as link:
             for ids in pieces(partition.ids, ID_LENGTH * self._options["pipeline"]):
-                rows = self._show(link, partition.node, [bytes(each) for each in pieces(ids, ID_LENGTH)])
-                if rows:
-                    yield batch_of(rows)
+                jobs = self._show(link, [bytes(each) for each in pieces(ids, ID_LENGTH)])
+                if jobs:
+                    yield batch_of(jobs, partition.node.short_id)
 
-    def _show(self, link: Link, node: NodeAt, ids: Sequence[bytes]) -> list[Row]:
-        rows = []
+    def _show(self, link: Link, ids: Sequence[bytes]) -> list[Told]:
+        jobs = []
+        states = {each.encode() for each in self._options["states"]}
         for reply in link.ask_all([(b"SHOW", each) for each in ids]):
             if isinstance(reply, ServerError):
                 raise reply
             if reply is None:
                 continue  # it ended meanwhile
-            shown = told(reply)
-            if shown[b"state"].decode() in self._options["states"] and self._is_wanted(text(shown[b"queue"])):
-                rows.append(row_of(shown, node.short_id))
-        return rows
+            job = needed(reply)
+            if job[STATE] in states and self._is_wanted(text(job[QUEUE])):
+                jobs.append(job)
+        return jobs
 
     def _is_wanted(self, queue: str) -> bool:
         return any(fnmatchcase(queue, pattern) for pattern in self._options["queues"])

@@ -1,13 +1,17 @@
 """A job as a row: the columns, and what a daemon tells of a job put into them.
 
-    SHOW id --> [name, value, name, value ...] --> one tuple --> an Arrow batch of 8 columns
+    SHOW id --> [name, value, name, value ...] --> what a row needs of it, of many jobs --> an Arrow batch of 8 columns
+
+What is needed is looked for once: daemons of a version tell it in one order, and each reply is compared with that.
 
 A daemon does not say when a job was handed out: `attempt_ts` is null in a table, and in a stream it is the moment at
 which the reader was given the job.  Times are aware, UTC, microseconds.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from disqued.client.errors import BadReply
 from disqued.wire import texts
 
 SCHEMA: Final = StructType(
@@ -38,8 +43,18 @@ SCHEMA: Final = StructType(
 ARROW: Final = to_arrow_schema(SCHEMA, timezone="UTC")
 NS_IN_US: Final = 1_000
 
-#: The columns of one job; times in microseconds since 1970.
-Row = tuple[str, str, bytes, int | None, int, int, int | None, str]
+#: What is needed of what SHOW tells of a job, in this order.
+NEEDED: Final = (b"id", b"queue", b"body", b"ctime", b"nacks", b"additional-deliveries", b"state", b"retry")
+#: Places in that.
+QUEUE: Final = 1
+BODY: Final = 2
+DELIVERIES: Final = 5
+STATE: Final = 6
+RETRY: Final = 7
+ACKED: Final = b"acked"  #: the state of a job that is done
+
+#: That, of a job that is not done: `ctime` is nanoseconds since 1970 (None = not known), `retry` is seconds.
+Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int]
 
 
 def told(reply: Sequence[Any]) -> dict[bytes, Any]:
@@ -47,6 +62,38 @@ def told(reply: Sequence[Any]) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+class _Places:
+    """Where replies of SHOW have what is needed."""
+
+    def __init__(self) -> None:
+        """Know nothing before the first reply."""
+        self._known: tuple[list[bytes], int, Callable[[Sequence[Any]], Told]] | None = None
+
+    def needed(self, reply: Sequence[Any]) -> Told:
+        """Take what is needed of a reply.  Raises BadReply."""
+        known = self._known
+        if known is None or reply[: known[1] : 2] != known[0]:
+            known = self._known = self._find(list(reply[::2]))
+        return known[2](reply)
+
+    def _find(self, names: list[bytes]) -> tuple[list[bytes], int, Callable[[Sequence[Any]], Told]]:
+        missing = [name.decode() for name in NEEDED if name not in names]
+        if missing:
+            raise BadReply(f"what answers is no node of disqued: SHOW tells nothing of {', '.join(missing)}")
+        places = [names.index(name) for name in NEEDED]
+        count = max(places) + 1
+        return names[:count], 2 * count, itemgetter(*(2 * place + 1 for place in places))
+
+
+needed: Final = _Places().needed
+
+
+def groups_of(reply: Sequence[Any]) -> Sequence[Any]:
+    """Take what SHOW tells of the groups of an event: it comes last."""
+    return reply[-1] if reply[-2] == b"groups" else ()
+
+
+@lru_cache
 def text(name: bytes) -> str:
     """Write the name of a queue as whoever names it, or a pattern of it, does; `\\xNN` for what is not UTF-8.
 
@@ -55,22 +102,27 @@ def text(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
 
-def row_of(shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None) -> Row:
-    """Make the row of a job that a node (8 hex digits) has told of."""
-    return (
-        shown[b"id"].decode(),
-        texts.text(shown[b"queue"]),
-        shown[b"body"],
-        shown[b"ctime"] // NS_IN_US,
-        shown[b"nacks"],
-        shown[b"additional-deliveries"],
-        attempt_us,
-        node,
-    )
-
-
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Put rows into an Arrow batch."""
-    columns = zip(*rows, strict=True) if rows else [()] * len(ARROW)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW, strict=True)]
+def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int | None = None) -> pa.RecordBatch:
+    """Put jobs into an Arrow batch: with the node (8 hex digits) that told of all, or of each."""
+    columns = list(zip(*jobs, strict=True)) if jobs else [()] * len(NEEDED)
+    ids, queues, bodies, ctimes, nacks, deliveries = columns[:STATE]
+    kinds = ARROW.types
+    count = len(jobs)
+    arrays = [
+        pa.array(ids, kinds[0]),
+        _names(queues, kinds[1]),
+        pa.array(bodies, kinds[2]),
+        pa.array(ctimes, pa.timestamp("ns", "UTC")).cast(kinds[3], safe=False),
+        pa.array(nacks, kinds[4]),
+        pa.array(deliveries, kinds[5]),
+        pa.repeat(pa.scalar(attempt_us, kinds[6]), count),
+        pa.repeat(pa.scalar(nodes, kinds[7]), count) if isinstance(nodes, str) else pa.array(nodes, kinds[7]),
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def _names(queues: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    known = {name: texts.text(name) for name in set(queues)}
+    if len(known) == 1:
+        return pa.repeat(pa.scalar(*known.values(), kind), len(queues))
+    return pa.array([known[name] for name in queues], kind)

@@ -33,19 +33,18 @@ from typing import Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
-from disqued.pipeline.connector.rows import Row, batch_of, row_of, told
-from disqued.wire import texts
+from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, RETRY, STATE, Told, batch_of, needed
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
 US_IN_S: Final = 1_000_000
 RENEWALS: Final = 3  #: in a retry period
 MOVED_S: Final = 2.0  #: a job is in no queue while it goes from one node to another, for less than that
-ACKED: Final = b"acked"  #: the state of a job that is done, as SHOW tells it
 DONE_KEPT: Final = 100_000  #: ids of jobs that are done, and would be known again
 
 Offset = dict[str, Any]
@@ -54,12 +53,11 @@ Offset = dict[str, Any]
 class Jobs(InputPartition):
     """Rows that the driver has, in Arrow's form between processes."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: pa.Table) -> None:
         """Take the rows of one task."""
-        batch = batch_of(rows)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows.combine_chunks())
         self.arrow = sink.getvalue().to_pybytes()
 
 
@@ -107,8 +105,13 @@ def fetch_ahead(
 class Lease:
     """The jobs of one batch, and on which node they were leased."""
 
-    rows: list[Row] = attrs.field(factory=list)
+    #: Ids of the rows, in their order.
+    order: list[bytes] = attrs.field(factory=list)
+    #: The rows.
+    batches: list[pa.RecordBatch] = attrs.field(factory=list)
     named: set[bytes] = attrs.field(factory=set)
+    #: Ids of those that were queued more than once.
+    doubtful: list[bytes] = attrs.field(factory=list)
     ids: dict[NodeAt, list[bytes]] = attrs.field(factory=dict)
     #: The shortest retry period among them, in seconds; 0 = none has one.
     retry: int = 0
@@ -125,12 +128,16 @@ class Lease:
 
     def forget(self, done: AbstractSet[bytes]) -> dict[NodeAt, list[bytes]]:
         """Leave jobs out, and tell where they were leased."""
-        self.rows = [row for row in self.rows if row[0].encode() not in done]
-        self.size = sum(len(row[2]) for row in self.rows)
+        left_out = pa.array(list(done), pa.string())
+        self.order = [each for each in self.order if each not in done]
+        self.batches = [
+            batch.filter(pc.invert(pc.is_in(batch.column("id"), value_set=left_out))) for batch in self.batches
+        ]
+        self.size = sum(pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0 for batch in self.batches)
         self.named -= done
-        left_out = {node: [each for each in ids if each in done] for node, ids in self.ids.items()}
+        over = {node: [each for each in ids if each in done] for node, ids in self.ids.items()}
         self.ids = {node: [each for each in ids if each not in done] for node, ids in self.ids.items()}
-        return {node: ids for node, ids in left_out.items() if ids}
+        return {node: ids for node, ids in over.items() if ids}
 
 
 class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -171,13 +178,13 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(start)
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._waiting()
         lease = self._lease(wanted) if self._rest is None else self._lease_rest(min(wanted, self._rest))
-        if not lease.rows:
+        if not lease.order:
             return start
         if self._rest is not None:
-            self._rest -= len(lease.rows)
+            self._rest -= len(lease.order)
         seq = start["seq"] + 1
         self._keep(seq, lease)
-        return {"seq": seq, "ids": " ".join(row[0] for row in lease.rows)}
+        return {"seq": seq, "ids": b" ".join(lease.order).decode()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Give out the rows of a batch, or the ids where it was begun by a driver that is gone."""
@@ -187,8 +194,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._leases.get(end["seq"])
         if lease is not None:
             lease.is_written = True
-            size = max(1, -(-len(lease.rows) // tasks))
-            return [Jobs(piece) for piece in pieces(lease.rows, size)]
+            return tasks_of(lease.batches, tasks)
         ids = _ids(end)
         again = self._lease_again(ids)
         again.is_written = True
@@ -218,16 +224,16 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from pa.ipc.open_stream(partition.arrow)
         elif isinstance(partition, Named):
             for ids in pieces(partition.ids, self._options["pipeline"]):
-                yield batch_of(self._look_up(ids))
+                yield self._look_up(ids)
 
-    def _look_up(self, ids: Sequence[bytes]) -> list[Row]:
+    def _look_up(self, ids: Sequence[bytes]) -> pa.RecordBatch:
         """Ask all nodes for jobs until each is found."""
-        found: dict[bytes, Row] = {}
+        found: dict[bytes, tuple[Told, str]] = {}
 
         def ask(node: NodeAt, link: Link) -> None:
             missing = [each for each in ids if each not in found]
-            for each, shown in show(link, missing):
-                found[each] = self._row(shown, node.short_id)
+            for each, reply in show(link, missing):
+                found[each] = self._needed(reply), node.short_id
 
         silent = ask_each(find_nodes(self._options), self._options, ask)
         gone = [each.decode() for each in ids if each not in found]
@@ -239,11 +245,12 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "done them, their TTL is over, or the node that has them is away; with the option "
                 "failOnDataLoss = false they are left out"
             )
-        return [found[each] for each in ids if each in found]
+        there = [found[each] for each in ids if each in found]
+        return batch_of([job for job, _ in there], [node for _, node in there])
 
-    def _row(self, shown: Mapping[bytes, Any], node: str, attempt_us: int | None = None) -> Row:
-        """Make the row of a job that a node has told of."""
-        return row_of(shown, node, attempt_us)
+    def _needed(self, reply: Sequence[Any]) -> Told:
+        """Take what a row needs of what SHOW tells."""
+        return needed(reply)
 
     # Leases.
 
@@ -262,7 +269,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options["maxBytesPerTrigger"]
 
         def left(coming: Handed) -> tuple[int, int]:
-            return wanted - len(lease.rows) - len(coming.given), most - lease.size - coming.size
+            return wanted - len(lease.order) - len(coming.given), most - lease.size - coming.size
 
         def ask(node: NodeAt, link: Link) -> None:
             fetch_ahead(
@@ -278,13 +285,13 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lease_rest(self, wanted: int) -> Lease:
         """Take some of those that waited when the query began; they may be on their way from node to node just now."""
         until = time.monotonic() + MOVED_S
-        while not (lease := self._lease(wanted)).rows and wanted and time.monotonic() < until:
+        while not (lease := self._lease(wanted)).order and wanted and time.monotonic() < until:
             time.sleep(MOVED_S / 20)
         return lease
 
     def _leave_out(self, lease: Lease, nodes: Sequence[NodeAt]) -> None:
         """Leave out jobs of which another node knows that they are done: it remembers until all others have heard."""
-        doubtful = [row[0].encode() for row in lease.rows if row[4] or row[5]]
+        doubtful = lease.doubtful
         if not doubtful or len(nodes) == 1:
             return
         done: set[bytes] = set()
@@ -320,24 +327,29 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _take(self, node: NodeAt, handed: Handed, lease: Lease) -> None:
         """Note jobs that a node handed out."""
-        at_us, short_id = handed.at_us, node.short_id
         ids: list[bytes] = []
+        fresh: list[Told] = []
         retries: set[int] = set()
         for (queue, id_, body, _, nacks, _, deliveries), reply in zip(handed.given, handed.shown, strict=True):
-            row: Row
-            known = told(reply) if isinstance(reply, list) else None
-            if known is not None and known[b"state"] != ACKED:
-                row = self._row(known, short_id, at_us)
-                retries.add(known[b"retry"])
+            if isinstance(reply, list):
+                job = self._needed(reply)
+                if job[STATE] == ACKED:  # somebody has done it meanwhile
+                    continue
+                retries.add(job[RETRY])
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                row = (id_.decode(), texts.text(queue), body, None, nacks, deliveries, at_us, short_id)
-            else:  # somebody has done it meanwhile
+                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0)
+            else:
                 continue
-            if id_ not in lease.named:
-                lease.rows.append(row)
-                lease.size += len(body)
             ids.append(id_)
+            if id_ not in lease.named:
+                fresh.append(job)
+                if nacks or deliveries:
+                    lease.doubtful.append(id_)
+        if fresh:
+            lease.order += [job[0] for job in fresh]
+            lease.size += sum(len(job[BODY]) for job in fresh)
+            lease.batches.append(batch_of(fresh, node.short_id, handed.at_us))
         lease.add(node, ids, retries)
 
     def _lease_again(self, ids: Sequence[bytes]) -> Lease:
@@ -367,7 +379,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._leases.pop(offset["seq"], None)
         if self._heart is not None:
             self._heart.forget(offset["seq"])
-        if lease is not None and lease.rows:
+        if lease is not None and lease.order:
             for node, here in lease.ids.items():
                 try:
                     self._say(node, b"ACKJOB", here)
@@ -477,15 +489,20 @@ def _ids(offset: Offset) -> list[bytes]:
 
 def _is_done(reply: Any) -> bool:
     """Tell whether SHOW says that a job is acknowledged."""
-    return isinstance(reply, list) and told(reply)[b"state"] == ACKED
+    return isinstance(reply, list) and needed(reply)[STATE] == ACKED
 
 
-def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
+def tasks_of(batches: Sequence[pa.RecordBatch], count: int) -> list[InputPartition]:
+    """Share rows out among at most so many tasks."""
+    rows = pa.Table.from_batches(batches, schema=ARROW)
+    size = max(1, -(-len(rows) // count))
+    return [Jobs(rows.slice(at, size)) for at in range(0, len(rows), size)]
+
+
+def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, list[Any]]]:
     """Ask for jobs; those that are known and not done are answered.  Raises ServerError."""
     for each, reply in zip(ids, link.ask_all([(b"SHOW", each) for each in ids]), strict=True):
         if isinstance(reply, ServerError):
             raise reply
-        if reply is not None:
-            shown = told(reply)
-            if shown[b"state"] != ACKED:
-                yield each, shown
+        if reply is not None and needed(reply)[STATE] != ACKED:
+            yield each, reply

@@ -283,7 +283,7 @@ def test_a_job_that_two_nodes_hand_out_is_one_row_and_leased_on_both() -> None:
     first, second = NodeAt("1" * 40, (HOST, 1)), NodeAt("2" * 40, (HOST, 2))
     reader._take(first, reader._look_at(cast(Any, Told(a="active", b="active")), given("a", "b")), lease)
     reader._take(second, reader._look_at(cast(Any, Told(b="active", c="active")), given("b", "c")), lease)
-    assert [row[0] for row in lease.rows] == ["a", "b", "c"]
+    assert lease.order == [b"a", b"b", b"c"]
     assert lease.ids == {first: [b"a", b"b"], second: [b"b", b"c"]}
 
 
@@ -295,7 +295,7 @@ def test_a_job_that_was_done_is_in_no_second_batch(monkeypatch: pytest.MonkeyPat
     reader._note_done([b"a"])
     reader._take(nodes[0], reader._look_at(cast(Any, here), given("a", "b", "c", "d", "e")), lease)
     reader._leave_out(lease, nodes)
-    assert [row[0] for row in lease.rows] == ["e"]
+    assert lease.order == [b"e"]
     assert lease.ids == {nodes[0]: [b"e"]}
     assert here.acknowledged == [b"a", b"b"]
 

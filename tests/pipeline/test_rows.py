@@ -1,0 +1,64 @@
+"""What SHOW tells of jobs as Arrow batches, without a daemon and without Spark."""
+
+from typing import Any
+
+import pytest
+
+from disqued.client.errors import BadReply
+from disqued.pipeline.connector import rows
+from disqued.pipeline.connector.rows import ARROW, NEEDED, Told, batch_of, groups_of, needed
+
+JOB: Told = (b"D-1", b"q", b"\xff\x00", 1_795_487_935_123_456_789, 1, 2, b"queued", 300)
+
+
+def reply_of(*names: bytes, behind: tuple[Any, ...] = ()) -> list[Any]:
+    values = dict(zip(NEEDED, JOB, strict=True))
+    return [word for name in names for word in (name, values.get(name, name))] + list(behind)
+
+
+def test_what_is_needed_is_found_wherever_a_daemon_tells_it() -> None:
+    usual, turned = reply_of(*NEEDED), reply_of(*reversed(NEEDED))
+    longer = reply_of(b"more", *NEEDED, behind=(b"key", b"k"))
+    for reply in (usual, turned, usual, longer, turned, longer):
+        assert needed(reply) == JOB
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_reply_without_what_is_needed_is_refused_by_its_name(name: bytes) -> None:
+    needed(reply_of(*NEEDED))
+    with pytest.raises(BadReply, match=f"SHOW tells nothing of {name.decode()}$"):
+        needed(reply_of(*(each for each in NEEDED if each != name)))
+    assert needed(reply_of(*NEEDED)) == JOB
+
+
+def test_places_of_what_is_needed_are_those_of_its_names() -> None:
+    named = [NEEDED[place] for place in (rows.QUEUE, rows.BODY, rows.DELIVERIES, rows.STATE, rows.RETRY)]
+    assert named == [b"queue", b"body", b"additional-deliveries", b"state", b"retry"]
+
+
+def test_groups_are_told_of_events_alone() -> None:
+    groups = [[b"g", b"redo", 2, 0]]
+    assert groups_of(reply_of(*NEEDED, behind=(b"groups", groups))) is groups
+    assert groups_of(reply_of(*NEEDED)) == ()
+    assert groups_of(reply_of(*NEEDED, behind=(b"key", b"groups"))) == ()
+
+
+def test_rows_are_those_of_one_node_or_of_several() -> None:
+    other: Told = (b"D-2", b"\\\xff", b"", None, 0, 0, b"acked", 0)
+    for nodes, seen in (("aaaaaaaa", ["aaaaaaaa"] * 2), (["aaaaaaaa", "bbbbbbbb"], ["aaaaaaaa", "bbbbbbbb"])):
+        batch = batch_of([JOB, other], nodes, 7)
+        batch.validate(full=True)
+        assert batch.schema == ARROW
+        columns = batch.to_pydict()
+        assert columns["id"] == ["D-1", "D-2"]
+        assert columns["queue"] == ["q", "\\\\\\xff"]
+        assert columns["body"] == [b"\xff\x00", b""]
+        assert [None if each is None else each.microsecond for each in columns["ctime"]] == [123_456, None]
+        assert (columns["nacks"], columns["additional_deliveries"]) == ([1, 0], [2, 0])
+        assert [each.microsecond for each in columns["attempt_ts"]] == [7, 7]
+        assert columns["node"] == seen
+
+
+def test_no_rows_are_a_batch_too() -> None:
+    batch = batch_of([], [])
+    assert (batch.schema, batch.num_rows) == (ARROW, 0)
