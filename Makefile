@@ -142,8 +142,9 @@ kills: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m tests.torture.spark --kills $(or $(KILLS),30) --minutes $(or $(MINUTES),60) \
 		$(if $(STREAM),--what $(STREAM)) $(if $(STANDIN),--standin)
 
+# A part of `make test`, alone.
 spark-cluster: .venv/.test-stamp .venv/.programs-stamp
-	$(BIN)/python -m tests.torture.sparksubmit
+	$(BIN)/python -m pytest tests/packaging/test_spark_submit.py
 
 fuzz: .venv/.fuzz-stamp
 	$(BIN)/python -m tests.fuzz run --minutes $(or $(MINUTES),10)

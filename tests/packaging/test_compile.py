@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.test_install import copy_sources, modules
+from tests.packaging.building import copy_sources
+from tests.packaging.test_install import modules
 
 NO_COMPILER = {"CC": "/nowhere/cc", "LDSHARED": "/nowhere/cc"}
 

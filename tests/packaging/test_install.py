@@ -1,9 +1,7 @@
 """What is built holds everything, and runs outside the checkout as it does inside."""
 
 import configparser
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,67 +14,19 @@ import pytest
 
 from tests import builds
 from tests.integration.daemon import HOST, free_port, launch
+from tests.packaging.building import ROOT, build, run, wheel_of
 
-ROOT = Path(__file__).parents[2]
-SOURCES = (
-    "disqued",
-    "persistence",
-    "web",
-    "pipeline",
-    "systemd",
-    "man",
-    "pyspark_disqued.py",
-    "twisted",
-    "setup.py",
-    "setup.cfg",
-    "pyproject.toml",
-    "LICENSE",
-    "README.md",
-)
 CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
-
-
-def run(*argv: object, cwd: Path, **variables: str) -> str:
-    """Run a program that is expected to succeed, and that no variable leads to this checkout."""
-    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
-    done = subprocess.run(
-        list(map(str, argv)),
-        cwd=cwd,
-        env=outside,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def copy_sources(tree: Path) -> Path:
-    """Copy what a distribution is built from."""
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "dropin.cache")
-            shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
-        else:
-            shutil.copy(source, tree / name)
-    return tree
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build an sdist from a copy of the sources, and a wheel from the sdist; the core in it is not compiled."""
-    tree = copy_sources(tmp_path_factory.mktemp("tree"))
-    run(sys.executable, "-m", "build", "--outdir", tree / "dist", tree, cwd=tree, DISQUED_COMPILE="0")
-    return tree / "dist"
+    return build(tmp_path_factory.mktemp("tree"))
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    """The wheel of the build that is tested: that of `make compiled`, or the one with the core as it is."""
-    [found] = (ROOT / "build" / "wheel" if builds.COMPILED else built).glob("*.whl")
-    return found
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel_of(tmp_path_factory.mktemp("tree"))
 
 
 def modules() -> set[str]:

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 
 from disqued.pipeline import ship
 from tests.integration.daemon import HOST
-from tests.torture.sparksubmit import OF_SPARK, link_packages
+from tests.torture.sparkcluster import OF_SPARK, link_packages
 
 #: What a process of Spark does that knows pyspark, and not disqued: it gets the class, then gives its object on.
 ELSEWHERE = """

@@ -11,7 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,8 @@ from tests.integration.daemon import HOST, ROOT, free_port, wait_until
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTED = 120.0  #: that a master or a worker may need on a busy machine
 EXECUTOR = "CoarseGrainedExecutorBackend"
+#: What a cluster has beside Python.
+OF_SPARK = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "dateutil", "pytz", "six.py", "tzdata")
 #: Executors that are killed are no reason to end an application.
 MASTER_OPTS = "-Dspark.deploy.maxExecutorRetries=-1 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -31,6 +34,14 @@ def environment(**more: str) -> dict[str, str]:
     """Make the variables of Spark's programs; they run this interpreter, and know no other Spark."""
     own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, "PYTHONPATH": str(ROOT), **own, **more}
+
+
+def link_packages(place: Path, modules: Sequence[str]) -> None:
+    """Let a folder have these modules of ours, those of them that there are."""
+    for name in modules:
+        there = Path(sysconfig.get_path("purelib")) / name
+        if there.exists():
+            (place / name).symlink_to(there)
 
 
 def children(pid: int) -> list[int]:

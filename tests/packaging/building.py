@@ -1,0 +1,67 @@
+"""What a distribution is built from, and the distributions that tests try."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import builds
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "disqued",
+    "persistence",
+    "web",
+    "pipeline",
+    "systemd",
+    "man",
+    "pyspark_disqued.py",
+    "twisted",
+    "setup.py",
+    "setup.cfg",
+    "pyproject.toml",
+    "LICENSE",
+    "README.md",
+)
+
+
+def run(*argv: object, cwd: Path, **variables: str) -> str:
+    """Run a program that is expected to succeed, and that no variable leads to this checkout."""
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        list(map(str, argv)),
+        cwd=cwd,
+        env=outside,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def copy_sources(tree: Path) -> Path:
+    """Copy what a distribution is built from."""
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "dropin.cache")
+            shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
+        else:
+            shutil.copy(source, tree / name)
+    return tree
+
+
+def build(tree: Path) -> Path:
+    """Build an sdist from a copy of the sources, and a wheel from the sdist; the core in it is not compiled."""
+    copy_sources(tree)
+    run(sys.executable, "-m", "build", "--outdir", tree / "dist", tree, cwd=tree, DISQUED_COMPILE="0")
+    return tree / "dist"
+
+
+def wheel_of(tree: Path) -> Path:
+    """The wheel of the build that is tested: that of `make compiled`, or one with the core as it is, built now."""
+    [found] = (ROOT / "build" / "wheel" if builds.COMPILED else build(tree)).glob("*.whl")
+    return found
