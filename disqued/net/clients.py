@@ -163,6 +163,11 @@ class ClientConnection(Listener):
         return self._closing
 
     @property
+    def is_lost(self) -> bool:
+        """True once nothing is sent to it any more."""
+        return self._lost
+
+    @property
     def input_buffered(self) -> int:
         """Bytes received and not yet run."""
         return self._backlog_size
@@ -177,6 +182,21 @@ class ClientConnection(Listener):
         """End the connection after the replies that are due."""
         self._closing = True
         self._backlog.clear()
+
+    def part(self) -> bool:
+        """End as `close` does; say whether the other end is read from meanwhile, as something is under way.
+
+        What has come and was not read would let the system drop the replies that it has yet to bring there.
+        """
+        lingers = bool(self._backlog or self.transport.unsent or self.transport.has_unread())
+        self.close()
+        if lingers and not self._lost:
+            self.transport.unregisterProducer()
+            self.transport.resumeProducing()
+            self.transport.loseWriteConnection()
+        else:
+            self.transport.loseConnection()
+        return lingers
 
     def kill(self) -> None:
         """End the connection now; a reply that is being made is still sent."""

@@ -45,6 +45,7 @@ from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
 from disqued.net.monitor import monitored
+from disqued.net.parting import part
 from disqued.net.passed import Adopt, adopt_nothing
 from disqued.net.pubsub import PubSub
 from disqued.net.statistics import Statistics
@@ -169,8 +170,7 @@ class Daemon(Factory):
         published = self.event_log.stop()
         if published is not None:
             await published
-        for client in list(self.clients.values()):
-            client.transport.loseConnection()
+        await part(self.reactor, self.clients.values())
         await self.bus.stop()
         self.tls.stop()
         self._members.stop()

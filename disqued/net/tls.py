@@ -72,6 +72,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._deadline: IDelayedCall | None = None
         self._look_call: IDelayedCall | None = None
         self._end_call: IDelayedCall | None = None
+        self._lingers = False  #: it is read from after our farewell
 
     def makeConnection(self, transport: Any) -> None:
         """Begin the handshake."""
@@ -172,7 +173,10 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def _shutdownTLS(self) -> None:
         super()._shutdownTLS()  # type: ignore[no-untyped-call]
-        self.transport.loseConnection()
+        if self._lingers:
+            self.transport.loseWriteConnection()
+        else:
+            self.transport.loseConnection()
 
     # What the protocol above sees.
 
@@ -180,6 +184,15 @@ class EagerTls(TLSMemoryBIOProtocol):
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
         self.unregisterProducer()  # type: ignore[no-untyped-call]
         super().loseConnection()  # type: ignore[no-untyped-call]
+
+    def loseWriteConnection(self) -> None:
+        """Say farewell when what was written has left, and go on reading until the other end has closed."""
+        self._lingers = True
+        self.loseConnection()
+
+    def has_unread(self) -> bool:
+        """Tell whether something has come that was not read."""
+        return bool(self.transport.has_unread())
 
     @property
     def common_name(self) -> str:

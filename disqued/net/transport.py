@@ -68,14 +68,23 @@ class _Eager:
         """Bytes that the socket has not taken."""
         return len(self.dataBuffer) - self.offset + self._tempDataLen
 
+    def has_unread(self) -> bool:
+        """Tell whether something has come that was not read."""
+        return bool(self._next())
+
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet."""
+        return self._next() == b""
+
+    def _next(self) -> bytes | None:
+        """The next byte that will be read; empty where the connection has ended, None where nothing has come."""
         try:
-            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            seen: bytes = self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return False
+            return None
         except OSError:
-            return True
+            return b""
+        return seen
 
 
 class EagerServer(_Eager, tcp.Server):

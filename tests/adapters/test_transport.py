@@ -291,6 +291,28 @@ async def test_everything_written_before_a_close_arrives(connection: Connection)
 
 
 @async_test
+async def test_an_end_that_goes_on_reading_loses_nothing_of_what_was_written(connection: Connection) -> None:
+    transport = connection.server.transport
+    assert not transport.has_unread()
+    transport.pauseProducing()
+    asked = b"y" * 50_000
+    while asked:
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+            asked = asked[connection.client.socket.send(asked) :]
+    assert transport.has_unread()
+    transport.write(b"x" * 5_000_000)
+    transport.resumeProducing()
+    transport.loseWriteConnection()
+    await wait_until(lambda: len(connection.server.received) == 50_000)
+    assert not transport.has_unread()
+    await until_read(connection.client, lambda: connection.client.ended)
+    assert connection.client.received == b"x" * 5_000_000
+    assert not connection.server.lost
+    connection.client.socket.close()
+    await wait_until(lambda: connection.server.lost)
+
+
+@async_test
 async def test_a_producer_does_not_keep_a_connection_open_that_is_to_end(connection: Connection) -> None:
     connection.server.transport.registerProducer(Producer(), True)
     connection.server.transport.write(b"goodbye")

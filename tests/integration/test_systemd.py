@@ -490,7 +490,8 @@ def test_a_bug_in_leaving_keeps_no_node_from_its_end(tmp_path: Path) -> None:
         daemon.process.wait()
 
 
-def test_a_stop_answers_all_that_it_made_durable(manager: Manager) -> None:
+@pytest.mark.parametrize("reads_late", [False, True])
+def test_a_stop_answers_all_that_it_made_durable(manager: Manager, reads_late: bool) -> None:
     daemon = manager.start(*AOF, "--appendfsync", "always", port=free_port())
     manager.hear_until("READY")
     with connected((HOST, daemon.port)) as client, client.makefile("rb") as replies:
@@ -498,8 +499,9 @@ def test_a_stop_answers_all_that_it_made_durable(manager: Manager) -> None:
         client.sendall(b"ADDJOB q body 0\r\n" * 20_000)
         answered = [replies.readline()]
         daemon.process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(ConnectionResetError):
-            answered += iter(replies.readline, b"")
+        if reads_late:
+            daemon.wait_end()
+        answered += iter(replies.readline, b"")
     assert daemon.wait_end() == -signal.SIGTERM
     assert all(reply.startswith(b"+DI") and reply.endswith(b"\r\n") for reply in answered)
     again = manager.start(*AOF, port=daemon.port)
