@@ -169,15 +169,15 @@ class Ingest:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        from disqued.pipeline.events import is_event
-        from disqued.pipeline.jobs.ingest import batch_name, taken_in
+        from disqued.pipeline.jobs.ingest import IS_EVENT, batch_name, marked, taken_in
         from disqued.pipeline.tables import EVENTS
 
         state = self._tables.state("ingest")
         if state.get("batch", -1) >= number:  # written as a whole; killed before the checkpoint said so
             return
         seen = Observation("lines")
-        lines = rows.observe(seen, f.count_if(is_event()).alias("taken"), f.count_if(~is_event()).alias("left"))
+        is_event = f.col(IS_EVENT)
+        lines = marked(rows).observe(seen, f.count_if(is_event).alias("taken"), f.count_if(~is_event).alias("left"))
         self._tables.replace(EVENTS, taken_in(lines, batch_name(number)))
         taken, left = seen.get["taken"], seen.get["left"]
         counts = {"rows": state.get("rows", 0) + taken, "left": state.get("left", 0) + left}

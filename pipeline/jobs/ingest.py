@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MERGED: Final = "c"
+IS_EVENT: Final = "is_event"
 
 
 def batch_name(number: int) -> str:
@@ -28,11 +29,16 @@ def batch_number(name: str) -> int:
     return int(name.removesuffix(MERGED))
 
 
-def taken_in(events: "DataFrame", batch: str) -> "DataFrame":
-    """Give the rows that a batch adds: what was no line of the event log is left out."""
+def marked(lines: "DataFrame") -> "DataFrame":
+    """Tell events from lines that are none by a column: it is asked for more than once, and looked for once."""
+    return lines.withColumn(IS_EVENT, is_event())
+
+
+def taken_in(lines: "DataFrame", batch: str) -> "DataFrame":
+    """Give the rows that a batch adds of lines that are marked: what was no line of the event log is left out."""
     from pyspark.sql import functions as f
 
-    return events.where(is_event()).withColumn("batch", f.lit(batch))
+    return lines.where(IS_EVENT).drop(IS_EVENT).withColumn("batch", f.lit(batch))
 
 
 def came_after(events: "DataFrame", number: int) -> "DataFrame":
