@@ -1,10 +1,10 @@
-"""The replies that a busy node writes most, each spelt in one step: ids, counts, errors and jobs.
+"""The replies that a busy node writes most, each spelt in one step: ids, counts, errors and jobs; and plain values.
 
-They are spelt as `wire/replies.py` spells the same values, which has all kinds of replies and these among them.  This
-is compiled with the core, for every ADDJOB, GETJOB and ACKJOB ends here.
+They are spelt as `wire/replies.py` says, which has all kinds of replies and these among them.  This is compiled with
+the core, for every ADDJOB, GETJOB and ACKJOB ends here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 #: Headers of words shorter than this are spelt in advance.
@@ -13,6 +13,10 @@ SMALL_LENGTH: Final = 1024
 SMALL_INTEGERS: Final = 1024
 #: Bodies from this size on are copied once, by the final join, instead of twice.
 LARGE_BODY: Final = 4096
+
+#: Integers from here to there are spelt as such; larger ones have spellings of their own.
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
@@ -43,6 +47,34 @@ def encode_bulk(body: bytes) -> bytes:
     return b"".join((b"$%d\r\n" % len(body), body, b"\r\n"))
 
 
+def append_plain(value: Any, resp3: bool, parts: list[bytes], append_other: Callable[..., None]) -> None:
+    """Append the pieces that spell bytes, an integer of 64 bits, None, or an array of such; `append_other` has others.
+
+    Only of these classes themselves: what inherits from them may be another kind of reply.
+    """
+    kind = value.__class__
+    if kind is bytes:
+        word: bytes = value
+        size = len(word)
+        if size < SMALL_LENGTH:
+            parts.append(_BULK_HEADERS[size])
+            parts.append(word)
+            parts.append(b"\r\n")
+        else:
+            parts += (b"$%d\r\n" % size, word, b"\r\n")
+    elif kind is int and INT64_MIN <= value <= INT64_MAX:
+        parts.append(encode_integer(value))
+    elif kind is list or kind is tuple:
+        parts.append(b"*%d\r\n" % len(value))
+        for element in value:
+            append_plain(element, resp3, parts, append_other)
+    elif value is None:
+        parts.append(b"_\r\n" if resp3 else b"$-1\r\n")
+    else:
+        append_other(value, resp3, parts)
+
+
+_BULK_HEADERS: Final = [b"$%d\r\n" % length for length in range(SMALL_LENGTH)]
 #: The bytes before the words of a job, by the length of the word.
 _QUEUE_HEADERS: Final = [b"*3\r\n$%d\r\n" % length for length in range(SMALL_LENGTH)]
 _ONE_JOB_HEADERS: Final = [b"*1\r\n%b" % header for header in _QUEUE_HEADERS]

@@ -29,10 +29,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from disqued.wire.brief import LARGE_BODY, encode_error, encode_integer, encode_status
-
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
+from disqued.wire.brief import INT64_MAX, INT64_MIN, append_plain, encode_error, encode_integer, encode_status
 
 
 class Status(bytes):
@@ -128,6 +125,11 @@ def encode_push(parts: Sequence[Any], protocol: int) -> bytes:
 
 def _append(value: Any, resp3: bool, parts: list[bytes]) -> None:
     """Append the pieces that spell `value`."""
+    append_plain(value, resp3, parts, _append_other)
+
+
+def _append_other(value: Any, resp3: bool, parts: list[bytes]) -> None:
+    """Append those of what is no plain value."""
     spell = _SPELLINGS.get(type(value)) or _inherited_spelling(type(value))
     spell(value, resp3, parts)
 
@@ -141,7 +143,7 @@ def _append_error(value: Error, resp3: bool, parts: list[bytes]) -> None:
 
 
 def _append_integer(value: int, resp3: bool, parts: list[bytes]) -> None:
-    if _INT64_MIN <= value <= _INT64_MAX:
+    if INT64_MIN <= value <= INT64_MAX:
         parts.append(encode_integer(value))
     elif resp3:
         parts.append(b"(%d\r\n" % value)
@@ -150,10 +152,7 @@ def _append_integer(value: int, resp3: bool, parts: list[bytes]) -> None:
 
 
 def _append_bulk(value: bytes, resp3: bool, parts: list[bytes]) -> None:
-    if len(value) < LARGE_BODY:
-        parts.append(b"$%d\r\n%b\r\n" % (len(value), value))
-    else:
-        parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+    append_plain(bytes(value), resp3, parts, _append_other)
 
 
 def _append_text(value: str, resp3: bool, parts: list[bytes]) -> None:
@@ -165,10 +164,6 @@ def _append_verbatim(value: Verbatim, resp3: bool, parts: list[bytes]) -> None:
         parts += (b"=%d\r\n%b:" % (len(value.text) + 4, value.form), value.text, b"\r\n")
     else:
         _append_bulk(value.text, resp3, parts)
-
-
-def _append_null(value: None, resp3: bool, parts: list[bytes]) -> None:
-    parts.append(b"_\r\n" if resp3 else b"$-1\r\n")
 
 
 def _append_null_array(value: NullArray, resp3: bool, parts: list[bytes]) -> None:
@@ -192,10 +187,7 @@ def _append_double(value: float, resp3: bool, parts: list[bytes]) -> None:
 
 
 def _append_array(value: Sequence[Any], resp3: bool, parts: list[bytes]) -> None:
-    parts.append(b"*%d\r\n" % len(value))
-    spelling = _SPELLINGS.get
-    for element in value:
-        (spelling(type(element)) or _inherited_spelling(type(element)))(element, resp3, parts)
+    append_plain([*value], resp3, parts, _append_other)
 
 
 def _append_map(value: dict[Any, Any], resp3: bool, parts: list[bytes]) -> None:
@@ -205,6 +197,7 @@ def _append_map(value: dict[Any, Any], resp3: bool, parts: list[bytes]) -> None:
         _append(element, resp3, parts)
 
 
+#: Of what is no plain value, or inherits from one.
 _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     Status: _append_status,
     Error: _append_error,
@@ -212,14 +205,11 @@ _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     bytes: _append_bulk,
     str: _append_text,
     Verbatim: _append_verbatim,
-    type(None): _append_null,
     NullArray: _append_null_array,
     bool: _append_boolean,
     float: _append_double,
     list: _append_array,
     tuple: _append_array,
-    Handed: _append_array,
-    AddedList: _append_array,
     dict: _append_map,
 }
 
@@ -229,5 +219,5 @@ def _inherited_spelling(kind: type) -> Callable[[Any, bool, list[bytes]], None]:
     for base in kind.__mro__:
         if base in _SPELLINGS:
             return _SPELLINGS[base]
-    names = ", ".join(listed.__name__ for listed in _SPELLINGS)
+    names = ", ".join([*(listed.__name__ for listed in _SPELLINGS), "None"])
     raise TypeError(f"a reply cannot hold a {kind.__name__}; it can hold {names}")

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
+from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import ACKED, BODY, DELIVERIES, STATE, Told, batch_of, groups_of, needed, text
 from disqued.pipeline.connector.stream import (
     GET_COUNT,
@@ -34,7 +34,6 @@ from disqued.pipeline.connector.stream import (
     Named,
     Offset,
     QueuesStreamReader,
-    fetch_ahead,
     show,
     tasks_of,
 )
@@ -176,11 +175,9 @@ class GroupStreamReader(QueuesStreamReader):
 
     def _take_from(self, link: Link, node: NodeAt, queue: str, wanted: int, taken: Taken) -> None:
         most = self._options["maxBytesPerTrigger"]
-        fetch_ahead(
-            lambda count, size: self._fetch_events(link, queue, count, size),
-            lambda coming: (wanted - len(taken.named) - len(coming.given), most - taken.size - coming.size),
-            lambda handed: self._note(node, queue, handed, taken),
-        )  # fmt: skip
+        with uncollected():
+            while (handed := self._fetch_events(link, queue, wanted - len(taken.named), most - taken.size)).given:
+                self._note(node, queue, handed, taken)
 
     def _fetch_events(self, link: Link, queue: str, count: int, size: int) -> Handed:
         """Ask for events, at most so many, and for what QGET does not say of them."""

@@ -2,11 +2,16 @@
 
     address --> HELLO of the first that answers --> every node that is not away, with its address
 
-An executor makes connections of its own from the texts of the options: sockets do not travel.  What is sent is in
-pieces of `pipeline` commands, and the replies to one are read before the next one goes out.
+    us      piece 1, piece 2     replies 1  piece 3     replies 2  piece 4 ...
+    node               replies 1          replies 2          replies 3
+
+An executor makes connections of its own from the texts of the options: sockets do not travel.  At most `pipeline`
+commands are under way, in two pieces: while the replies to one are read, the node works on the other.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import attrs
@@ -51,6 +56,18 @@ def pieces(sequence: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (sequence[at : at + size] for at in range(0, len(sequence), size))
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Leave the collector of cycles off meanwhile: it would walk again and again over replies, which have none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Link:
     """One connection to a node, for one thread; it closes at the end of a `with`."""
 
@@ -90,10 +107,16 @@ class Link:
     def ask_all(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """Send commands in pieces; the replies are in their order, a refusal as a ServerError.  Raises Unreachable."""
         replies: list[Any] = []
+        waiting = 0
         try:
-            for piece in pieces(commands, self._pipeline):
+            for piece in pieces(commands, max(1, self._pipeline // 2)):
+                if waiting + len(piece) > self._pipeline:
+                    replies.extend(self._read() for _ in range(waiting))
+                    waiting = 0
                 self._connection.send_packed_command(self._connection.pack_commands(piece), check_health=False)
-                replies.extend(self._read() for _ in piece)
+                replies.extend(self._read() for _ in range(waiting))
+                waiting = len(piece)
+            replies.extend(self._read() for _ in range(waiting))
         except _AWAY as error:
             self.close()
             raise self._unreachable(error) from error

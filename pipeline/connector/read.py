@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from disqued.client.errors import ServerError
-from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces, scan
+from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces, scan, uncollected
 from disqued.pipeline.connector.options import PATTERN
 from disqued.pipeline.connector.rows import QUEUE, STATE, Told, batch_of, needed, text
 
@@ -61,7 +61,8 @@ class QueuesReader(DataSourceReader):
             return
         with Link(partition.node.address, self._options) as link:
             for ids in pieces(partition.ids, ID_LENGTH * self._options["pipeline"]):
-                jobs = self._show(link, [bytes(each) for each in pieces(ids, ID_LENGTH)])
+                with uncollected():
+                    jobs = self._show(link, [bytes(each) for each in pieces(ids, ID_LENGTH)])
                 if jobs:
                     yield batch_of(jobs, partition.node.short_id)
 

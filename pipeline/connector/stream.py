@@ -9,9 +9,6 @@
 So a checkpoint names exactly the jobs of the batch that is under way.  A thread of the driver says WORKING for what is
 leased, at least three times in the shortest retry period among the jobs, until the batch is done.
 
-While rows are made of what a node has handed out, it is asked for more (`fetch_ahead`): the driver and the node work at
-the same time.
-
 What one node has is asked for on that node: a lease, its renewal and its end.  A node that does not answer is passed
 over, and the others, which may have copies, are asked to renew and to end.  After a restart nobody knows where a job
 was leased, and all are asked.
@@ -25,9 +22,8 @@ acknowledged once more, and in no other batch.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final
 
@@ -38,7 +34,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces
+from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, RETRY, STATE, Told, batch_of, needed
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
@@ -80,25 +76,6 @@ class Handed:
 
 
 NOTHING: Final = Handed()
-
-
-def fetch_ahead(
-    fetch: Callable[[int, int], Handed], left: Callable[[Handed], tuple[int, int]], take: Callable[[Handed], None]
-) -> None:
-    """Fetch in a thread what comes next while `take` makes rows of what came before, until nothing comes.
-
-    `left` says how many, and of how many bytes, may come beside what is fetched and not taken yet.  Raises what these
-    raise.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        handed = fetch(*left(NOTHING))
-        while handed.given:
-            coming = thread.submit(fetch, *left(handed))
-            take(handed)
-            # Where `take` left some out there is room for others in their place.
-            handed = coming.result()
-            if not handed.given:
-                handed = fetch(*left(NOTHING))
 
 
 @attrs.define(eq=False)
@@ -268,14 +245,10 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = Lease()
         most = self._options["maxBytesPerTrigger"]
 
-        def left(coming: Handed) -> tuple[int, int]:
-            return wanted - len(lease.order) - len(coming.given), most - lease.size - coming.size
-
         def ask(node: NodeAt, link: Link) -> None:
-            fetch_ahead(
-                lambda count, size: self._fetch(link, count, size),
-                left, lambda handed: self._take(node, handed, lease),
-            )  # fmt: skip
+            with uncollected():
+                while (handed := self._fetch(link, wanted - len(lease.order), most - lease.size)).given:
+                    self._take(node, handed, lease)
 
         nodes = find_nodes(self._options)
         ask_each(nodes, self._options, ask)

@@ -13,7 +13,7 @@ from disqued.pipeline.connector import stream as connector_stream
 from disqued.pipeline.connector.nodes import NodeAt
 from disqued.pipeline.connector.options import Use, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
-from disqued.pipeline.connector.stream import Handed, JobsGone, Lease, QueuesStreamReader, fetch_ahead
+from disqued.pipeline.connector.stream import JobsGone, Lease, QueuesStreamReader
 from tests.integration.daemon import HOST, Daemon, wait_until
 from tests.pipeline.readers import next_of, rows_of
 from tests.pipeline.trio import Trio, addresses
@@ -331,52 +331,3 @@ def test_a_stream_has_no_patterns(queues: str) -> None:
     source = DisquedDataSource({"address": HOST, "queues": queues})
     with pytest.raises(ValueError, match="is a pattern"):
         source.streamReader(schema=source.schema())
-
-
-def test_what_comes_next_is_fetched_while_rows_are_made_and_no_more_than_wanted() -> None:
-    waiting, taken, asked = list(range(10)), [], []
-    fetching, taking = threading.Event(), threading.Event()
-
-    def fetch(count: int, size: int) -> Handed:
-        # All but the first, and those after nothing came, meet rows that are being made.
-        assert not taking_now or taking.wait(60)
-        asked.append(count)
-        fetching.set()
-        given = [waiting.pop(0) for _ in range(min(3, count, len(waiting)))]
-        return Handed(given, given, len(given), 0)
-
-    taking_now = False
-
-    def take(handed: Handed) -> None:
-        nonlocal taking_now
-        taking.set()
-        assert fetching.wait(60)
-        taken.extend(each for each in handed.given if each != 4)
-        taking_now = False
-
-    def left(coming: Handed) -> tuple[int, int]:
-        nonlocal taking_now
-        taking_now = bool(coming.given)
-        fetching.clear()
-        taking.clear()
-        return 8 - len(taken) - len(coming.given), 100
-
-    fetch_ahead(fetch, left, take)
-    # One was left out, and another one is fetched in its place.
-    assert taken == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert waiting == [9]
-    assert max(asked) == 8
-
-
-def test_what_fails_while_it_is_fetched_ahead_fails_where_it_is_awaited() -> None:
-    taken: list[Any] = []
-    answers = iter([Handed(["a"], ["a"], 1, 0)])
-
-    def fetch(count: int, size: int) -> Handed:
-        for handed in answers:
-            return handed
-        raise Unreachable("away")
-
-    with pytest.raises(Unreachable):
-        fetch_ahead(fetch, lambda coming: (1, 1), lambda handed: taken.extend(handed.given))
-    assert taken == ["a"]
