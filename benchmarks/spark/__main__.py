@@ -31,7 +31,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description="Measure the data pipeline.")
     parser.add_argument("--events", type=_count, action="append", metavar="N", help="in the history (1000000, 5000000)")
-    parser.add_argument("--jobs", type=_count, default=200_000, metavar="N", help="in a queue (200000)")
+    parser.add_argument("--jobs", type=_count, default=MILLION, metavar="N", help="in a queue (1000000)")
     parser.add_argument("--rounds", type=_count, default=5, help="of each measure (5)")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the history ({SEED})")

@@ -1,9 +1,9 @@
-"""Sources and sink, beside the plain client: the same commands to the same daemon from one Python process.
+"""Sources and sink, beside redis-py as it comes: the same commands to the same daemon from one Python process.
 
-    table    SCAN, then SHOW of each          against the same by `Link`, whose replies are dropped
-    stream   GETJOB, SHOW, ACKJOB             the same; a batch is counted and thrown away
-    group    QGET, SHOW, QACK                 the same
-    sink     ADDJOB ... DELAY, then ENQUEUE   the same; rows are made by Spark
+    table    SCAN, then SHOW of each                the same, in pipelines of a thousand; the replies are dropped
+    stream   GETJOB, SHOW, ACKJOB                   the same; a batch is counted and thrown away
+    group    QGET, SHOW, QACK                       the same
+    sink     ADDJOB ... DELAY KEY, then ENQUEUE     the same; rows are made by Spark
 
 A daemon of its own on the processor of the servers; Spark and the client have the others.
 """
@@ -21,6 +21,7 @@ from benchmarks.machine import Processors
 from benchmarks.servers import Disqued
 
 if TYPE_CHECKING:
+    import redis
     from pyspark.sql import SparkSession
 
     from disqued.pipeline.connector.nodes import Link
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 Tell = Callable[[Row], Any]  #: what is told of each measure
 
 GOAL: Final = Goal(1.5)
-CLIENT: Final = "the plain client"
+CLIENT: Final = "redis-py"
 QUEUE: Final = "bench"
 LOG: Final = "bench-log"
 GROUP: Final = "readers"
 BATCH: Final = 50_000  #: jobs in a batch of the stream; what Spark does for each takes 0.2 s
 PER_CALL: Final = 1_000
+KEY: Final = "0123456789abcdef0123456789abcdef/0"  #: the keys of a write are as long, and each is another one
 
 
 @attrs.define
@@ -51,8 +53,14 @@ class Place:
         """Options of the connector."""
         return {"address": f"127.0.0.1:{self.server.port}"}
 
+    def client(self) -> "redis.Redis":
+        """Redis-py, as its users have it."""
+        import redis
+
+        return redis.Redis("127.0.0.1", self.server.port)
+
     def link(self) -> "Link":
-        """A connection of the plain client."""
+        """A connection of the connector, which fills queues and looks at them in short time."""
         from disqued.pipeline.connector.nodes import Link
         from disqued.pipeline.connector.options import Use, read_options
 
@@ -82,10 +90,25 @@ def _table(place: Place) -> None:
 
 
 def _table_by_client(place: Place) -> None:
-    from disqued.pipeline.connector.nodes import scan
+    with place.client() as client:
+        cursor = b"0"
+        while True:
+            words = ("SCAN", "JOB", cursor, "COUNT", PER_CALL, "QUEUE", QUEUE, "STATE", "queued", "STATE", "active")
+            cursor, ids = client.execute_command(*words, "REPLY", "id")
+            _at_once(client, [("SHOW", each) for each in ids])
+            if int(cursor) == 0:  # redis-py makes a number of it, as of the cursors of Redis
+                return
 
-    with place.link() as link:
-        link.ask_all([("SHOW", each) for each in scan(link, QUEUE, ("queued", "active"))])
+
+def _at_once(client: "redis.Redis", commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Send commands in pipelines, and return their replies."""
+    replies: list[Any] = []
+    with client.pipeline(transaction=False) as pipeline:
+        for at in range(0, len(commands), PER_CALL):
+            for words in commands[at : at + PER_CALL]:
+                pipeline.execute_command(*words)  # type: ignore[no-untyped-call]
+            replies += pipeline.execute()
+    return replies
 
 
 def counted_away(spark: "SparkSession", work: Path, options: dict[str, Any]) -> None:
@@ -109,19 +132,20 @@ def _group(place: Place) -> None:
 
 
 def _group_by_client(place: Place) -> None:
-    with place.link() as link:
-        while given := link.ask(["QGET", LOG, GROUP, "EX", 600, "COUNT", PER_CALL]):
+    with place.client() as client:
+        while given := client.execute_command("QGET", LOG, GROUP, "EX", 600, "COUNT", PER_CALL):
             ids = [event[0] for event in given]
-            link.ask_all([("SHOW", each) for each in ids])
-            link.ask(["QACK", LOG, GROUP, *ids])
+            _at_once(client, [("SHOW", each) for each in ids])
+            client.execute_command("QACK", LOG, GROUP, *ids)
 
 
 def _stream_by_client(place: Place) -> None:
-    with place.link() as link:
-        while given := link.ask(["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", PER_CALL, "FROM", QUEUE]):
+    words = ("GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", PER_CALL, "FROM", QUEUE)
+    with place.client() as client:
+        while given := client.execute_command(*words):
             ids = [job[1] for job in given]
-            link.ask_all([("SHOW", each) for each in ids])
-            link.ask(["ACKJOB", *ids])
+            _at_once(client, [("SHOW", each) for each in ids])
+            client.execute_command("ACKJOB", *ids)
 
 
 def _sink(place: Place) -> None:
@@ -130,10 +154,11 @@ def _sink(place: Place) -> None:
 
 
 def _sink_by_client(place: Place) -> None:
-    with place.link() as link:
-        ids = link.ask_all([("ADDJOB", QUEUE, b"x" * 100, 10_000, "DELAY", 3600)] * place.jobs)
+    words = ("ADDJOB", QUEUE, b"x" * 100, 10_000, "DELAY", 3600, "KEY")
+    with place.client() as client:
+        ids = _at_once(client, [(*words, f"{KEY}/{number}") for number in range(place.jobs)])
         for at in range(0, len(ids), PER_CALL):
-            link.ask(["ENQUEUE", *ids[at : at + PER_CALL]])
+            client.execute_command("ENQUEUE", *ids[at : at + PER_CALL])
 
 
 @attrs.frozen
