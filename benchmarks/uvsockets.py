@@ -71,6 +71,10 @@ class Transport:
         """Not known here before it is told."""
         return False
 
+    def has_unread(self) -> bool:
+        """Not asked for here: what comes is read at once."""
+        return False
+
     def ignore(self, *values: object, **named: object) -> None:
         """What the prototype does without."""
 

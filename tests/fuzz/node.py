@@ -49,6 +49,10 @@ class Wire:
         """Tell whether it has ended."""
         return self.ended
 
+    def has_unread(self) -> bool:
+        """Tell whether something has come that was not read: nothing ever waits here."""
+        return False
+
     def loseConnection(self) -> None:
         """End."""
         self.ended = True
