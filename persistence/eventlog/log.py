@@ -18,6 +18,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, TypeVar
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -44,6 +45,15 @@ T = TypeVar("T")
 ALL, TERMINAL, OFF = "all", "terminal", "off"
 
 
+@attrs.frozen
+class _Boot:
+    """What was noted of a boot before the folder was ready."""
+
+    node_id: bytes  #: of the node when it began
+    lost: int  #: lines that are not in it any more
+    entries: list[Entry]
+
+
 @implementer(IEventLog)
 class EventLog:
     """What is told of a node, and where it goes."""
@@ -65,13 +75,14 @@ class EventLog:
         self._lines: Lines | None = None  #: None while the folder is not ready
         self._facts = Facts()
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
-        self._earlier: list[list[Entry]] = []  #: boots that have ended before the folder was ready
+        self._earlier: list[_Boot] = []  #: those that have ended before the folder was ready
+        self._noted_as = b""  #: id of the node when the boot began that goes on
         self._made: list[bytes] = []  #: lines that are not on their way yet
         self._made_bytes = 0
         self._first = 1  #: number of the first of these
         self._waiting = 0  #: bytes on their way to the disk
         self._lost = 0  #: lines that were lost on the way there
-        self._unnumbered = 0  #: of these: since the folder was not ready yet; the first numbers are theirs
+        self._unnumbered = 0  #: of these: of the boot that goes on, while the folder is not ready
         self._told = ""  #: the last error that the log was told of
         self._call: IDelayedCall | None = None
         self._publish_call: IDelayedCall | None = None
@@ -104,6 +115,7 @@ class EventLog:
         state = self._state
         if state.endings is None:
             state.endings = []
+        self._noted_as = state.node_id
         state.trail = state.endings if wanted == ALL else None
         state.endings.append((state.wall, state.actor))
 
@@ -124,10 +136,14 @@ class EventLog:
         entries = state.endings
         state.trail = state.endings = None
         assert entries is not None
-        if len(entries) + sum(map(len, self._earlier)) > UNREADY_MAX:
+        if self._is_too_much(entries):
             self._lose(entries)
-        else:
-            self._earlier.append(entries)
+        self._earlier.append(_Boot(self._noted_as, self._unnumbered, entries))
+        self._unnumbered = 0
+
+    def _is_too_much(self, entries: list[Entry]) -> bool:
+        """Tell whether more waits for the folder than may, these included."""
+        return len(entries) + sum(len(boot.entries) for boot in self._earlier) > UNREADY_MAX
 
     def configure(self, config: EventSettings) -> None:
         self._limits = _limits(config)
@@ -167,46 +183,53 @@ class EventLog:
         if files is not self._files:
             return
         boot, ended_well = found
+        boots = self._noted()
         self._lines = lines = Lines(boot, address)
-        lines.seq += self._unnumbered
+        lines.seq += boots[0].lost
         self._first = lines.seq
-        self._unnumbered = 0
         if word == "start":
             word = "clean" if ended_well else "crash"
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
         self._tell([_start(self._state.wall, word.encode("ascii"))], lines)
-        self._tell_earlier()
+        self._tell_noted(boots)
         if self._wanted == OFF and self._is_on:
             self._end_for_now()
         else:
             self.take()
 
-    def _tell_earlier(self) -> None:
-        """Make lines of what was noted before the folder was ready, each boot in a file of its own."""
+    def _noted(self) -> "list[_Boot]":
+        """Take what was noted before the folder was ready, the boot that goes on last."""
         boots, self._earlier = self._earlier, []
-        if self._state.endings is not None:
-            boots.append(self._state.endings)
-        for at, entries in enumerate(boots):
+        entries = self._state.endings
+        if entries is not None or not boots:
+            boots.append(_Boot(self._noted_as, self._unnumbered, [] if entries is None else entries))
+            self._unnumbered = 0
+        return boots
+
+    def _tell_noted(self, boots: "list[_Boot]") -> None:
+        """Make lines of that, each boot in a file of its own."""
+        for at, boot in enumerate(boots):
             if at:
-                self._begin_another([])
+                self._node_id = boot.node_id
+                self._begin_another([], boot.lost)
             assert self._lines is not None
-            if any(map(is_reset, entries)):
-                self._rename(entries, self._lines)
+            if any(map(is_reset, boot.entries)):
+                self._rename(boot.entries, self._lines)
             else:
-                self._tell(entries, self._lines)
+                self._tell(boot.entries, self._lines)
             self._hand_over()
 
     def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
         self._beginning = None
         error = failure.value
-        if not isinstance(error, OSError):
+        if isinstance(error, OSError):
+            self._facts.error = f"{self._folder}: {reason(error)}"
+            self._tell_error()
+        else:
             self._report(failure)
-            return
-        self._facts.error = f"{self._folder}: {reason(error)}"
-        self._tell_error()
         if self._wanted == OFF and self._is_on:
             self._end_for_now()
-        else:
+        elif isinstance(error, OSError):
             self._reactor.callLater(RETRY_S, self._try, files, thread, word)
 
     def _report(self, failure: Failure) -> None:
@@ -303,7 +326,7 @@ class EventLog:
     def _make(self, entries: list[Entry]) -> None:
         lines = self._lines
         if lines is None:
-            if len(entries) > UNREADY_MAX:
+            if self._is_too_much(entries):
                 self._lose(entries)
         elif self._node_id != self._state.node_id:
             self._rename(entries, lines)
@@ -326,9 +349,10 @@ class EventLog:
 
     def _lose_all(self) -> None:
         """Let go of what waits for a folder that nobody waits for any more."""
-        for entries in (*self._earlier, self._state.endings or []):
+        boots, self._earlier = self._earlier, []
+        self._unnumbered += sum(boot.lost for boot in boots)
+        for entries in (*(boot.entries for boot in boots), self._state.endings or []):
             self._lose(entries)
-        self._earlier.clear()
 
     def _rename(self, entries: list[Entry], lines: Lines) -> None:
         """The node has another id: what came behind its last word under the old one is another node's."""
@@ -340,14 +364,18 @@ class EventLog:
         self._node_id = self._state.node_id
         self._begin_another(kept)
 
-    def _begin_another(self, entries: list[Entry]) -> None:
-        """Begin the next boot with these entries, which are no more afterwards, in a file of its own."""
+    def _begin_another(self, entries: list[Entry], lost: int = 0) -> None:
+        """Begin the next boot with these entries, which are no more afterwards, in a file of its own.
+
+        `lost`: lines of it that there are not, so that its first one has a later number.
+        """
         files, thread, lines, name = self._files, self._thread, self._lines, _name(self._node_id)
         assert files is not None
         assert thread is not None
         assert lines is not None
         thread.call(lambda: files.rename(name)).addErrback(self._report)
         self._lines = lines.renewed()
+        self._lines.seq += lost
         self._first = self._lines.seq
         self._tell([_start(self._state.wall, b"on"), *entries], self._lines)
         entries.clear()

@@ -273,6 +273,43 @@ def test_boots_that_are_too_many_for_a_folder_that_is_not_ready_are_lost_and_cou
     assert [(line["seq"], line["event"]) for line in published(tmp_path)] == [(4, "start")]
 
 
+def test_all_boots_that_wait_for_a_folder_share_the_bound_and_what_is_lost_is_missing_where_it_was(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNREADY_MAX", 6)
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    event_log.follow("off")
+    assert event_log.facts()["events_lost"] == 0
+    event_log.follow("all")
+    for _ in range(4):
+        server.add("q", "y")
+    event_log.take()
+    assert event_log.facts()["events_lost"] == 4
+    end(event_log, loop)
+    first = published(tmp_path)[0]["boot"]
+    assert [(line["boot"] - first, line["seq"], line["event"]) for line in published(tmp_path)] == [
+        (0, 1, "start"), (0, 2, "add"), (0, 3, "stop"), (1, 5, "start"), (1, 6, "stop"),
+    ]  # fmt: skip
+
+
+def test_a_node_that_gets_another_id_while_nobody_wants_events_has_those_that_follow_under_it(
+    server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
+) -> None:
+    before = server.state.node_id
+    event_log.follow("all", "start")
+    server.add("q", "x")
+    event_log.follow("off")
+    server.node.membership.reset(hard=True)
+    event_log.follow("all")
+    server.add("q", "y")
+    end(event_log, loop)
+    for name, jobs in ((before, 1), (server.state.node_id, 1)):
+        [folder] = (tmp_path / "events").glob(f"date=*/node={name[:8].decode()}")
+        lines = [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+        assert [line["event"] for line in lines].count("add") == jobs
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     return Config.from_text(f"dir {tmp_path}")
