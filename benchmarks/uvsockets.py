@@ -71,8 +71,8 @@ class Transport:
         """Not known here before it is told."""
         return False
 
-    def has_unread(self) -> bool:
-        """Not asked for here: what comes is read at once."""
+    def is_busy(self) -> bool:
+        """Not asked of the system here."""
         return False
 
     def ignore(self, *values: object, **named: object) -> None:

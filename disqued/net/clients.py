@@ -163,9 +163,9 @@ class ClientConnection(Listener):
         return self._closing
 
     @property
-    def is_lost(self) -> bool:
-        """True once nothing is sent to it any more."""
-        return self._lost
+    def is_busy(self) -> bool:
+        """True while something is under way to it, or from it and not read."""
+        return not self._lost and bool(self.transport.is_busy())
 
     @property
     def input_buffered(self) -> int:
@@ -188,9 +188,9 @@ class ClientConnection(Listener):
 
         What has come and was not read would let the system drop the replies that it has yet to bring there.
         """
-        lingers = bool(self._backlog or self.transport.unsent or self.transport.has_unread())
+        lingers = not self._lost and (bool(self._backlog) or self.is_busy)
         self.close()
-        if lingers and not self._lost:
+        if lingers:
             self.transport.unregisterProducer()
             self.transport.resumeProducing()
             self.transport.loseWriteConnection()

@@ -17,8 +17,6 @@ from typing import Any
 class Listener:
     """A protocol whose class is compiled, and which is given what came without looking for its method."""
 
-    # Not an abstract class: who listens is looked at for every chunk, and an abstract one costs five times as much.
-
     def dataReceived(self, data: bytes) -> None:
         """Take what came; each kind of protocol does so itself."""
         raise NotImplementedError

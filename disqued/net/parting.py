@@ -1,11 +1,12 @@
 """The end of connections when the daemon stops: who sent more than was run is read from until its replies have arrived.
 
-    close  -- of a socket with bytes that nobody has read: the system drops what is on its way to the other end, and
-              tells it that the connection was reset
-    part   -- what is due --> FIN --> what still comes is read and thrown away --> its end, or LINGER_S --> close
+    close   of a socket with bytes that nobody has read, or that come later: the system drops what is on its way to
+            the other end, and tells it that the connection was reset
+    part    what is due --> FIN --> what still comes is read and thrown away
+                                --> its end, or the other end's system has all that was due, or LINGER_S --> close
 
-So a client in the midst of a pipeline hears of each job that it has added, and then of the end.  The others are closed
-at once, as nothing of theirs is under way.
+So a client in the midst of a pipeline hears of each job that it has added, and then of the end.  The others, of which
+the system knows nothing that is under way, are closed at once.
 
 Times are seconds.
 """
@@ -26,7 +27,7 @@ async def part(reactor: ReactorBase, clients: Iterable[ClientConnection]) -> Non
     """End the connections of clients, of which no command is run any more."""
     lingering = [client for client in list(clients) if client.part()]
     until = reactor.seconds() + LINGER_S
-    while reactor.seconds() < until and any(not client.is_lost for client in lingering):
+    while reactor.seconds() < until and any(client.is_busy for client in lingering):
         await deferLater(reactor, LOOK_S)
     for client in lingering:
         client.transport.loseConnection()

@@ -46,7 +46,8 @@ class EpollReactor(EPollReactor):
                 log.err()
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for events and carry them out, for who turns the loop by hand."""
+        """Wait for events and carry them out, for who turns the loop by hand; first what the last turn has left."""
+        self.turns.make_calls()
         self.turns.turn(LONGEST_S if timeout is None else timeout)
 
     doIteration = doPoll

@@ -183,16 +183,18 @@ class EagerTls(TLSMemoryBIOProtocol):
     def loseConnection(self) -> None:
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
         self.unregisterProducer()  # type: ignore[no-untyped-call]
+        if self._lingers and self.disconnecting:  # our farewell is said, and nobody waits for theirs any more
+            self.transport.loseConnection()
         super().loseConnection()  # type: ignore[no-untyped-call]
 
     def loseWriteConnection(self) -> None:
         """Say farewell when what was written has left, and go on reading until the other end has closed."""
-        self._lingers = True
+        self._lingers = not self.disconnecting
         self.loseConnection()
 
-    def has_unread(self) -> bool:
-        """Tell whether something has come that was not read."""
-        return bool(self.transport.has_unread())
+    def is_busy(self) -> bool:
+        """Tell whether something is under way, as the transport below has it."""
+        return bool(self.unsent or self.transport.is_busy())
 
     @property
     def common_name(self) -> str:

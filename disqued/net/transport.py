@@ -9,11 +9,16 @@ A loop that works in rounds (`net/rounds.py`) reads from their sockets itself; w
 To the protocols above, `unsent`, `refused` and `is_gone` say what became of a write; `net/tls.py` offers the same.
 """
 
+import fcntl
 import socket
+import sys
+import termios
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet import tcp, unix
-from twisted.internet.main import CONNECTION_LOST
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.python.failure import Failure
 
 from disqued.net.handles import Handle
 from disqued.net.rounds import READ_SIZE
@@ -26,8 +31,13 @@ class _Eager:
     offset: int
     _tempDataLen: int
     socket: Any
+    connected: int
+    disconnecting: int
     disconnected: int
+    reactor: Any
+    stopReading: Callable[[], None]
     _aborting: bool
+    _writeDisconnected: bool
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
     refused: bool = False
 
@@ -55,6 +65,16 @@ class _Eager:
         super().connectionLost(reason)  # type: ignore[misc]
         self.handle.close()
 
+    def loseConnection(self) -> None:
+        """End when what was written has left; never within this call, as Twisted has it of what was half closed."""
+        if self.connected and self._writeDisconnected and not self.disconnecting:
+            self.disconnecting = 1
+            self.stopReading()
+            self.stopWriting()
+            self.reactor.callLater(0, self.connectionLost, Failure(CONNECTION_DONE))  # type: ignore[no-untyped-call]
+        else:
+            super().loseConnection()  # type: ignore[misc]
+
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
         self.handle.send(data)
@@ -68,9 +88,17 @@ class _Eager:
         """Bytes that the socket has not taken."""
         return len(self.dataBuffer) - self.offset + self._tempDataLen
 
-    def has_unread(self) -> bool:
-        """Tell whether something has come that was not read."""
-        return bool(self._next())
+    def is_busy(self) -> bool:
+        """Tell whether something is under way: bytes that were not read here, or that the other end has yet to get."""
+        return bool(self.unsent or self._next() or self._in_system())
+
+    def _in_system(self) -> int:
+        """Bytes that were sent, and that the other end's system has not acknowledged."""
+        try:
+            told = fcntl.ioctl(self.socket, termios.TIOCOUTQ, b"\0\0\0\0")
+        except OSError:
+            return 0
+        return int.from_bytes(told, sys.byteorder)
 
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet."""

@@ -11,7 +11,7 @@ messages that leave together) is not a timed call either: one of those takes 4 m
 carried out.
 
 Every request passes here, so this is compiled with the core.  It reads of the reactor what Twisted's own loop reads,
-and asks in each turn where that is called otherwise.  Times are seconds.
+and asks in each turn where what tells of something that is due is called otherwise.  Times are seconds.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Turns:
         """Carry out what is due; returns for how long nothing else is, 0 where something is already."""
         reactor = self._reactor
         if self._soon:
-            self._make_calls()
+            self.make_calls()
         running: bool = reactor.running
         if running and self.sees and not (reactor.threadCallQueue or reactor._newTimedCalls or reactor._justStopped):
             pending: list[Any] = reactor._pendingTimedCalls
@@ -77,7 +77,8 @@ class Turns:
             return 0.0
         return LONGEST_S if longest is None else longest
 
-    def _make_calls(self) -> None:
+    def make_calls(self) -> None:
+        """Make the calls for the end of the turn that is over."""
         calls, self._soon = self._soon, []
         for call in calls:
             try:

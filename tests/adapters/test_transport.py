@@ -94,7 +94,7 @@ class Client:
     def half_close(self) -> None:
         """Say that nothing more is to come, and go on listening."""
         if isinstance(self.socket, ssl.SSLSocket):
-            with pytest.raises(ssl.SSLWantReadError):
+            with contextlib.suppress(ssl.SSLWantReadError):  # the other end may have said so before
                 self.socket.unwrap()
         else:
             self.socket.shutdown(socket.SHUT_WR)
@@ -290,26 +290,39 @@ async def test_everything_written_before_a_close_arrives(connection: Connection)
     await wait_until(lambda: connection.server.lost)
 
 
+@pytest.mark.parametrize("how", ["close", "half_close", "stay"])
 @async_test
-async def test_an_end_that_goes_on_reading_loses_nothing_of_what_was_written(connection: Connection) -> None:
+async def test_an_end_that_goes_on_reading_loses_nothing_of_what_was_written(connection: Connection, how: str) -> None:
     transport = connection.server.transport
-    assert not transport.has_unread()
+    await until_read(connection.client, lambda: not transport.is_busy())  # the handshake is read
     transport.pauseProducing()
     asked = b"y" * 50_000
     while asked:
         with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
             asked = asked[connection.client.socket.send(asked) :]
-    assert transport.has_unread()
+    assert transport.is_busy()
     transport.write(b"x" * 5_000_000)
     transport.resumeProducing()
     transport.loseWriteConnection()
     await wait_until(lambda: len(connection.server.received) == 50_000)
-    assert not transport.has_unread()
     await until_read(connection.client, lambda: connection.client.ended)
     assert connection.client.received == b"x" * 5_000_000
     assert not connection.server.lost
-    connection.client.socket.close()
+    await wait_until(lambda: not transport.is_busy())
+    if how == "stay":
+        transport.loseConnection()
+    elif how == "close":
+        connection.client.socket.close()
+    else:
+        connection.client.half_close()
     await wait_until(lambda: connection.server.lost)
+
+
+@async_test
+async def test_what_the_other_end_has_not_read_is_under_way_where_the_system_knows_it(connection: Connection) -> None:
+    connection.server.transport.write(b"x" * 50_000_000)
+    assert connection.server.transport.is_busy()
+    connection.server.transport.abortConnection()
 
 
 @async_test

@@ -49,8 +49,8 @@ class Wire:
         """Tell whether it has ended."""
         return self.ended
 
-    def has_unread(self) -> bool:
-        """Tell whether something has come that was not read: nothing ever waits here."""
+    def is_busy(self) -> bool:
+        """Tell whether something is under way: nothing ever is here."""
         return False
 
     def loseConnection(self) -> None:
