@@ -5,7 +5,7 @@
     group    QGET, SHOW, QACK                       the same
     sink     ADDJOB ... DELAY KEY, then ENQUEUE     the same; rows are made by Spark
 
-A daemon of its own on the processor of the servers; Spark and the client have the others.
+A daemon, Spark and the client share the processors.
 """
 
 import shutil
@@ -163,7 +163,7 @@ def _sink_by_client(place: Place) -> None:
 
 @attrs.frozen
 class Way:
-    """A source or the sink, and the same by the plain client."""
+    """A source or the sink, and the same by redis-py."""
 
     name: str
     title: str

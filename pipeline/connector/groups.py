@@ -192,7 +192,7 @@ class GroupStreamReader(QueuesStreamReader):
                 given = [event for event in given if event[0] not in late]
             if given:
                 shown = link.ask_all([(b"SHOW", each) for each, _ in given])
-                return Handed(given, shown, sum(len(body) for _, body in given), now_us)
+                return Handed(given, shown, now_us)
         return NOTHING
 
     def _note(self, node: NodeAt, queue: str, handed: Handed, taken: Taken) -> None:

@@ -53,7 +53,7 @@ STATE: Final = 6
 RETRY: Final = 7
 ACKED: Final = b"acked"  #: the state of a job that is done
 
-#: That, of a job that is not done: `ctime` is nanoseconds since 1970 (None = not known), `retry` is seconds.
+#: That: `ctime` is nanoseconds since 1970 (None = not known), `retry` is seconds.  A node has no body of what is done.
 Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int]
 
 

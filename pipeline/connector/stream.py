@@ -71,7 +71,6 @@ class Handed:
 
     given: Sequence[Any] = ()  #: as GETJOB and QGET answer it
     shown: Sequence[Any] = ()  #: as SHOW answers it, in the same order
-    size: int = 0  #: bytes of the bodies
     at_us: int = 0
 
 
@@ -274,8 +273,9 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             done.update(each for each, reply in zip(doubtful, replies, strict=True) if _is_done(reply))
 
         ask_each(nodes, self._options, ask)
-        for node, ids in lease.forget(done).items():
-            self._say(node, b"ACKJOB", ids)
+        if done:
+            for node, ids in lease.forget(done).items():
+                self._say(node, b"ACKJOB", ids)
 
     def _fetch(self, link: Link, count: int, size: int) -> Handed:
         """Ask for jobs, at most so many; nothing where they may have no bytes."""
@@ -296,7 +296,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.ask([b"ACKJOB", *again])
         fresh = [job for job in given if job[1] not in self._done]
         shown = link.ask_all([(b"SHOW", job[1]) for job in fresh])
-        return Handed(fresh, shown, sum(len(job[2]) for job in fresh), now_us)
+        return Handed(fresh, shown, now_us)
 
     def _take(self, node: NodeAt, handed: Handed, lease: Lease) -> None:
         """Note jobs that a node handed out."""

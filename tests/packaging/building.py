@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import builds
-
 ROOT = Path(__file__).parents[2]
+COMPILED = ROOT / "build" / "wheel"  #: where `make compiled` has its wheel
 SOURCES = (
     "disqued",
     "persistence",
@@ -61,7 +60,7 @@ def build(tree: Path) -> Path:
     return tree / "dist"
 
 
-def wheel_of(tree: Path) -> Path:
-    """The wheel of the build that is tested: that of `make compiled`, or one with the core as it is, built now."""
-    [found] = (ROOT / "build" / "wheel" if builds.COMPILED else build(tree)).glob("*.whl")
+def wheel_in(folder: Path) -> Path:
+    """The one wheel in a folder."""
+    [found] = folder.glob("*.whl")
     return found

@@ -14,7 +14,7 @@ import pytest
 
 from tests import builds
 from tests.integration.daemon import HOST, free_port, launch
-from tests.packaging.building import ROOT, build, run, wheel_of
+from tests.packaging.building import COMPILED, ROOT, build, run, wheel_in
 
 CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
 
@@ -25,8 +25,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wheel_of(tmp_path_factory.mktemp("tree"))
+def wheel(built: Path) -> Path:
+    """The wheel of the build that is tested."""
+    return wheel_in(COMPILED if builds.COMPILED else built)
 
 
 def modules() -> set[str]:

@@ -18,9 +18,10 @@ from typing import Any
 import attrs
 import pytest
 
+from tests import builds
 from tests.integration.cluster import Cluster, ends_well
 from tests.integration.daemon import HOST, wait_until
-from tests.packaging.building import wheel_of
+from tests.packaging.building import COMPILED, build, wheel_in
 from tests.torture.sparkcluster import OF_SPARK, SPARK_HOME, SparkCluster, environment, link_packages
 
 #: What disqued needs beside what Spark needs.
@@ -135,5 +136,6 @@ def test_a_program_that_is_submitted_with_the_zip_needs_nothing_of_disqued_on_th
 
 def test_a_program_is_submitted_to_a_cluster_that_has_the_wheel(place: Place) -> None:
     python = interpreter(place.folder / "installed", *OF_SPARK, *OF_DISQUED)
-    shutil.unpack_archive(wheel_of(place.folder / "tree"), packages(place.folder / "installed"), "zip")
+    wheel = wheel_in(COMPILED if builds.COMPILED else build(place.folder / "tree"))
+    shutil.unpack_archive(wheel, packages(place.folder / "installed"), "zip")
     hold(place.submit(python, []))

@@ -16,6 +16,7 @@ class Wire:
 
     def __init__(self, most: int = 0) -> None:
         self.most = most  #: commands that are answered; 0 = all
+        self.answered = 0
         self.under_way: list[Any] = []
         self.sent: list[int] = []  #: commands that were under way after each piece was sent
         self.is_closed = False
@@ -28,8 +29,9 @@ class Wire:
         self.sent.append(len(self.under_way))
 
     def read_response(self, disable_decoding: bool) -> Any:
-        if self.most and self.most == sum(self.sent):
+        if self.most and self.answered == self.most:
             raise redis.exceptions.ConnectionError("gone")
+        self.answered += 1
         [word] = self.under_way.pop(0)
         if word == "refused":
             raise redis.exceptions.ResponseError("ERR refused")
@@ -67,9 +69,10 @@ def test_a_refusal_is_a_reply_and_what_comes_behind_it_is_read() -> None:
 
 
 def test_a_connection_that_ends_in_the_midst_is_closed_and_told_of() -> None:
-    wire = Wire(most=5)
+    wire = Wire(most=7)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:7711 does not answer: gone"):
-        link_on(wire, 10).ask_all([[number] for number in range(5)])
+        link_on(wire, 10).ask_all([[number] for number in range(30)])
+    assert (wire.answered, wire.sent) == (7, [5, 10, 10])
     assert wire.is_closed
 
 
