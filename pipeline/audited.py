@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from disqued.pipeline.events import is_event
+from disqued.pipeline.events import IS_EVENT, is_event, marked
 from disqued.pipeline.jobs.audit import (
     FINDING,
     batch_of,
@@ -98,10 +98,9 @@ def audited(
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    noted = Observation("lines")
-    observed = lines.observe(noted, f.count(f.when(~is_event(), 1)).alias("none"))
-    page_rows = pages(observed.where(is_event())).collect()
-    none = int(noted.get["none"])
+    found_pages = pages(marked(lines)).collect()
+    page_rows = [page for page in found_pages if page[IS_EVENT]]
+    none = sum(page.lines for page in found_pages if not page[IS_EVENT])
     events = lines.where(is_event())
     logs, found = _logs(events, page_rows)
     nodes = sorted({node for node, _ in logs.boots})

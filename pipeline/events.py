@@ -24,6 +24,7 @@ SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in (*COLUMNS, ("date",
 EVER: Final = "36500d"
 BATCH_BYTES: Final = 1 << 30
 NAMED: Final = "--events names the one with date=... in it"
+IS_EVENT: Final = "is_event"  #: the column of `marked`
 FILES: Final = "events-*"  #: published ones; compressed ones, too
 
 
@@ -49,3 +50,8 @@ def is_event() -> "Column":
     whole = f.col("boot").isNotNull() & f.col("seq").isNotNull() & f.col("ts_us").isNotNull()
     known = (f.col("v") == VERSION) & f.col("event").isin(words)
     return whole & f.coalesce(known, f.lit(False)) & has_day()
+
+
+def marked(lines: "DataFrame") -> "DataFrame":
+    """Tell events from lines that are none by a column: it is asked for more than once, and looked for once."""
+    return lines.withColumn(IS_EVENT, is_event())

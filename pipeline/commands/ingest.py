@@ -169,7 +169,8 @@ class Ingest:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        from disqued.pipeline.jobs.ingest import IS_EVENT, batch_name, marked, taken_in
+        from disqued.pipeline.events import IS_EVENT, marked
+        from disqued.pipeline.jobs.ingest import batch_name, taken_in
         from disqued.pipeline.tables import EVENTS
 
         state = self._tables.state("ingest")

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from disqued.pipeline.events import IS_EVENT
 from disqued.pipeline.jobs.verdicts import (
     DOUBLE,
     GAP,
@@ -50,8 +51,10 @@ _OF_A_LINE: Final = (
 # What there is of the logs.
 
 
-def pages(events: "DataFrame") -> "DataFrame":
+def pages(lines: "DataFrame") -> "DataFrame":
     """Give each page of each boot: how many lines it has, their first and last numbers and times.
+
+    Lines are `marked`; those that are no events are all of one page, of no boot.
 
     `total` and `squares` are the sums of the numbers within the page and of their squares: lines that are missing and
     lines that are there twice do not make up for each other in both.
@@ -60,7 +63,8 @@ def pages(events: "DataFrame") -> "DataFrame":
 
     page = f.floor((f.col("seq") - 1) / PAGE)
     offset = f.col("seq") - page * PAGE
-    return events.groupBy("node", "boot", page.alias("page")).agg(
+    keys = {"node": f.col("node"), "boot": f.col("boot"), "page": page}
+    return lines.groupBy(IS_EVENT, *(f.when(f.col(IS_EVENT), key).alias(name) for name, key in keys.items())).agg(
         f.count(f.lit(1)).alias("lines"),
         f.min("seq").alias("first"),
         f.max("seq").alias("last"),
@@ -73,9 +77,7 @@ def pages(events: "DataFrame") -> "DataFrame":
 
 def marks(events: "DataFrame") -> "DataFrame":
     """Give the events of the nodes themselves."""
-    return events.where("job_id IS NULL AND event IN ('start', 'stop', 'clock', 'flush')").select(
-        "node", "boot", "seq", "ts_us", "event"
-    )
+    return events.where("event IN ('start', 'stop', 'clock', 'flush')").select("node", "boot", "seq", "ts_us", "event")
 
 
 def lines_of_pages(events: "DataFrame", wanted: "DataFrame") -> "DataFrame":

@@ -10,13 +10,12 @@ What came after batch 7 is `batch >= '00000008'`, whatever was put together mean
 
 from typing import TYPE_CHECKING, Final
 
-from disqued.pipeline.events import is_event
+from disqued.pipeline.events import IS_EVENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MERGED: Final = "c"
-IS_EVENT: Final = "is_event"
 
 
 def batch_name(number: int) -> str:
@@ -27,11 +26,6 @@ def batch_name(number: int) -> str:
 def batch_number(name: str) -> int:
     """Read the number of a batch off its name, or of the last one that was put together in it."""
     return int(name.removesuffix(MERGED))
-
-
-def marked(lines: "DataFrame") -> "DataFrame":
-    """Tell events from lines that are none by a column: it is asked for more than once, and looked for once."""
-    return lines.withColumn(IS_EVENT, is_event())
 
 
 def taken_in(lines: "DataFrame", batch: str) -> "DataFrame":
