@@ -50,6 +50,7 @@ class _Boot:
     """What was noted of a boot before the folder was ready."""
 
     node_id: bytes  #: of the node when it began
+    wall: int  #: when that was, unix milliseconds
     lost: int  #: lines that are not in it any more
     entries: list[Entry]
 
@@ -77,6 +78,7 @@ class EventLog:
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
         self._earlier: list[_Boot] = []  #: those that have ended before the folder was ready
         self._noted_as = b""  #: id of the node when the boot began that goes on
+        self._noted_at = 0  #: when that was, unix milliseconds
         self._made: list[bytes] = []  #: lines that are not on their way yet
         self._made_bytes = 0
         self._first = 1  #: number of the first of these
@@ -115,7 +117,7 @@ class EventLog:
         state = self._state
         if state.endings is None:
             state.endings = []
-        self._noted_as = state.node_id
+        self._noted_as, self._noted_at = state.node_id, state.wall
         state.trail = state.endings if wanted == ALL else None
         state.endings.append((state.wall, state.actor))
 
@@ -128,7 +130,7 @@ class EventLog:
         self._note(self._wanted)
         if self._lines is not None:
             assert self._state.endings is not None
-            self._begin_another(self._state.endings)
+            self._begin_another(self._state.endings, self._noted_at)
 
     def _put_aside(self) -> None:
         """Keep what was noted until the folder is ready: a boot that has ended."""
@@ -138,7 +140,7 @@ class EventLog:
         assert entries is not None
         if self._is_too_much(entries):
             self._lose(entries)
-        self._earlier.append(_Boot(self._noted_as, self._unnumbered, entries))
+        self._earlier.append(_Boot(self._noted_as, self._noted_at, self._unnumbered, entries))
         self._unnumbered = 0
 
     def _is_too_much(self, entries: list[Entry]) -> bool:
@@ -190,7 +192,7 @@ class EventLog:
         if word == "start":
             word = "clean" if ended_well else "crash"
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
-        self._tell([_start(self._state.wall, word.encode("ascii"))], lines)
+        self._tell([_start(boots[0].wall, word.encode("ascii"))], lines)
         self._tell_noted(boots)
         if self._wanted == OFF and self._is_on:
             self._end_for_now()
@@ -202,7 +204,8 @@ class EventLog:
         boots, self._earlier = self._earlier, []
         entries = self._state.endings
         if entries is not None or not boots:
-            boots.append(_Boot(self._noted_as, self._unnumbered, [] if entries is None else entries))
+            noted = [] if entries is None else entries
+            boots.append(_Boot(self._noted_as, self._noted_at, self._unnumbered, noted))
             self._unnumbered = 0
         return boots
 
@@ -211,7 +214,7 @@ class EventLog:
         for at, boot in enumerate(boots):
             if at:
                 self._node_id = boot.node_id
-                self._begin_another([], boot.lost)
+                self._begin_another([], boot.wall, boot.lost)
             assert self._lines is not None
             if any(map(is_reset, boot.entries)):
                 self._rename(boot.entries, self._lines)
@@ -362,12 +365,12 @@ class EventLog:
         self._hand_over()
         entries.clear()
         self._node_id = self._state.node_id
-        self._begin_another(kept)
+        self._begin_another(kept, self._state.wall)
 
-    def _begin_another(self, entries: list[Entry], lost: int = 0) -> None:
+    def _begin_another(self, entries: list[Entry], wall: int, lost: int = 0) -> None:
         """Begin the next boot with these entries, which are no more afterwards, in a file of its own.
 
-        `lost`: lines of it that there are not, so that its first one has a later number.
+        `wall`: when it began.  `lost`: lines of it that there are not, so that its first one has a later number.
         """
         files, thread, lines, name = self._files, self._thread, self._lines, _name(self._node_id)
         assert files is not None
@@ -377,7 +380,7 @@ class EventLog:
         self._lines = lines.renewed()
         self._lines.seq += lost
         self._first = self._lines.seq
-        self._tell([_start(self._state.wall, b"on"), *entries], self._lines)
+        self._tell([_start(wall, b"on"), *entries], self._lines)
         entries.clear()
 
     def _hand_over(self) -> None:

@@ -170,10 +170,12 @@ def test_what_is_wanted_holds_at_once_though_the_folder_is_not_ready(
     server.add("q", "x")
     event_log.follow("all")
     server.add("q", "y")
+    server.advance(1_000)
     event_log.follow("off")
     server.add("q", "z")
     event_log.follow("all")
     server.add("q", "z")
+    server.advance(1_000)
     assert not (tmp_path / "events").exists() or not published(tmp_path)
     while event_log.facts()["events_written"] != 7:
         loop.turn()
@@ -186,6 +188,10 @@ def test_what_is_wanted_holds_at_once_though_the_folder_is_not_ready(
         (2, 1, "start", "on"), (2, 2, "add", None), (2, 3, "stop", None),
     ]  # fmt: skip
     assert event_log.facts()["events_lost"] == 0
+    # Each boot begins when that was wanted, and not when its lines are made.
+    walls = [line["ts_us"] for line in lines]
+    assert walls == sorted(walls)
+    assert walls[5] == walls[4] == walls[0] + 1_000_000
 
 
 def test_events_that_are_wanted_no_more_before_the_folder_is_ready_are_written(
