@@ -167,6 +167,7 @@ class Daemon(Factory):
         except StoreError as error:
             self.log.critical("The journal could not be closed: {reason}", reason=str(error))
             self.exit_status = 1
+        self._node.begin()  # the last line is of now, and not of the last step
         published = self.event_log.stop()
         if published is not None:
             await published

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,8 +55,12 @@ def test_what_happened_is_there_after_the_daemon_has_ended(tmp_path: Path) -> No
     with running(tmp_path, ALL) as daemon:
         work(daemon, 20)
         wait_until(lambda: facts(daemon)["events_written"] >= 61, "all lines are written")
+        idle_at = time.time()
+        wait_until(lambda: time.time() > idle_at + 0.05, "a moment in which nothing happens")
+        ends_at = time.time()
     lines = published(tmp_path)
     assert Counter(line["event"] for line in lines) == {"start": 1, "add": 20, "deliver": 20, "ack": 20, "stop": 1}
+    assert lines[-1]["ts_us"] >= (ends_at - 0.002) * 1_000_000
     assert lines[0]["reason"] == "clean"
     assert not gaps(lines)
     assert not any("body" in json.dumps(line) for line in lines)
