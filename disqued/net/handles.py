@@ -17,6 +17,8 @@ from typing import Any
 class Listener:
     """A protocol whose class is compiled, and which is given what came without looking for its method."""
 
+    # Not an abstract class, as no base of what is compiled is (core/job.py says why); nobody makes one of these.
+
     def dataReceived(self, data: bytes) -> None:
         """Take what came; each kind of protocol does so itself."""
         raise NotImplementedError
