@@ -16,6 +16,8 @@ import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import deferLater
+from twisted.logger import globalLogPublisher
 
 from disqued.net.tls import TlsFactory
 from disqued.net.transport import EagerPort, EagerUnixPort
@@ -309,6 +311,8 @@ async def test_an_end_that_goes_on_reading_loses_nothing_of_what_was_written(con
     assert connection.client.received == b"x" * 5_000_000
     assert not connection.server.lost
     await wait_until(lambda: not transport.is_busy())
+    failed: list[Any] = []
+    globalLogPublisher.addObserver(failed.append)
     if how == "stay":
         transport.loseConnection()
     elif how == "close":
@@ -316,6 +320,9 @@ async def test_an_end_that_goes_on_reading_loses_nothing_of_what_was_written(con
     else:
         connection.client.half_close()
     await wait_until(lambda: connection.server.lost)
+    await deferLater(reactor, 0)  # what is left of this turn
+    globalLogPublisher.removeObserver(failed.append)
+    assert [event for event in failed if "log_failure" in event] == []
 
 
 @async_test
