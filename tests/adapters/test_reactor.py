@@ -114,6 +114,13 @@ def loop() -> Iterator[EpollReactor]:
     made._poller.close()
 
 
+def test_a_loop_that_is_turned_by_hand_makes_what_was_put_off_to_the_end_of_a_turn(loop: EpollReactor) -> None:
+    made: list[str] = []
+    loop.turns.soon(lambda: made.append("call"))
+    loop.doPoll(0)
+    assert made == ["call"]
+
+
 def run(loop: EpollReactor, *calls: Callable[[], object]) -> None:
     """Let the loop run, with these calls first, until it is stopped."""
     for call in calls:
@@ -478,11 +485,3 @@ def test_tests_in_this_process_have_the_loop_of_the_daemon() -> None:
     from twisted.internet import reactor
 
     assert isinstance(reactor, EpollReactor)
-
-
-def test_a_loop_that_is_turned_by_hand_makes_what_was_put_off_to_the_end_of_a_turn() -> None:
-    made: list[str] = []
-    loop = EpollReactor()
-    loop.turns.soon(lambda: made.append("call"))
-    loop.doPoll(0)
-    assert made == ["call"]
