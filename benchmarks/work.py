@@ -16,8 +16,7 @@ from a seed, no timer runs out but those of the same turn, and the first command
 is cached, are not counted: so the same code gives the same counts on every machine, however busy, in every run.  Only
 another minor version of CPython gives others, as it compiles the same source to other instructions.
 
-With `events`, lines are made as the log makes them under load: when there are entries enough, and what is left at the
-end.  The thread's part is not counted: that lines are written to the file, and that the log hears so.
+With `events`, the thread's part is not counted: that lines are written to the file, and that the log hears so.
 
 With `copies`, three nodes of one process hold each job (`benchmarks.together`), and all that the three do for a command
 is counted together: what is added, sent, kept, confirmed and, of ACKJOB, collected.  Counted, too, is what stands for
@@ -208,7 +207,7 @@ class Aside:
 
 
 def _with_events(bed: Bed, aside: Aside, stack: ExitStack, chunks: list[bytes]) -> Iterator[Callable[[], object]]:
-    """Chunks are given to the client's protocol; what of the log's lines is left is made and handed over at the end."""
+    """Chunks are given to the client's protocol; what of the log's lines is left is handed over at the end."""
     aside.work()  # the folder is ready, and so are the lines of what came before
     event_log: Any = bed.daemon.event_log
     stack.callback(aside.work)

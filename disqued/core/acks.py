@@ -158,10 +158,10 @@ class Acks:
         return True
 
     def _note_unknown(self, job_id: bytes, word: bytes) -> None:
-        """Leave an entry in the trail of the ack of a job that this node does not know."""
+        """Leave a word in the trail of the ack of a job that this node does not know."""
         state = self._state
         if state.endings is not None:
-            state.endings.append((ACK, state.wall, job_id, 0, 0, -1, state.actor, word))
+            state.endings.tell(ACK, state.wall, state.now, job_id, who=state.actor, word=word)
 
     def _count(self, job: Job, who: Client | bytes | None, word: bytes = b"") -> None:
         """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
@@ -184,9 +184,10 @@ class Acks:
             if word or job.nacks or job.additional_deliveries:
                 state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
             elif state.trail is not None:
-                state.trail.append((ACK, job, flight_ms))
+                state.trail.ack(job, flight_ms)
             else:
-                state.endings.append((ACK, job, flight_ms, state.wall, who))
+                state.endings.act(state.wall, state.now, who)
+                state.endings.ack(job, flight_ms)
         if state.bound:
             worker = state.bound.get(job)
             if worker is not None:

@@ -373,7 +373,7 @@ class Delivery:
                 self._delivered_once(job)
             if state.trail is not None:
                 if retry_ms and not unit.nacks and not unit.additional_deliveries:
-                    state.trail.append((DELIVER, unit, waited_ms))
+                    state.trail.deliver(job, waited_ms)
                 else:
                     word = b"" if retry_ms else ONCE
                     state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=word)

@@ -58,7 +58,6 @@ from disqued.core.messages import (
 from disqued.core.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.schedule import Timed
 from disqued.core.state import State
-from disqued.core.trail import RESET, STOP
 from disqued.core.vitals import account_of, own_vitals
 
 TIMEOUT_MS = 15_000
@@ -196,8 +195,9 @@ class Membership(Timed):
         self._banned.clear()
         self.twin = ""
         if hard:
-            state.note_node(STOP, RESET)
             state.node_id = b"%040x" % state.rng.getrandbits(160)
+            if state.endings is not None:
+                state.endings.become(state.wall, state.now, state.node_id)
             state.ids = JobIds(state.node_id, b"%040x" % state.rng.getrandbits(160))
         self._changed()
 

@@ -203,7 +203,7 @@ class Node:
         if state.trail is not None:
             if not -SET_MS < state.wall - state.now - state.ahead_ms < SET_MS:
                 state.note_clock()
-            state.trail.append((state.wall, actor))
+            state.trail.act(state.wall, state.now, actor)
 
     def stop_clocks(self) -> None:
         """Let what begins from now on, until `start_clocks`, happen at this moment."""

@@ -264,7 +264,7 @@ class Replication:
         if queue is not None and not options.delay_ms:
             self._delivery.enqueue_new(job, queue)
         if state.trail is not None:
-            state.trail.append(job)
+            state.trail.add(job)
         return job.id
 
     def add_event(

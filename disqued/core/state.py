@@ -23,7 +23,7 @@ from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
-from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, Entry, OfGroup
+from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 from disqued.core.worker import Home, Worker
 
@@ -48,8 +48,8 @@ class State:
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
         "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
         "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "trail_rests",
-        "unfinished", "unique", "wall", "wanted",
+        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
+        "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -68,11 +68,9 @@ class State:
         #: What the wall clock was ahead of the monotonic one when the trail last had to do with that.
         self.ahead_ms: int = 0
         #: What happens, for the event log; None = nobody wants it.
-        self.trail: list[Entry] | None = None
-        #: So many entries of what is wanted are no news to whoever takes them, who comes for them later.
-        self.trail_rests: int = 0
-        #: The same list, or one of its own where only how jobs end is wanted.
-        self.endings: list[Entry] | None = None
+        self.trail: Trail | None = None
+        #: The same, or one of its own where only how jobs end is wanted.
+        self.endings: Trail | None = None
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
@@ -136,7 +134,7 @@ class State:
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
         if self.endings is not None:
-            self.endings.append((FLUSH, self.wall, None, 0, 0, -1, self.actor, b""))
+            self.endings.tell(FLUSH, self.wall, self.now, who=self.actor)
         self.unfinished.awake_at = 0
         self.keep_going()
         if next(left, _DONE) is not _DONE:
@@ -147,33 +145,39 @@ class State:
         if actor is not self.actor:
             self.actor = actor
             if self.trail is not None:
-                self.trail.append((self.wall, actor))
+                self.trail.act(self.wall, self.now, actor)
 
     def note(self, kind: int, unit: Unit, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"") -> None:
-        """Leave an entry in the trail, where that is wanted."""
+        """Leave a word in the trail, where that is wanted."""
         if self.trail is not None:
             told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
-            self.trail.append((kind, self.wall, told, unit.deliveries, unit.nacks, span_ms, who, word))
+            self.trail.tell(
+                kind, self.wall, self.now, told,
+                attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
+            )  # fmt: skip
 
     def note_end(
         self, kind: int, unit: Unit | OfGroup, *, span_ms: int = -1, who: Client | None = None, word: bytes = b""
     ) -> None:
-        """Leave an entry in the trail of how something ended, where that is wanted."""
+        """Leave a word in the trail of how something ended, where that is wanted."""
         if self.endings is not None:
             told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
-            self.endings.append((kind, self.wall, told, unit.deliveries, unit.nacks, span_ms, who, word))
+            self.endings.tell(
+                kind, self.wall, self.now, told,
+                attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
+            )  # fmt: skip
 
     def note_node(self, kind: int, word: bytes) -> None:
-        """Leave an entry in the trail that is about the node itself, where that is wanted."""
+        """Leave a word in the trail that is about the node itself, where that is wanted."""
         if self.endings is not None:
-            self.endings.append((kind, self.wall, None, 0, 0, -1, None, word))
+            self.endings.tell(kind, self.wall, self.now, word=word)
 
     def note_clock(self) -> None:
-        """Leave an entry in the trail if the wall clock was set since the last one: spans across it are not known."""
+        """Leave a word in the trail if the wall clock was set since the last one: spans across it are not known."""
         before_ms, self.ahead_ms = self.ahead_ms, self.wall - self.now
         if self.trail is not None and before_ms:
             word = AHEAD if self.ahead_ms > before_ms else BACK
-            self.trail.append((CLOCK, self.wall, None, 0, 0, -1, None, word))
+            self.trail.tell(CLOCK, self.wall, self.now, word=word)
 
     def work(self, parts: Parts, client: Client | None = None) -> None:
         """Do a piece of work in parts, in the ticks that follow; a client that is named is answered at the end."""

@@ -73,7 +73,7 @@ class Driver:
         self.send: Callable[[Messages], None] = lambda messages: None
         #: Called when what is known of the other nodes has changed; set by the daemon.
         self.on_members: Callable[[], None] = lambda: None
-        #: Called when the trail has more than `State.trail_rests` entries; set by the daemon.
+        #: Called when the trail has news; set by the daemon.
         self.on_trail: Callable[[], None] = lambda: None
         #: Takes the same records, and will take the store's place.
         self.successor: IStore | None = None
@@ -129,7 +129,7 @@ class Driver:
             outbox.members_changed = False
             self.on_members()
         endings = self._state.endings
-        if endings is not None and len(endings) > self._state.trail_rests:
+        if endings is not None and endings.is_news():
             self.on_trail()
         at = self._state.schedule.next_at()
         if at is not None and not self._halted and (self._timer is None or at < self._timer_at):

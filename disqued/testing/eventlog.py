@@ -1,6 +1,6 @@
 """The event logs of simulated nodes: what the core tells of jobs, in the very files that daemons write.
 
-    a step --> state.trail --FLUSH_MS after the first entry--> lines --> <folder>/date=.../node=.../_open-...jsonl
+    a step --> state.trail: lines --FLUSH_MS after the first--> <folder>/date=.../node=.../_open-...jsonl
 
 The trail, the lines and the files are the real ones; the loop and the thread between them are virtual time.  So a
 process that is killed loses what was not written yet, one whose power fails also the end of the file that is open,
@@ -14,10 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disqued.core.trail import START, STOP
+from disqued.core.trail import STOP
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
-from disqued.wire.eventlines import NODE_LENGTH, Lines
+from disqued.wire.eventlines import Lines
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -59,31 +59,29 @@ class SimEventLog:
         self._rng = rng
         self._limits = limits
         self._boot = 0
-        self._waits = False
 
     def start(self) -> None:
         """A process begins: publish what was left open, and follow what happens."""
         server = self._server
         state, clock = server.state, server.clock
         self._boot = server.boot
-        self._waits = False
         self._facts = Facts()
         self._disk = _FilesDisk()
         self._files = EventFiles(
-            self._folder, server.id[:NODE_LENGTH].decode("ascii"), self._limits, self._facts, self._disk,
+            self._folder, server.id, self._limits, self._facts, self._disk,
             wall=lambda: clock.wall() / 1_000, monotonic=lambda: clock.now() / 1_000,
         )  # fmt: skip
         boot, ended_well = self._files.begin()
-        self._lines = Lines(boot, _name)
-        word = b"clean" if ended_well else b"crash"
-        wall = clock.wall()
-        state.trail = state.endings = [(START, wall, None, 0, 0, -1, None, word), (wall, None)]
+        self._lines = lines = Lines(server.id, boot, _name)
+        lines.start(clock.wall(), b"clean" if ended_well else b"crash")
+        lines.act(clock.wall(), clock.now(), None)
+        state.trail = state.endings = lines
         self._take()
 
     def wake(self) -> None:
-        """There are entries."""
-        if not self._waits:
-            self._waits = True
+        """There are lines."""
+        if not self._lines.awaited:
+            self._lines.awaited = True
             self._server.events.after(FLUSH_MS, self._take_later, self._boot)
 
     def _take_later(self, boot: int) -> None:
@@ -92,20 +90,13 @@ class SimEventLog:
         if self._server.is_paused:
             self._server.events.after(FLUSH_MS, self._take_later, boot)
             return
-        self._waits = False
+        self._lines.awaited = False
         self._take()
 
     def _take(self) -> None:
-        state, lines = self._server.state, self._lines
-        entries = state.endings
-        if not entries:
-            return
-        first = lines.seq
-        text = lines.of(entries, state.wall - state.now)
-        entries.clear()
-        if text:
-            self._files.write(text, lines.boot, first, lines.seq - first)
-            self.written += lines.seq - first
+        for part in self._lines.take():
+            self._files.write(part)
+            self.written += part.count
 
     def crash(self, *, power: bool) -> None:
         """The process is gone at once: what was not written is lost, and perhaps what was not synced."""

@@ -364,7 +364,7 @@ class SimServer:
             outbox.messages.clear()
         if outbox.members_changed:
             self._follow()
-        if self.event_log is not None and self.state.endings:
+        if self.event_log is not None and self.state.endings is not None and self.state.endings.is_news():
             self.event_log.wake()
         if not self._turn_open and (self._batch or self._messages or self._replies):
             self._turn_open = True

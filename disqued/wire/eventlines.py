@@ -1,12 +1,14 @@
-"""Lines of the event log: what `core.trail` tells of, as JSON objects.
+"""Lines of the event log: what `core.trail` is told of, as JSON objects.
 
-    Lines(boot).of(entries, offset) --> b'{"v":1,"boot":7,"seq":52114,"ts_us":...,"event":"deliver",...}\\n' ...
+    lines.deliver(job, waited) --> '{"v":1,"boot":7,"seq":52' '114' ',"ts_us":...,"job_id":"' 'DI...' '",...' '}\\n'
+    lines.take()               --> parts: bytes of many lines each
 
 docs/reference/event-log.md says what each member means; `COLUMNS` are their names and types.  Every event of a busy
-node passes here, so that a line is made by one template for each kind, and what many lines share (names of queues,
-addresses of clients, wishes of producers) is made into text once.
+node passes here, so that a line is six pieces, of which all but the id are at hand: what many lines share (the time,
+the names of queues, the addresses of clients, the wishes of producers) is made into text when it changes.  The pieces
+of many lines are put together at once.
 
-Times of entries are integer milliseconds, those of lines microseconds.
+Times of what happens are integer milliseconds, those of lines microseconds.
 """
 
 import json
@@ -14,11 +16,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from disqued.core.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.trail import ADD, CLOCK, DELIVER, NAMES, REPLICATE, SET_MS, Entry
+from disqued.core.trail import ADD, DELIVER, NAMES, REPLICATE, RESET, START, STOP, Trail
 from disqued.wire.texts import text
 
 VERSION: Final = 1
 NODE_LENGTH: Final = 8  #: hex digits of a node's id that name it
+JOINED: Final = 1_536  #: pieces that are put together at the end of a step: 64 KB, while they are in the caches
 TEXTS_KEPT: Final = 4_096  #: names, addresses and wishes whose text is remembered, of each sort
 
 # Numbers as text: an integer is made into one in five times the time that it takes to look it up.
@@ -68,6 +71,20 @@ def _seconds(ms: int) -> bytes:
     return b"%d" % (ms // 1_000) if ms % 1_000 == 0 else b"%d.%03d" % divmod(ms, 1_000)
 
 
+class Part:
+    """Lines of a boot that follow each other: bytes in pieces, to be written one behind the other."""
+
+    __slots__ = ("boot", "count", "first", "node_id", "pieces", "size")
+
+    def __init__(self, node_id: bytes, boot: int, first: int) -> None:
+        self.node_id: bytes = node_id
+        self.boot: int = boot
+        self.first: int = first  #: number of the first line
+        self.count: int = 0  #: lines
+        self.pieces: list[bytes] = []
+        self.size: int = 0  #: bytes
+
+
 class _Behind:
     """What a line says behind the id of its job, for jobs of which the queue and the spans are the same."""
 
@@ -88,7 +105,7 @@ class _Behind:
         # The jobs of a queue have one object for its name: of another object it need not be known that it is equal.
         if age_ms != self._age_ms or span_ms != self._span_ms or queue is not self._queue:
             self._queue, self._age_ms, self._span_ms = queue, age_ms, span_ms
-            text = b'%b,"attempt":1,"age_us":%b' % (self._queues[queue], _microseconds(age_ms))
+            text = b'"%b,"attempt":1,"age_us":%b' % (self._queues[queue], _microseconds(age_ms))
             if span_ms >= 0 or self._is_known:
                 text = b"%b%b%b" % (text, self._name, _microseconds(span_ms))
             self._text = text
@@ -99,31 +116,67 @@ def _microseconds(ms: int) -> bytes:
     return _SPANS[ms] if 0 <= ms < 1_000 else b"%d" % (ms * 1_000)
 
 
-class Lines:
-    """Makes the lines of one boot, and numbers them."""
+class Lines(Trail):
+    """A trail that makes lines of what it is told, and numbers them within each boot."""
 
     __slots__ = (
-        "_acked", "_added", "_address_of", "_addresses", "_at", "_client", "_delivered", "_now", "_offset", "_options",
-        "_queue", "_queues", "_size", "_start", "_wall", "_wall_text", "_wishes", "boot", "seq",
+        "_ack_at",
+        "_acked",
+        "_actor",
+        "_add_at",
+        "_added",
+        "_address_of",
+        "_client",
+        "_clients",
+        "_deliver_at",
+        "_delivered",
+        "_enough",
+        "_head",
+        "_left",
+        "_lefts",
+        "_now",
+        "_options",
+        "_part",
+        "_parts",
+        "_pieces",
+        "_queue",
+        "_queues",
+        "_size",
+        "_thousands",
+        "_wall",
+        "_wishes",
+        "awaited",
+        "boot",
     )  # fmt: skip
 
-    def __init__(self, boot: int, address_of: Callable[[Any], str]) -> None:
-        """`address_of` names a client of an entry; empty = it has no address."""
+    def __init__(self, node_id: bytes, boot: int, address_of: Callable[[Any], str], enough: int = 0) -> None:
+        """Begin a boot of a node.
+
+        `address_of` names a client; empty = it has no address.  `enough`: bytes that are news though somebody comes.
+        """
         self.boot: int = boot
-        self.seq: int = 1  #: number of the next line
-        # Of the next short entry: monotonic milliseconds, unix microseconds as text, the client as a member.
+        self.awaited: bool = False  #: somebody comes for what is there, so that a few lines are no news
+        self._enough: int = enough
+        self._parts: list[Part] = []  #: that have ended
+        self._part: Part = Part(node_id, boot, 1)
+        self._pieces: list[bytes] = []  #: of lines, six each; they are put together many at a time
+        # The number of the next line in two parts: thousands, which many lines share, and what is left.
+        self._thousands: int = 0
+        self._left: int = 1
+        self._lefts: tuple[bytes, ...] = _NUMBERS
+        self._head: bytes = b""  #: how a line begins, with the thousands of its number
+        # Of what happens now: monotonic and unix milliseconds, and who makes it happen.
         self._now: int = 0
-        self._at: bytes = b"0"
-        self._client: bytes = b""
-        # Unix milliseconds of the last line whose time was made into a text, and that text.
         self._wall: int = 0
-        self._wall_text: bytes = b"0"
-        self._offset: int | None = None  #: of the last entries
+        self._add_at: bytes = b""  #: what a line of that kind says between its number and the id of its job
+        self._deliver_at: bytes = b""
+        self._ack_at: bytes = b""
+        self._actor: Any = None
+        self._client: bytes = b"}\n"  #: how a line ends: who made it happen
         self._address_of = address_of
         self._queues: _Texts = _Texts(lambda name: b',"queue":' + _quoted(text(name)))
-        self._addresses: _Texts = _Texts(lambda name: b',"client":' + _quoted(name) if name else b"")
+        self._clients: _Texts = _Texts(lambda name: b',"client":%b}\n' % _quoted(name) if name else b"}\n")
         self._wishes: _Texts = _Texts(_wishes)
-        self._start: bytes = b'{"v":%d,"boot":%d,"seq":' % (VERSION, boot)
         # Of the job that was added last, and what its line says behind its id.
         self._queue: bytes = b""
         self._options: JobOptions | None = None
@@ -131,98 +184,38 @@ class Lines:
         self._added: bytes = b""
         self._delivered: _Behind = _Behind(b"wait_us", self._queues, is_known=True)
         self._acked: _Behind = _Behind(b"run_us", self._queues, is_known=False)
+        self._number(1)
+        self._set_wall(0)
 
-    def renewed(self) -> "Lines":
-        """The same for the next boot, which begins in the middle of a step."""
-        lines = Lines(self.boot + 1, self._address_of)
-        lines._now, lines._at, lines._client = self._now, self._at, self._client
-        lines._offset = self._offset
-        return lines
+    # What happens.
 
-    def of(self, entries: list[Entry], offset: int) -> bytes:
-        """The lines of these entries, each with its number; `offset` is the wall clock minus the monotonic one."""
-        before, self._offset = self._offset, offset
-        if before is not None and not -SET_MS < offset - before < SET_MS:
-            # The clock was set in the midst of these entries: what is before that goes by what it was.
-            for at, entry in enumerate(entries):
-                if entry.__class__ is tuple and entry[0] == CLOCK and len(entry) > 3:
-                    return self._of(entries[:at], before) + self._of(entries[at:], offset)
-        return self._of(entries, offset)
-
-    def _of(self, entries: list[Entry], offset: int) -> bytes:
-        lines: list[bytes] = []
-        seq = self.seq
-        # The number of a line in two parts: thousands, which many lines share, and what is left.
-        head, left, lefts = self._numbered(seq)
-        at, client = self._at, self._client
-        for entry in entries:
-            if isinstance(entry, Job):
-                what = self._of_added(entry)
-                line = b'%b%b,"ts_us":%b,"event":"add","job_id":"%b"%b%b}\n' % (
-                    head, lefts[left], at, entry.id, what, client,
-                )  # fmt: skip
-            elif len(entry) == 3:
-                kind: int = entry[0]
-                job: Job = entry[1]
-                age_ms = max(0, job.options.ttl_ms + self._now - job.expires_at)
-                if kind == DELIVER:
-                    what = self._delivered.text(job.queue, age_ms, entry[2])
-                    line = b'%b%b,"ts_us":%b,"event":"deliver","job_id":"%b"%b%b}\n' % (
-                        head, lefts[left], at, job.id, what, client,
-                    )  # fmt: skip
-                else:
-                    what = self._acked.text(job.queue, age_ms, entry[2])
-                    line = b'%b%b,"ts_us":%b,"event":"ack","job_id":"%b"%b%b}\n' % (
-                        head, lefts[left], at, job.id, what, client,
-                    )  # fmt: skip
-            elif len(entry) == 2:
-                wall = entry[0]
-                self._now = wall - offset
-                self._at = at = self._text_of(wall)
-                self._client = client = self._who(entry[1])
-                continue
-            elif len(entry) == 5:
-                job, wall = entry[1], entry[3]
-                age_ms = max(0, job.options.ttl_ms + wall - offset - job.expires_at)
-                what = self._acked.text(job.queue, age_ms, entry[2])
-                line = b'%b%b,"ts_us":%b,"event":"ack","job_id":"%b"%b%b}\n' % (
-                    head, lefts[left], self._text_of(wall), job.id, what, self._who(entry[4]),
-                )  # fmt: skip
-            else:
-                line = b'%b%b,"ts_us":%b,"event":"%b"%b}\n' % (
-                    head, lefts[left], self._text_of(entry[1]), NAMES[entry[0]], self._rare(entry, offset),
-                )  # fmt: skip
-            lines.append(line)
-            seq += 1
-            left += 1
-            if left == 1_000:
-                head, left, lefts = self._numbered(seq)
-        self.seq = seq
-        return b"".join(lines)
-
-    def _numbered(self, seq: int) -> tuple[bytes, int, tuple[bytes, ...]]:
-        """How a line with this number begins, its number within a thousand, and the texts of such numbers."""
-        if seq < 1_000:
-            return self._start, seq, _NUMBERS
-        return b"%b%d" % (self._start, seq // 1_000), seq % 1_000, _NUMBERS_OF_THREE
-
-    def _text_of(self, wall: int) -> bytes:
-        """A time as text; most lines are of the same millisecond as the one before."""
+    def act(self, wall: int, now: int, who: Any) -> None:
+        self._now = now
         if wall != self._wall:
-            self._wall, self._wall_text = wall, b"%d" % (wall * 1_000)
-        return self._wall_text
+            self._set_wall(wall)
+        if who is not self._actor:
+            self._actor = who
+            self._client = self._end_of(who)
 
-    def _of_added(self, job: Job) -> bytes:
-        """What the line of a job that is added says behind its id: the same text as the last time, if it is that."""
+    def add(self, job: Job) -> None:
         size = len(job.body)
         if size != self._size or job.options is not self._options or job.queue is not self._queue:
             self._size, self._options, self._queue = size, job.options, job.queue
-            self._added = b'%b%b,"size":%d' % (self._queues[job.queue], self._wishes[job.options], size)
-        return self._added
+            self._added = b'"%b%b,"size":%d' % (self._queues[job.queue], self._wishes[job.options], size)
+        self._line(self._add_at, job.id, self._added, self._client)
 
-    def _rare(self, entry: Entry, offset: int) -> bytes:
-        """What the line of an entry of the long form says behind its kind."""
-        kind, wall, unit, attempt, nacks, span_ms, who, word = entry
+    def deliver(self, job: Job, waited_ms: int) -> None:
+        age_ms = max(0, job.options.ttl_ms + self._now - job.expires_at)
+        self._line(self._deliver_at, job.id, self._delivered.text(job.queue, age_ms, waited_ms), self._client)
+
+    def ack(self, job: Job, held_ms: int) -> None:
+        age_ms = max(0, job.options.ttl_ms + self._now - job.expires_at)
+        self._line(self._ack_at, job.id, self._acked.text(job.queue, age_ms, held_ms), self._client)
+
+    def tell(
+        self, kind: int, wall: int, now: int, unit: Any = None, *,
+        attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: Any = None, word: bytes = b"",
+    ) -> None:  # fmt: skip
         line = b""
         if isinstance(unit, bytes):
             line += b',"job_id":"%b"' % unit
@@ -233,21 +226,114 @@ class Lines:
             if kind == ADD:
                 line += self._wishes[job.options]
             else:
-                age_us = max(0, job.options.ttl_ms + wall - offset - job.expires_at) * 1_000
+                age_us = max(0, job.options.ttl_ms + now - job.expires_at) * 1_000
                 line += b'%b%b,"age_us":%d' % (_count(b"attempt", attempt), _count(b"nacks", nacks), age_us)
             if kind in (ADD, REPLICATE):
                 line += b',"size":%d' % len(job.body)
             if span_ms >= 0:
                 line += b',"%b":%d' % (b"wait_us" if kind == DELIVER else b"run_us", span_ms * 1_000)
-        return b"%b%b%b" % (line, self._who(who), b',"reason":"%b"' % word if word else b"")
+        end = self._end_of(who)
+        if word:
+            end = b'%b,"reason":"%b"}\n' % (end[:-2], word)
+        self._line(b',"ts_us":%d,"event":"%b"' % (wall * 1_000, NAMES[kind]), line, b"", end)
 
-    def _who(self, who: Any) -> bytes:
-        """Who made it happen, as a member: a client, or another node."""
+    def become(self, wall: int, now: int, node_id: bytes) -> None:
+        self.tell(STOP, wall, now, word=RESET)
+        self.begin_another(node_id, wall)
+
+    def start(self, wall: int, word: bytes) -> None:
+        """The first line of a boot: why it begins, and when."""
+        self.tell(START, wall, 0, word=word)
+
+    def begin_another(self, node_id: bytes, wall: int, lost: int = 0) -> None:
+        """Let the next boot begin, perhaps another node's, at this time; `lost`: lines of it that there are not."""
+        self._end_part()
+        if self._part.count:
+            self._parts.append(self._part)
+        self.boot += 1
+        self._part = Part(node_id, self.boot, 1)
+        self._number(1)
+        self.skip(lost)
+        self.start(wall, b"on")
+
+    # Lines.
+
+    def _line(self, at: bytes, what: bytes, behind: bytes, end: bytes) -> None:
+        pieces = self._pieces
+        pieces.append(self._head)
+        pieces.append(self._lefts[self._left])
+        pieces.append(at)
+        pieces.append(what)
+        pieces.append(behind)
+        pieces.append(end)
+        self._left += 1
+        if self._left == 1_000:
+            self._number(self.seq)
+
+    @property
+    def seq(self) -> int:
+        """The number of the next line."""
+        return self._thousands * 1_000 + self._left
+
+    def _number(self, seq: int) -> None:
+        """Go on with this number."""
+        self._thousands, self._left = divmod(seq, 1_000)
+        self._lefts = _NUMBERS_OF_THREE if self._thousands else _NUMBERS
+        thousands = b"%d" % self._thousands if self._thousands else b""
+        self._head = b'{"v":%d,"boot":%d,"seq":%b' % (VERSION, self.boot, thousands)
+
+    def skip(self, count: int) -> None:
+        """Leave out some numbers, for lines that are lost; only where none is under way."""
+        self._number(self.seq + count)
+        self._part.first = self.seq
+
+    def _set_wall(self, wall: int) -> None:
+        self._wall = wall
+        self._add_at = b',"ts_us":%d,"event":"add","job_id":"' % (wall * 1_000)
+        self._deliver_at = b',"ts_us":%d,"event":"deliver","job_id":"' % (wall * 1_000)
+        self._ack_at = b',"ts_us":%d,"event":"ack","job_id":"' % (wall * 1_000)
+
+    def _end_of(self, who: Any) -> bytes:
+        """How a line ends that somebody made happen: a client, or another node."""
         if who is None:
-            return b""
+            return b"}\n"
         if isinstance(who, bytes):
-            return b',"peer":"%b"' % who[:NODE_LENGTH]
-        return self._addresses[self._address_of(who)]
+            return b',"peer":"%b"}\n' % who[:NODE_LENGTH]
+        return self._clients[self._address_of(who)]
+
+    # What there is.
+
+    def is_news(self) -> bool:
+        """Tell whether somebody should come: something is there for which nobody comes yet, or enough is."""
+        if len(self._pieces) >= JOINED:
+            self._join()
+        return (
+            self._part.size >= self._enough > 0
+            or bool(self._parts)
+            or (not self.awaited and (bool(self._pieces) or self._part.size > 0))
+        )
+
+    def _join(self) -> None:
+        text = b"".join(self._pieces)
+        self._pieces.clear()
+        part = self._part
+        part.pieces.append(text)
+        part.size += len(text)
+
+    def _end_part(self) -> None:
+        if self._pieces:
+            self._join()
+        self._part.count = self.seq - self._part.first
+
+    def take(self) -> list[Part]:
+        """Give away the lines that there are, in their order."""
+        self._end_part()
+        parts, part = self._parts, self._part
+        if part.count:
+            parts.append(part)
+            self._part = Part(part.node_id, self.boot, self.seq)
+        self._parts = []
+        return parts
 
 
 def address(who: Any) -> str:

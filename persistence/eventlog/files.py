@@ -25,6 +25,7 @@ from typing import Final
 import attrs
 
 from disqued.persistence.disk import Disk, reason, write_all
+from disqued.wire.eventlines import NODE_LENGTH, Part
 
 _NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
 _LAST_BYTES: Final = 1 << 20  #: of a file that was left open, read at a time to find its last line
@@ -59,14 +60,14 @@ class EventFiles:
     """The files of one node, as its thread sees them."""
 
     def __init__(
-        self, folder: Path, node: str, limits: Limits, facts: Facts, disk: Disk | None = None, *,
+        self, folder: Path, node_id: bytes, limits: Limits, facts: Facts, disk: Disk | None = None, *,
         wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`node` is the first 8 hex digits of the node's id, `facts` go on; nothing is touched before `begin`."""
+        """`node_id` is that of the first lines, `facts` go on; nothing is touched before `begin`."""
         self.limits = limits
         self.facts = facts
         self._folder = folder
-        self._node = node
+        self._node = _name(node_id)
         self._disk = disk or Disk()
         self._wall = wall
         self._monotonic = monotonic
@@ -77,6 +78,7 @@ class EventFiles:
         self._began_s = 0.0
         self._identity = (0, 0)  #: of the file that is open
         self._lines = 0  #: in it
+        self._boot = 0  #: of which these are
         self._kept: tuple[int, int] | None = None  #: days and bytes when old files were last removed; None = never
         self._pruned_s = 0.0
 
@@ -109,28 +111,29 @@ class EventFiles:
         self._publish(path)
         return True
 
-    def write(self, text: bytes, boot: int, seq: int, count: int) -> None:
-        """Append lines of a boot, of which the first has this number; those that cannot be written are counted."""
+    def write(self, part: Part) -> None:
+        """Append lines; those that cannot be written are counted."""
         try:
-            self._append(text, boot, seq)
+            self._append(part)
         except OSError as error:
             self.facts.error = f"{self._path}: {reason(error)}"
-            self.facts.lost += count
+            self.facts.lost += part.count
             self._cut()
         else:
             self.facts.error = ""
-            self.facts.lines += count
-            self._lines += count
+            self.facts.lines += part.count
+            self._lines += part.count
 
-    def _append(self, text: bytes, boot: int, seq: int) -> None:
+    def _append(self, part: Part) -> None:
         day = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%d")
-        if self._fd >= 0 and (self._is_over(day) or self._is_gone()):
+        if self._fd >= 0 and (part.boot != self._boot or self._is_over(day) or self._is_gone()):
             # What cannot be published now is by the next start; lines go on in another file.
             self._try_to_publish()
         if self._fd < 0:
-            self._open(day, boot, seq)
-        write_all(self._disk, self._fd, text)
-        self._size += len(text)
+            self._open(day, part)
+        for piece in part.pieces:
+            write_all(self._disk, self._fd, piece)
+        self._size += part.size
 
     def _is_over(self, day: str) -> bool:
         return self._size >= self.limits.file_bytes or self._left_s() <= 0 or day != self._day
@@ -147,12 +150,13 @@ class EventFiles:
         except OSError:  # writing will tell
             return False
 
-    def _open(self, day: str, boot: int, seq: int) -> None:
+    def _open(self, day: str, part: Part) -> None:
+        self._node = _name(part.node_id)
         folder = self._folder / f"date={day}" / f"node={self._node}"
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"_open-{boot}-{seq:016}.jsonl"
+        self._path = folder / f"_open-{part.boot}-{part.first:016}.jsonl"
         self._fd = self._disk.create(self._path)
-        self._size, self._day, self._lines = 0, day, 0
+        self._size, self._day, self._lines, self._boot = 0, day, 0, part.boot
         self._began_s = self._monotonic()
         self._identity = self._disk.identity(self._path)
         self.facts.path = str(self._path)
@@ -221,11 +225,6 @@ class EventFiles:
         self._disk.sync_directory(path.parent)
         self.facts.files += 1
 
-    def rename(self, node: str) -> None:
-        """Go on as a node, which may be another one, in another file."""
-        self._try_to_publish()
-        self._node = node
-
     def _try_to_prune(self) -> None:
         try:
             self.prune()
@@ -254,6 +253,11 @@ class EventFiles:
     def end(self) -> None:
         """Publish what is open.  Raises OSError."""
         self.publish()
+
+
+def _name(node_id: bytes) -> str:
+    """What files call a node."""
+    return node_id[:NODE_LENGTH].decode("ascii")
 
 
 def _day_of(path: Path) -> str:

@@ -1,24 +1,23 @@
 """The event log of a node: from the trail of the core to files, beside everything else that it does.
 
-    steps --> state.trail --> lines -----------> a thread --> files
-                          |          |
-                          |          when there are HANDED_OVER bytes of them, or FLUSH_S after the first
-                          at the end of a turn with MADE_AT_ONCE entries, or later with them
+    steps --> state.trail: lines ----------------------------------------------------------------> a thread --> files
+                                     when there are HANDED_OVER bytes of them, or FLUSH_S after the first
+              notes, while the folder is not ready --> lines
 
-Nobody waits for it, and it makes nobody wait: lines are made on the loop, soon after what they tell of, while that is
-in the processor's caches, and the files are the thread's.  While more than BACKLOG_MAX bytes wait for the disk, lines
-are lost, and counted.  What happens is written when it happens, so that an addition that the journal refuses a moment
-later has a line, and another one that takes it back.  While nothing happens there is no timer but the one that
-publishes the file that is open when its time is over, and that removes old ones, also while nobody wants events.
+Nobody waits for it, and it makes nobody wait: what happens becomes lines on the loop, there and then, and the files
+are the thread's.  While more than BACKLOG_MAX bytes wait for the disk, lines are lost, and counted.  What happens is
+written when it happens, so that an addition that the journal refuses a moment later has a line, and another one that
+takes it back.  While nothing happens there is no timer but the one that publishes the file that is open when its time
+is over, and that removes old ones, also while nobody wants events.
 
 `events` says what is wanted: all, terminal, off.  Times are seconds.
 """
 
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import Any, TypeVar
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -26,33 +25,22 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.core.node import Node
-from disqued.core.trail import START, STOP, Entry, is_moment, is_reset
+from disqued.core.trail import STOP, Notes, Trail
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Limits
 from disqued.persistence.interface import EventSettings, IEventLog
 from disqued.persistence.worker import Worker
-from disqued.wire.eventlines import NODE_LENGTH, Lines, address
+from disqued.wire.eventlines import Lines, address
 
 FLUSH_S = 0.2  #: how long a line waits at most before it is on its way to the file
-MADE_AT_ONCE = 32  #: entries of which lines are made at the end of the turn: fewer wait for others
-HANDED_OVER = 256 << 10  #: bytes of lines that are handed over at once: each time costs a change of threads
+HANDED_OVER = 1 << 20  #: bytes of lines that are handed over at once: each time costs two changes of threads
 BACKLOG_MAX = 64 << 20  #: bytes of lines that wait for the disk; more are lost
-UNREADY_MAX = 100_000  #: entries that wait for the folder; more are lost
+UNREADY_MAX = 100_000  #: notes that wait for the folder; more are lost
 RETRY_S = 5.0  #: pause before the folder is tried again, when that cannot be used
 
 T = TypeVar("T")
 
 ALL, TERMINAL, OFF = "all", "terminal", "off"
-
-
-@attrs.frozen
-class _Boot:
-    """What was noted of a boot before the folder was ready."""
-
-    node_id: bytes  #: of the node when it began
-    wall: int  #: when that was, unix milliseconds
-    lost: int  #: lines that are not in it any more
-    entries: list[Entry]
 
 
 @implementer(IEventLog)
@@ -71,20 +59,14 @@ class EventLog:
         self._disk = disk
         self._wanted = OFF
         self._files: EventFiles | None = None
-        self._node_id = b""  #: of the node whose events are written
         self._thread: Worker | None = None
         self._lines: Lines | None = None  #: None while the folder is not ready
         self._facts = Facts()
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
-        self._earlier: list[_Boot] = []  #: those that have ended before the folder was ready
-        self._noted_as = b""  #: id of the node when the boot began that goes on
-        self._noted_at = 0  #: when that was, unix milliseconds
-        self._made: list[bytes] = []  #: lines that are not on their way yet
-        self._made_bytes = 0
-        self._first = 1  #: number of the first of these
+        self._noted: list[Notes] = []  #: boots before the folder is ready, of which the last one may go on
+        self._unnumbered = 0  #: lines that are lost, and that are missing in the boot that comes next
         self._waiting = 0  #: bytes on their way to the disk
         self._lost = 0  #: lines that were lost on the way there
-        self._unnumbered = 0  #: of these: of the boot that goes on, while the folder is not ready
         self._told = ""  #: the last error that the log was told of
         self._call: IDelayedCall | None = None
         self._publish_call: IDelayedCall | None = None
@@ -104,48 +86,39 @@ class EventLog:
             elif self._beginning is None:
                 self._end_for_now()
             else:
-                self._put_aside()
+                self._tell(None)
         elif before == OFF:
-            self._note(wanted)
+            self._note()
             if self._files is None:
                 self._begin(word)
         elif before != wanted:
             self._switch()
 
-    def _note(self, wanted: str) -> None:
-        """Let the core note what is wanted from now on."""
+    def _tell(self, trail: Trail | None) -> None:
+        """Let the core tell a trail of what is wanted from now on; None: nobody."""
         state = self._state
-        if state.endings is None:
-            state.endings = []
-        self._noted_as, self._noted_at = state.node_id, state.wall
-        state.trail = state.endings if wanted == ALL else None
-        state.endings.append((state.wall, state.actor))
+        state.endings = trail
+        state.trail = trail if self._wanted == ALL else None
+        if trail is not None:
+            trail.act(state.wall, state.now, state.actor)
+
+    def _note(self) -> None:
+        """Keep what happens from now on until the folder is ready."""
+        state = self._state
+        # All boots that wait share the bound.
+        notes = Notes(state.node_id, state.wall, UNREADY_MAX - sum(notes.count for notes in self._noted))
+        notes.lost, self._unnumbered = self._unnumbered, 0
+        self._noted.append(notes)
+        self._tell(notes)
 
     def _switch(self) -> None:
         """Go on with what is wanted now, in another boot: the one before ends, and proves nothing from here on."""
-        if self._lines is None:
-            self._put_aside()
+        lines, state = self._lines, self._state
+        if lines is None:
+            self._note()
         else:
-            self.take()
-        self._note(self._wanted)
-        if self._lines is not None:
-            assert self._state.endings is not None
-            self._begin_another(self._state.endings, self._noted_at)
-
-    def _put_aside(self) -> None:
-        """Keep what was noted until the folder is ready: a boot that has ended."""
-        state = self._state
-        entries = state.endings
-        state.trail = state.endings = None
-        assert entries is not None
-        if self._is_too_much(entries):
-            self._lose(entries)
-        self._earlier.append(_Boot(self._noted_as, self._noted_at, self._unnumbered, entries))
-        self._unnumbered = 0
-
-    def _is_too_much(self, entries: list[Entry]) -> bool:
-        """Tell whether more waits for the folder than may, these included."""
-        return len(entries) + sum(len(boot.entries) for boot in self._earlier) > UNREADY_MAX
+            lines.begin_another(state.node_id, state.wall)
+            self._tell(lines)
 
     def configure(self, config: EventSettings) -> None:
         self._limits = _limits(config)
@@ -159,9 +132,8 @@ class EventLog:
     # Begin and end.
 
     def _begin(self, word: str) -> None:
-        """Let a thread see to the folder; entries wait meanwhile."""
-        self._node_id = self._state.node_id
-        self._files = EventFiles(self._folder, _name(self._node_id), self._limits, self._facts, self._disk)
+        """Let a thread see to the folder; what happens is noted meanwhile."""
+        self._files = EventFiles(self._folder, self._state.node_id, self._limits, self._facts, self._disk)
         self._thread = self._new_thread()
         self._try(self._files, self._thread, word)
 
@@ -185,42 +157,24 @@ class EventLog:
         if files is not self._files:
             return
         boot, ended_well = found
-        boots = self._noted()
-        self._lines = lines = Lines(boot, address)
-        lines.seq += boots[0].lost
-        self._first = lines.seq
         if word == "start":
             word = "clean" if ended_well else "crash"
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
-        self._tell([_start(boots[0].wall, word.encode("ascii"))], lines)
-        self._tell_noted(boots)
+        noted, self._noted = self._noted, []
+        first = noted[0]
+        self._lines = lines = Lines(first.node_id, boot, address, HANDED_OVER)
+        lines.skip(first.lost)
+        lines.start(first.wall, word.encode("ascii"))
+        first.retell(lines)
+        for notes in noted[1:]:
+            lines.begin_another(notes.node_id, notes.wall, notes.lost)
+            notes.retell(lines)
+        self._lost += sum(notes.lost for notes in noted)
         if self._wanted == OFF and self._is_on:
             self._end_for_now()
         else:
+            self._tell(lines)
             self.take()
-
-    def _noted(self) -> "list[_Boot]":
-        """Take what was noted before the folder was ready, the boot that goes on last."""
-        boots, self._earlier = self._earlier, []
-        entries = self._state.endings
-        if entries is not None or not boots:
-            noted = [] if entries is None else entries
-            boots.append(_Boot(self._noted_as, self._noted_at, self._unnumbered, noted))
-            self._unnumbered = 0
-        return boots
-
-    def _tell_noted(self, boots: "list[_Boot]") -> None:
-        """Make lines of that, each boot in a file of its own."""
-        for at, boot in enumerate(boots):
-            if at:
-                self._node_id = boot.node_id
-                self._begin_another([], boot.wall, boot.lost)
-            assert self._lines is not None
-            if any(map(is_reset, boot.entries)):
-                self._rename(boot.entries, self._lines)
-            else:
-                self._tell(boot.entries, self._lines)
-            self._hand_over()
 
     def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
         self._beginning = None
@@ -251,15 +205,13 @@ class EventLog:
     def _end(self) -> "Deferred[None] | None":
         """Write and publish what there is, and let the thread end; fires when that is so."""
         self.take()
-        if self._lines is None:
-            self._lose_all()
+        self._lose_notes()
         for call in (self._call, self._publish_call):
             if call is not None and call.active():
                 call.cancel()
         self._call = self._publish_call = None
-        self._state.trail_rests = 0
-        state, thread, files = self._state, self._thread, self._files
-        state.trail = state.endings = None
+        self._tell(None)
+        thread, files = self._thread, self._files
         self._thread = self._files = self._lines = None
         if thread is None or files is None:
             return None
@@ -304,103 +256,44 @@ class EventLog:
     # From the trail to the thread.
 
     def wake(self) -> None:
-        entries = self._state.endings
-        if entries is None:
+        lines = self._lines
+        if lines is None:
             return
-        if len(entries) >= MADE_AT_ONCE:
-            self._make(entries)
-            if self._made_bytes >= HANDED_OVER:
-                self._hand_over()
         if self._call is None:
             self._call = self._reactor.callLater(FLUSH_S, self._take_later)
-            self._state.trail_rests = MADE_AT_ONCE - 1
+            lines.awaited = True
+        if lines.is_news():
+            self._hand_over(lines)
 
     def _take_later(self) -> None:
         self._call = None
-        self._state.trail_rests = 0
+        if self._lines is not None:
+            self._lines.awaited = False
         self.take()
 
     def take(self) -> None:
-        """Make lines of what the trail has, and let the thread write them."""
-        if self._state.endings:
-            self._make(self._state.endings)
-        self._hand_over()
+        """Let the thread write what lines there are."""
+        if self._lines is not None:
+            self._hand_over(self._lines)
 
-    def _make(self, entries: list[Entry]) -> None:
-        lines = self._lines
-        if lines is None:
-            if self._is_too_much(entries):
-                self._lose(entries)
-        elif self._node_id != self._state.node_id:
-            self._rename(entries, lines)
-        else:
-            self._tell(entries, lines)
+    def _hand_over(self, lines: Lines) -> None:
+        files, thread = self._files, self._thread
+        assert files is not None
+        assert thread is not None
+        for part in lines.take():
+            if self._waiting + part.size > BACKLOG_MAX:
+                self._lost += part.count
+                continue
+            self._waiting += part.size
+            written = thread.call(partial(files.write, part))
+            written.addCallback(self._written, part.size).addErrback(self._report)
 
-    def _tell(self, entries: list[Entry], lines: Lines) -> None:
-        """Make lines of these entries, which are no more afterwards."""
-        text = lines.of(entries, self._state.wall - self._state.now)
-        entries.clear()
-        self._made.append(text)
-        self._made_bytes += len(text)
-
-    def _lose(self, entries: list[Entry]) -> None:
-        """Let go of entries that became no lines."""
-        count = sum(not is_moment(entry) for entry in entries)
-        self._lost += count
-        self._unnumbered += count
-        entries.clear()
-
-    def _lose_all(self) -> None:
+    def _lose_notes(self) -> None:
         """Let go of what waits for a folder that nobody waits for any more."""
-        boots, self._earlier = self._earlier, []
-        self._unnumbered += sum(boot.lost for boot in boots)
-        for entries in (*(boot.entries for boot in boots), self._state.endings or []):
-            self._lose(entries)
-
-    def _rename(self, entries: list[Entry], lines: Lines) -> None:
-        """The node has another id: what came behind its last word under the old one is another node's."""
-        at = next((at for at, entry in enumerate(entries) if is_reset(entry)), -1)
-        kept = entries[at + 1 :]
-        self._tell(entries[: at + 1], lines)
-        self._hand_over()
-        entries.clear()
-        self._node_id = self._state.node_id
-        self._begin_another(kept, self._state.wall)
-
-    def _begin_another(self, entries: list[Entry], wall: int, lost: int = 0) -> None:
-        """Begin the next boot with these entries, which are no more afterwards, in a file of its own.
-
-        `wall`: when it began.  `lost`: lines of it that there are not, so that its first one has a later number.
-        """
-        files, thread, lines, name = self._files, self._thread, self._lines, _name(self._node_id)
-        assert files is not None
-        assert thread is not None
-        assert lines is not None
-        thread.call(lambda: files.rename(name)).addErrback(self._report)
-        self._lines = lines.renewed()
-        self._lines.seq += lost
-        self._first = self._lines.seq
-        self._tell([_start(wall, b"on"), *entries], self._lines)
-        entries.clear()
-
-    def _hand_over(self) -> None:
-        """Let the thread write the lines that were made."""
-        files, thread, lines = self._files, self._thread, self._lines
-        if not self._made_bytes or lines is None:
-            return
-        assert files is not None
-        assert thread is not None
-        text, size = b"".join(self._made), self._made_bytes
-        self._made.clear()
-        self._made_bytes = 0
-        first, self._first = self._first, lines.seq
-        count = lines.seq - first
-        if self._waiting + size > BACKLOG_MAX:
-            self._lost += count
-            return
-        self._waiting += size
-        written = thread.call(lambda: files.write(text, lines.boot, first, count))
-        written.addCallback(self._written, size).addErrback(self._report)
+        noted, self._noted = self._noted, []
+        for notes in noted:
+            notes.lose()
+            self._unnumbered += notes.lost
 
     def _written(self, _: None, size: int) -> None:
         self._waiting -= size
@@ -427,7 +320,7 @@ class EventLog:
 
     def _look_while_off(self) -> None:
         """Remove what is kept no longer, though nobody wants events."""
-        files = EventFiles(self._folder, _name(self._state.node_id), self._limits, self._facts, self._disk)
+        files = EventFiles(self._folder, self._state.node_id, self._limits, self._facts, self._disk)
         thread = self._new_thread()
         looked = self._last(thread, files.look)
         looked.addCallback(self._look_again).addErrback(self._report).addBoth(lambda _: thread.end())
@@ -450,21 +343,12 @@ class EventLog:
         return {
             "events": self._wanted,
             "events_written": known.lines,
-            "events_lost": self._lost + known.lost,
+            "events_lost": self._lost + known.lost + self._unnumbered + sum(notes.lost for notes in self._noted),
             "events_files_published": known.files,
             "events_waiting_bytes": self._waiting,
             "events_last_error": self._error(),
         }
 
 
-def _start(wall: int, word: bytes) -> Entry:
-    return (START, wall, None, 0, 0, -1, None, word)
-
-
 def _limits(config: EventSettings) -> Limits:
     return Limits(config.events_file_size, config.events_file_seconds, config.events_keep_days, config.events_keep_size)
-
-
-def _name(node_id: bytes) -> str:
-    """What files call a node."""
-    return node_id[:NODE_LENGTH].decode("ascii")

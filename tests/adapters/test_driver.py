@@ -19,6 +19,7 @@ from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED,
 from disqued.core.trail import FLUSH
 from disqued.net import clients
 from disqued.persistence.interface import StoreFailed
+from disqued.wire.eventlines import Lines
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
 
@@ -688,18 +689,16 @@ async def test_a_bug_in_what_is_due_is_reported_and_the_next_deadline_is_met(lau
 
 
 @async_test
-async def test_the_trail_is_told_of_when_it_has_more_than_what_rests(launch: Launch) -> None:
+async def test_the_trail_is_told_of_at_the_end_of_a_step_that_has_news_of_it(launch: Launch) -> None:
     running = launch()
     driver, state = running.daemon.driver, running.daemon.node.state
     told: list[int] = []
-    driver.on_trail = lambda: told.append(len(entries))
-    state.endings = entries = []
+    state.endings = lines = Lines(state.node_id, 7, str)
+    driver.on_trail = lambda: told.append(lines.seq)
     driver.finish_step(None)
     assert told == []
-    for rests in (0, 2):
-        state.trail_rests = rests
-        entries.clear()
-        for _ in range(rests + 2):
-            state.note_node(FLUSH, b"")
-            driver.finish_step(None)
-    assert told == [1, 2, 3, 4]
+    for awaited in (False, True):
+        lines.awaited = awaited
+        state.note_node(FLUSH, b"")
+        driver.finish_step(None)
+        assert told == [2]

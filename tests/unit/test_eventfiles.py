@@ -11,8 +11,10 @@ import pytest
 
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog.files import DAY_S, PRUNE_S, EventFiles, Facts, Limits
+from disqued.wire.eventlines import Part
 
 NODE = "1f0e2d3c"
+NODE_ID = NODE.encode() * 5
 DAY = 1_800_000_000 // DAY_S * DAY_S + 3_600  #: an hour after midnight
 
 
@@ -86,7 +88,7 @@ def disk() -> FailingDisk:
 def make(tmp_path: Path, clock: Clock, disk: FailingDisk) -> Callable[..., EventFiles]:
     def files(*, file_bytes: int = 1_000, file_s: int = 300, keep_days: int = 0, keep_bytes: int = 0) -> EventFiles:
         return EventFiles(
-            tmp_path, NODE, Limits(file_bytes, file_s, keep_days, keep_bytes), Facts(), disk,
+            tmp_path, NODE_ID, Limits(file_bytes, file_s, keep_days, keep_bytes), Facts(), disk,
             wall=lambda: clock.wall, monotonic=lambda: clock.monotonic,
         )  # fmt: skip
 
@@ -106,9 +108,16 @@ def seqs(folder: Path, pattern: str = "events-*.jsonl") -> list[int]:
     ]
 
 
+def part(text: bytes, first: int, count: int, boot: int = 7, node_id: bytes = NODE_ID) -> Part:
+    """Lines as the loop hands them over: a piece for each, and what is no whole one."""
+    made = Part(node_id, boot, first)
+    made.count, made.size, made.pieces = count, len(text), text.splitlines(keepends=True)
+    return made
+
+
 def write(files: EventFiles, *numbers: int, size: int = 0, boot: int = 7) -> None:
     for seq in numbers:
-        files.write(line(seq, size), boot, seq, 1)
+        files.write(part(line(seq, size), seq, 1, boot))
 
 
 def test_lines_are_seen_when_their_file_is_published(make: Callable[..., EventFiles], tmp_path: Path) -> None:
@@ -156,7 +165,7 @@ def test_what_a_crash_left_open_is_published_up_to_its_last_whole_line(
     files = make()
     boot, ended_well = files.begin()
     assert ended_well
-    files.write(line(1) + line(2) + b'{"seq": 3, "x', boot, 1, 3)
+    files.write(part(line(1) + line(2) + b'{"seq": 3, "x', 1, 3, boot))
     again, ended_well = make().begin()
     assert not ended_well
     assert again > boot
@@ -165,7 +174,7 @@ def test_what_a_crash_left_open_is_published_up_to_its_last_whole_line(
 
 
 def test_a_crash_that_left_no_whole_line_leaves_no_file(make: Callable[..., EventFiles], tmp_path: Path) -> None:
-    make().write(b'{"seq"', 7, 1, 1)
+    make().write(part(b'{"seq"', 1, 1))
     assert not make().begin()[1]
     assert names(tmp_path) == []
 
@@ -390,8 +399,47 @@ def test_old_files_that_cannot_be_removed_are_told_of_until_they_are(
 def test_a_file_whose_time_ends_while_it_is_looked_at_is_looked_at_again(tmp_path: Path) -> None:
     now = itertools.count(0, 31)  # each look at the clock is half of the file's time later
     files = EventFiles(
-        tmp_path, NODE, Limits(1_000, 60, 0, 0), Facts(), wall=lambda: DAY, monotonic=lambda: next(now),
+        tmp_path, NODE_ID, Limits(1_000, 60, 0, 0), Facts(), wall=lambda: DAY, monotonic=lambda: next(now),
     )  # fmt: skip
     files.begin()
     write(files, 1)
     assert files.look() == 29
+
+
+def test_each_boot_has_files_of_its_own_and_another_node_a_folder_of_its_own(
+    make: Callable[..., EventFiles], tmp_path: Path
+) -> None:
+    files = make()
+    files.begin()
+    write(files, 1, 2)
+    files.write(part(line(1), 1, 1, boot=8))
+    assert names(tmp_path) == ["_open-8-0000000000000001.jsonl", "events-7-0000000000000001.jsonl"]
+    files.write(part(line(1), 1, 1, boot=9, node_id=b"ab" * 20))
+    files.end()
+    assert [path.parent.name for path in sorted(tmp_path.rglob("events-*.jsonl"), key=lambda path: path.name)] == [
+        f"node={NODE}", f"node={NODE}", "node=abababab",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_what_was_written_of_lines_that_do_not_fit_is_taken_back_whole(
+    make: Callable[..., EventFiles], tmp_path: Path, disk: FailingDisk, pieces: int
+) -> None:
+    files = make()
+    files.begin()
+    write(files, 1)
+    written = 0
+
+    def fail(fd: int, data: bytes | memoryview) -> int:
+        nonlocal written
+        written += 1
+        if written == pieces:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return Disk.write(disk, fd, data)
+
+    disk.write = fail  # type: ignore[method-assign]
+    files.write(part(line(2) + line(3), 2, 2))
+    del disk.write  # type: ignore[method-assign]
+    write(files, 4)
+    files.end()
+    assert (seqs(tmp_path), files.facts.lost, files.facts.lines) == ([1, 4], 2, 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from disqued.core.job import Job, JobOptions
 from disqued.core.outbox import GONE_REFUSED
-from disqued.core.trail import ACK, ADD, DELIVER, NAMES
+from disqued.core.trail import ACK, ADD, NAMES, Notes, Trail
 from disqued.wire.eventlines import COLUMNS, Lines
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import UNKNOWN_ID, Server
@@ -24,19 +24,29 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
+def taken(lines: Lines) -> bytes:
+    """The text of the lines that there are, which are said to be as many and as large as they are."""
+    text = b""
+    for part in lines.take():
+        made = b"".join(part.pieces)
+        assert (part.size, part.count) == (len(made), made.count(b"\n"))
+        assert json.loads(made.splitlines()[0])["seq"] == part.first
+        text += made
+    assert lines.take() == []
+    return text
+
+
 def follow(
     server: Server, *, endings_alone: bool = False, address_of: Callable[[Any], str] = str
 ) -> Callable[[], list[Line]]:
     """Begin a trail; returns what reads its new lines."""
-    lines = Lines(7, address_of)
-    server.state.endings = entries = []
+    lines = Lines(server.state.node_id, 7, address_of)
+    server.state.endings = lines
     if not endings_alone:
-        server.state.trail = entries
+        server.state.trail = lines
 
     def read() -> list[Line]:
-        text = lines.of(entries, server.state.wall - server.state.now)
-        entries.clear()
-        found = [json.loads(line) for line in text.splitlines()]
+        found = [json.loads(line) for line in taken(lines).splitlines()]
         columns = dict(COLUMNS)
         for line in found:
             assert [name for name in columns if name in line][:5] == ["v", "boot", "seq", "ts_us", "event"]
@@ -224,7 +234,7 @@ def test_what_a_group_did_is_told_of_the_epoch_in_which_it_did_it(server: Server
     event = bytes(server("QADD", "news", 60, "x"))
     server("QGET", "news", "mail", "EX", 5)
     server("QACK", "news", "mail", event)
-    # Lines are made later, when the group may have begun anew.
+    # What is noted becomes lines later, when the group may have begun anew.
     server("QGROUP", "START", "news", "mail", "FIRST")
     server("QGET", "news", "mail", "EX", 5)
     assert brief(read(), "scope")[1:] == [("deliver", "0:mail"), ("ack", "0:mail"), ("deliver", "1:mail")]
@@ -265,7 +275,6 @@ def test_a_clock_that_is_set_is_told_of_and_changes_no_age(server: Server, by_ms
     server.clock.jump_wall(by_ms)
     server.advance(500)
     server("DELJOB", job_id)
-    # What was said before the clock was set and what was said then become lines together.
     lines = read()
     assert brief(lines, "reason", "age_us") == [
         ("add", None, None), ("deliver", None, 1_000_000), ("clock", word, None), ("delete", None, 1_500_000),
@@ -351,14 +360,16 @@ def test_names_are_written_for_people_and_break_no_line(server: Server) -> None:
 def test_every_line_is_an_object_of_the_columns_and_the_numbers_have_no_gap(
     entries: list[tuple[bytes, int, int, int, str]],
 ) -> None:
-    lines = Lines(1, str)
-    trail: list[Any] = []
+    lines = Lines(b"f" * 40, 1, str)
     for queue, ttl_ms, wall, span_ms, client in entries:
         job = Job(b"DI" + b"0" * 46, queue, b"", 1, JobOptions(ttl_ms=ttl_ms, retry_ms=1, delay_ms=1, replicate=1))
-        trail += [(wall, client), job, (DELIVER, job, max(0, span_ms))]
-        trail += [(kind, wall, job, 1, 2, span_ms, b"f" * 40, b"why") for kind in range(len(NAMES))]
-        trail.append((ADD, wall, None, 0, 0, -1, None, b""))
-    found = [json.loads(line) for line in lines.of(trail, 5).splitlines()]
+        lines.act(wall, wall - 5, client)
+        lines.add(job)
+        lines.deliver(job, max(0, span_ms))
+        for kind in range(len(NAMES)):
+            lines.tell(kind, wall, wall - 5, job, attempt=1, nacks=2, span_ms=span_ms, who=b"f" * 40, word=b"why")
+        lines.tell(ADD, wall, wall - 5)
+    found = [json.loads(line) for line in taken(lines).splitlines()]
     assert [line["seq"] for line in found] == list(range(1, len(found) + 1))
     assert lines.seq == len(found) + 1
     columns = dict(COLUMNS)
@@ -382,18 +393,17 @@ def _who(client: Any) -> str:
 
 
 class Writer:
-    """The lines of short entries, written one by one and without a memory of those before."""
+    """The lines of what is told of every job, written one by one and without a memory of those before."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, trail: Trail) -> None:
         self.seq = first
-        self.entries: list[Any] = []
+        self.trail = trail
         self.lines: list[str] = []
-        self.now = 0
-        self.client: Any = None
+        self.act(1, "anna")
 
-    def moment(self, now: int, client: Any) -> None:
+    def act(self, now: int, client: Any) -> None:
         self.now, self.client = now, client
-        self.entries.append((now + OFFSET, client))
+        self.trail.act(now + OFFSET, now, client)
 
     def tell(self, form: str, queue: bytes, wishes: int, size: int, age_ms: int, span_ms: int, client: Any) -> None:
         options, wished = WISHES[wishes]
@@ -404,17 +414,18 @@ class Writer:
         aged = f'{named},"attempt":1,"age_us":{age_ms * 1_000}'
         run = f',"run_us":{span_ms * 1_000}' if span_ms >= 0 else ""
         if form == "add":
-            self.entries.append(job)
+            self.trail.add(job)
             line = f'"add",{named},{wished},"size":{size}{_who(self.client)}'
         elif form == "deliver":
-            self.entries.append((DELIVER, job, span_ms))
+            self.trail.deliver(job, span_ms)
             line = f'"deliver",{aged},"wait_us":{span_ms * 1_000}{_who(self.client)}'
         elif form == "ack":
-            self.entries.append((ACK, job, span_ms))
+            self.trail.ack(job, span_ms)
             line = f'"ack",{aged}{run}{_who(self.client)}'
         else:
-            self.entries.append((ACK, job, span_ms, self.now + OFFSET, client))
-            line = f'"ack",{aged}{run}{_who(client)}'
+            # In the name of somebody else, and nothing that follows is.
+            self.trail.tell(ACK, self.now + OFFSET, self.now, job, attempt=1, span_ms=span_ms, who=client, word=b"why")
+            line = f'"ack",{aged}{run}{_who(client)},"reason":"why"'
         self.lines.append(f"{start}{line}}}\n")
         self.seq += 1
 
@@ -423,43 +434,103 @@ class Writer:
     st.sampled_from((1, 990, 998, 52_114, 999_995)),
     st.lists(
         st.tuples(
-            st.sampled_from(("moment", "take", "add", "deliver", "ack", "ended")), st.sampled_from(QUEUES),
+            st.sampled_from(("moment", "take", "step", "add", "deliver", "ack", "told")), st.sampled_from(QUEUES),
             st.sampled_from((0, 1)), st.sampled_from((0, 5, 1_000)), st.sampled_from((0, 3, 999, 1_000, 123_456)),
             st.sampled_from((-1, 0, 3, 999, 1_000, 123_456)), st.sampled_from(CLIENTS),
         ),
         max_size=40,
     ),
+    st.booleans(),
 )  # fmt: skip
-def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(first: int, told: list[tuple[Any, ...]]) -> None:
-    lines, writer = Lines(7, str), Writer(first)
-    lines.seq = first
+def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(
+    first: int, told: list[tuple[Any, ...]], noted: bool
+) -> None:
+    lines, notes = Lines(b"f" * 40, 7, str), Notes(b"f" * 40, 1, 100)
+    lines.skip(first - 1)
+    writer = Writer(first, notes if noted else lines)
     found = b""
-    writer.moment(1, "anna")
     for form, queue, wishes, size, age_ms, span_ms, client in told:
         if form == "moment":
-            writer.moment(writer.now + size, client)
+            writer.act(writer.now + size, client)
         elif form == "take":
-            found += lines.of(writer.entries, OFFSET)
-            writer.entries.clear()
+            found += taken(lines)
+        elif form == "step":
+            lines.is_news()
         else:
             writer.tell(form, queue, wishes, size, age_ms, span_ms, client)
-    found += lines.of(writer.entries, OFFSET)
+    if noted:
+        notes.retell(lines)
+    found += taken(lines)
     assert found.decode() == "".join(writer.lines)
     assert lines.seq == writer.seq
 
 
-@pytest.mark.parametrize("form", ["add", "deliver", "ack", "ended"])
+@pytest.mark.parametrize("form", ["add", "deliver", "ack", "told"])
 def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str) -> None:
-    writer = Writer(1)
-    writer.moment(1, "anna")
+    lines = Lines(b"f" * 40, 7, str)
+    writer = Writer(1, lines)
     usual: tuple[Any, ...] = (b"mail", 0, 5, 3, 0, "anna")
     for at, other in enumerate((b"news", 1, 6, 4, -1, "bert")):
         for told in (usual, (*usual[:at], other, *usual[at + 1 :])):
             writer.tell(form, *told)
-    assert Lines(7, str).of(writer.entries, OFFSET).decode() == "".join(writer.lines)
+    assert taken(lines).decode() == "".join(writer.lines)
 
 
-def test_a_number_is_whole_when_it_passes_a_thousand() -> None:
-    lines, job = Lines(7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
-    found = lines.of([(1, None), *[job] * 2_105], 0) + lines.of([job], 0)
-    assert [json.loads(line)["seq"] for line in found.splitlines()] == list(range(1, 2_107))
+def test_a_number_is_whole_when_it_passes_a_thousand_though_lines_are_put_together_meanwhile() -> None:
+    lines, job = Lines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines.act(1, 1, None)
+    for _ in range(2_106):
+        lines.add(job)
+        lines.is_news()
+    assert [json.loads(line)["seq"] for line in taken(lines).splitlines()] == list(range(1, 2_107))
+
+
+def test_lines_are_news_while_nobody_comes_and_else_when_they_are_enough() -> None:
+    lines, job = Lines(b"f" * 40, 7, str, enough=100_000), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    assert not lines.is_news()
+    lines.add(job)
+    assert lines.is_news()
+    lines.awaited = True
+    count = 1
+    while not lines.is_news():
+        lines.add(job)
+        count += 1
+    text = taken(lines)
+    assert text.count(b"\n") == count
+    assert len(text) >= 100_000
+    assert not lines.is_news()
+
+
+def test_another_id_ends_a_boot_and_begins_one_and_both_are_news_at_once() -> None:
+    lines, job = Lines(b"a" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines.awaited = True
+    lines.act(5, 1, "anna")
+    lines.add(job)
+    assert not lines.is_news()
+    lines.become(6, 2, b"b" * 40)
+    lines.add(job)
+    assert lines.is_news()
+    first, second = lines.take()
+    assert [(part.node_id[:1], part.boot, part.first, part.count) for part in (first, second)] == [
+        (b"a", 7, 1, 2), (b"b", 8, 1, 2),
+    ]  # fmt: skip
+    found = [json.loads(line) for part in (first, second) for line in b"".join(part.pieces).splitlines()]
+    assert [(line["boot"], line["seq"], line["event"], line.get("reason")) for line in found] == [
+        (7, 1, "add", None), (7, 2, "stop", "reset"), (8, 1, "start", "on"), (8, 2, "add", None),
+    ]  # fmt: skip
+    assert [line["ts_us"] for line in found] == [5_000, 6_000, 6_000, 5_000]
+
+
+def test_notes_that_are_too_many_are_lost_all_and_counted_but_for_the_id_that_the_node_has_now() -> None:
+    notes, job = Notes(b"a" * 40, 1, 3), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    notes.become(1, 1, b"b" * 40)
+    notes.act(1, 1, None)
+    notes.add(job)
+    assert (notes.count, notes.lost) == (3, 0)
+    notes.deliver(job, 1)
+    assert (notes.count, notes.lost) == (1, 2)
+    assert not notes.is_news()
+    notes.add(job)
+    lines = Lines(b"a" * 40, 7, str)
+    notes.retell(lines)
+    assert [(part.node_id[:1], part.count) for part in lines.take()] == [(b"a", 1), (b"b", 2)]
