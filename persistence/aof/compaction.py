@@ -148,6 +148,7 @@ class Compaction:
         """Begin it; `repairs`: the segments that there are cannot be trusted.  Raises OSError, StoreFailed."""
         self.manifest: Manifest = manifest  #: what the journal is made of now
         self.error: str | None = None  #: why it failed
+        self.is_given_up = False  #: nobody wanted it any more, and nothing else was wrong
         self.succeeded: bool = False
         self.repairs = repairs
         self.incremental_fsync: bool = True
@@ -181,7 +182,7 @@ class Compaction:
         if self._call is not None:
             self._call.cancel()
             self._call = None
-        self._end("given up")
+        self._end("given up", is_wish=True)
 
     # On the reactor's thread.
 
@@ -256,11 +257,12 @@ class Compaction:
         self._end("the thread ended early")
         return None
 
-    def _end(self, why: str) -> None:
-        """End here; that is a failure unless the thread has come to its end."""
+    def _end(self, why: str, *, is_wish: bool = False) -> None:
+        """End here, as somebody wishes or because of a failure, unless the thread has come to its end."""
         self._worker.end()
         if not self.succeeded:
             self.error = self._worker.error or why
+            self.is_given_up = is_wish and self._worker.error is None
             self._remove_traces()
         self._journal.compacted(self)
 

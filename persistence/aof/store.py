@@ -410,8 +410,11 @@ class AofStore:
             if self._failure is not None:
                 self._fail(self._failure)
             self._measure_before()
-            self._note_failure()
-            self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
+            if compaction.is_given_up:
+                self.log.info("Compaction given up, the journal is as it was")
+            else:
+                self._note_failure()
+                self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
 
     def _note_success(self, began_at: int) -> None:
         self._last_rewrite = "ok"

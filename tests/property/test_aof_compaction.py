@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import compaction
@@ -47,6 +48,29 @@ def test_a_compaction_leaves_what_is_true_and_goes_on_behind_it(tmp_path: Path, 
     assert names(tmp_path) == ["4.incr", "5.base"]
     assert bodies(tmp_path) == [b"three"]
     assert len(records) == 3
+
+
+def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None:
+    noted: list[LogEvent] = []
+    globalLogPublisher.addObserver(noted.append)
+    reactor = Reactor()
+    try:
+        for fails in (False, True):
+            store, _ = opened(tmp_path, fsync="no", reactor=reactor)
+            put(store, b"kept")
+            store.compact(iter([added(1, b"one")]))
+            if fails:
+                assert store._compaction is not None
+                store._compaction._worker.error = "No space left on device"
+            store.close()
+    finally:
+        globalLogPublisher.removeObserver(noted.append)
+    told = [(event["log_level"].name, formatEvent(event)) for event in noted]
+    assert [each for each in told if "up" in each[1] or "failed" in each[1]] == [
+        ("info", "Compaction given up, the journal is as it was"),
+        ("error", "Compaction failed, the journal is as it was: No space left on device"),
+    ]
+    assert set(bodies(tmp_path)) == {b"kept"}
 
 
 class Node:
