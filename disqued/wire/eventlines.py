@@ -120,33 +120,9 @@ class Lines(Trail):
     """A trail that makes lines of what it is told, and numbers them within each boot."""
 
     __slots__ = (
-        "_ack_at",
-        "_acked",
-        "_actor",
-        "_add_at",
-        "_added",
-        "_address_of",
-        "_client",
-        "_clients",
-        "_deliver_at",
-        "_delivered",
-        "_enough",
-        "_head",
-        "_left",
-        "_lefts",
-        "_now",
-        "_options",
-        "_part",
-        "_parts",
-        "_pieces",
-        "_queue",
-        "_queues",
-        "_size",
-        "_thousands",
-        "_wall",
-        "_wishes",
-        "awaited",
-        "boot",
+        "_ack_at", "_acked", "_actor", "_add_at", "_added", "_address_of", "_client", "_clients", "_deliver_at",
+        "_delivered", "_enough", "_head", "_left", "_lefts", "_now", "_options", "_part", "_parts", "_pieces",
+        "_queue", "_queues", "_size", "_thousands", "_wall", "_wishes", "awaited", "boot",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, boot: int, address_of: Callable[[Any], str], enough: int = 0) -> None:
