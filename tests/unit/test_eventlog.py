@@ -143,6 +143,7 @@ def test_what_is_lost_while_the_folder_is_not_ready_leaves_a_gap_too(
     server.add("q", "z")
     end(event_log, loop)
     assert [line["seq"] for line in published(tmp_path)] == [3, 4, 5]
+    assert event_log.facts()["events_lost"] == 2
 
 
 def test_another_boot_begins_when_other_events_are_wanted(

@@ -465,6 +465,17 @@ def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(
     assert lines.seq == writer.seq
 
 
+def test_what_time_makes_happen_after_a_client_is_not_that_client_s() -> None:
+    lines, job = Lines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    for who in ("anna", None, b"f" * 40, None):
+        lines.act(1, 1, who)
+        lines.add(job)
+    found = [json.loads(line) for line in taken(lines).splitlines()]
+    assert brief(found, "client", "peer") == [
+        ("add", "anna", None), ("add", None, None), ("add", None, "f" * 8), ("add", None, None),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("form", ["add", "deliver", "ack", "told"])
 def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str) -> None:
     lines = Lines(b"f" * 40, 7, str)
