@@ -268,6 +268,7 @@ class Bed:
         """Close everything that was opened."""
         for client in self.clients:
             client.close()
+        self.reactor.runUntilCurrent()  # those that were aborted end later than in their turn
         for selectable in [*self.reactor.getReaders(), *self.reactor.getWriters()]:
             selectable.connectionLost(Failure(ConnectionLost()))
         self.reactor._poller.close()
