@@ -12,6 +12,7 @@ from disqued.pipeline.jobs.audit import (
     FINDING,
     batch_of,
     judged,
+    judged_here,
     lines_of_pages,
     logs_of,
     marks,
@@ -32,6 +33,8 @@ NOTHING: Final = "nothing"
 CLEAN: Final = "clean"
 FAULTS: Final = "faults"
 KINDS: Final = list(SEVERITY)
+#: So many lines of suspects are judged in this process: to start others, and to share the work, takes longer.
+FEW: Final = 50_000
 
 
 @attrs.frozen
@@ -111,14 +114,17 @@ def audited(
     seen = Observation("jobs")
     summed = summaries(events).observe(seen, f.count(f.lit(1)).alias("jobs"))
     doubtful = suspects(summed, until_us).persist()
-    number = doubtful.count()
+    number, told = doubtful.select(f.count(f.lit(1)), f.coalesce(f.sum("lines"), f.lit(0))).collect()[0]
     jobs = int(seen.get["jobs"])
     say(f"{jobs} jobs, {number} of them to be looked at closely")
-    rows = _of_logs(events, found)
-    if number:
-        rows = rows.unionAll(judged(events, doubtful, logs, limits or Limits()))
-    rows = rows.persist()
-    counts: Counter[str] = Counter({row.kind: row["count"] for row in rows.groupBy("kind").count().collect()})
+    limits = limits or Limits()
+    if told <= FEW:
+        if number:
+            found += judged_here(events, doubtful, logs, limits)
+        rows, counts = _table(events, found), Counter(finding.kind for finding in found)
+    else:
+        rows = _table(events, found).unionAll(judged(events, doubtful, logs, limits)).persist()
+        counts = Counter({row.kind: row["count"] for row in rows.groupBy("kind").count().collect()})
     doubtful.unpersist()
     in_order = {kind: counts[kind] for kind in KINDS if counts[kind]}
     return Audited(rows, count, jobs, number, len(nodes), since_us, until_us, in_order, none)
@@ -137,7 +143,7 @@ def _logs(events: "DataFrame", page_rows: Sequence[Any]) -> tuple[Logs, list[Fin
     return logs_of(page_rows, mark_rows, opened, timed)
 
 
-def _of_logs(events: "DataFrame", found: Sequence[Finding]) -> "DataFrame":
+def _table(events: "DataFrame", found: Sequence[Finding]) -> "DataFrame":
     import pyarrow as pa
 
     return events.sparkSession.createDataFrame(pa.Table.from_batches([batch_of(found)]), FINDING)

@@ -26,6 +26,8 @@ DEFAULTS: Final = {
     "spark.log.level": "FATAL",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Where in these sources each column was written, for errors of people who write queries: five calls into the JVM.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # So many sketches are filled at once before rows are sorted, which takes longer than all the rest.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "2000",
 }

@@ -25,6 +25,7 @@ from disqued.pipeline.jobs.verdicts import (
     BootLog,
     Finding,
     Limits,
+    Line,
     Logs,
     Stretch,
     finding_of_log,
@@ -263,6 +264,7 @@ def summaries(events: "DataFrame") -> "DataFrame":
         events.where("job_id IS NOT NULL")
         .groupBy("job_id", "scope")
         .agg(
+            f.count(f.lit(1)).alias("lines"),
             count(come).alias("comes"),
             count(end).alias("ends"),
             count(leave).alias("leaves"),
@@ -290,7 +292,7 @@ def summaries(events: "DataFrame") -> "DataFrame":
 
 
 def suspects(summed: "DataFrame", until_us: int) -> "DataFrame":
-    """Give the jobs (job_id, scope) that could be against a rule; `until_us`: the last time in any log."""
+    """Give the jobs (job_id, scope, lines) that could be against a rule; `until_us`: the last time in any log."""
     from pyspark.sql import functions as f
 
     ttl_us = f.coalesce(f.col("ttl_s") * SECOND_US, f.lit(0.0))
@@ -317,7 +319,16 @@ def suspects(summed: "DataFrame", until_us: int) -> "DataFrame":
         | f.coalesce(f.col("one_node") != f.col("other_node"), f.lit(False))
         | ((f.col("expires") > 0) & (f.col("own_acks") > 0))
     )
-    return summed.where(doubtful).select("job_id", "scope")
+    return summed.where(doubtful).select("job_id", "scope", "lines")
+
+
+def _lines_of(events: "DataFrame", doubtful: "DataFrame") -> "DataFrame":
+    """Give the lines of these jobs (job_id, scope)."""
+    from pyspark.sql import functions as f
+
+    wanted = doubtful.select(f.col("job_id").alias("id"), f.col("scope").alias("of"))
+    same = (f.col("job_id") == f.col("id")) & f.col("scope").eqNullSafe(f.col("of"))
+    return events.join(wanted, same, "left_semi")
 
 
 def judged(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limits) -> "DataFrame":
@@ -325,15 +336,23 @@ def judged(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limit
     from pyspark.sql import functions as f
 
     line = f.struct(*(f.col(name) for name in _OF_A_LINE))
-    wanted = doubtful.select(f.col("job_id").alias("id"), f.col("scope").alias("of"))
-    same = (f.col("job_id") == f.col("id")) & f.col("scope").eqNullSafe(f.col("of"))
-    lines = events.join(wanted, same, "left_semi").groupBy("job_id", "scope")
+    lines = _lines_of(events, doubtful).groupBy("job_id", "scope")
     cases = lines.agg(f.to_json(f.collect_list(line)).alias("lines"))
 
     def judge_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         return (_judge_batch(batch, logs, limits) for batch in batches)
 
     return cases.mapInArrow(judge_all, FINDING)
+
+
+def judged_here(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limits) -> list[Finding]:
+    """Find the same in this process, which has room for so many lines."""
+    cases: dict[tuple[str, str], list[Line]] = {}
+    for row in _lines_of(events, doubtful).select("job_id", "scope", *_OF_A_LINE).toArrow().to_pylist():
+        cases.setdefault((row["job_id"], row["scope"] or ""), []).append(line_of(row))
+    return [
+        finding for (job_id, scope), lines in cases.items() for finding in judge(job_id, scope, lines, logs, limits)
+    ]
 
 
 def _judge_batch(batch: "pa.RecordBatch", logs: Logs, limits: Limits) -> "pa.RecordBatch":

@@ -48,18 +48,19 @@ def minutes(events: "DataFrame", days: Collection[str] | None = None) -> "DataFr
     """Count events by minute, queue and event, as rows of ROLLUP; of these days (all, if None)."""
     from pyspark.sql import functions as f
 
-    at, event = f.col("ts_us"), _event()
+    at, event = f.col("ts_us"), f.col("event")
     told = of_queues(events)
     if days is not None:
         told = told.where(_on(days))
-    ends = f.col("event").isin(*ENDINGS)
+    ends = event.isin(*ENDINGS)
     # A sketch costs as much as all else of a row.  What ends a job never waits, so that two of them do for three spans.
-    rows = told.select(
-        (at - f.pmod(at, f.lit(MINUTE_US))).alias("_at"), "queue", event.alias("event"), "size",
+    rows = told.withColumn("event", _event()).select(
+        (at - f.pmod(at, f.lit(MINUTE_US))).alias("_at"), "queue", "event", "size",
         f.when(event.isin(*ENDINGS), f.col("age_us")).otherwise(f.col("wait_us")).alias("_age_or_wait"),
         f.when(event == "ack", f.col("run_us")).alias("_run"),
     )  # fmt: skip
-    counted = rows.groupBy("_at", "queue", "event").agg(
+    # Of most minutes a queue has few events: to make a sketch of these takes longer than to hand them on as they are.
+    counted = rows.repartition("_at", "queue", "event").groupBy("_at", "queue", "event").agg(
         f.count("*").alias("count"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
         _sketch("_age_or_wait"), _sketch("_run").alias("run"),
     )  # fmt: skip

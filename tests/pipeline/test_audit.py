@@ -83,6 +83,16 @@ def test_it_finds_what_the_rules_find_on_all_lines_though_it_looks_at_few(
     assert 0 < result.suspects < result.jobs / 2
 
 
+def test_what_is_judged_in_this_process_is_what_workers_find(
+    spark: "SparkSession", planted: tuple[Path, list[list[Plant]]], result: Audited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sum(result.counts.values()) > 0
+    monkeypatch.setattr("disqued.pipeline.audited.FEW", 0)
+    shared = audited(read_events(spark, str(planted[0])), LIMITS)
+    assert shared.counts == result.counts
+    assert sorted(map(str, shared.worst(10_000))) == sorted(map(str, result.worst(10_000)))
+
+
 def _texts(row: dict[str, object]) -> dict[str, str]:
     return {name: str(row[name]) for name in ("kind", "job_id", "scope", "queue", "node", "boot", "seq", "detail")}
 
