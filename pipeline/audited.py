@@ -132,15 +132,23 @@ def audited(
 
 def _logs(events: "DataFrame", page_rows: Sequence[Any]) -> tuple[Logs, list[Finding]]:
     """Find out what there is of the logs."""
-    spark, mark_rows = events.sparkSession, marks(events).collect()
+    mark_rows = marks(events).collect()
     opened: list[Any] = []
     timed: list[Any] = []
     if ragged := to_open(page_rows):
-        named = spark.createDataFrame(ragged, "node STRING, boot BIGINT, page BIGINT")
-        opened = lines_of_pages(events, named).collect()
+        opened = lines_of_pages(events, _named(events, ragged, "page")).collect()
     if lines := to_time(mark_rows):
-        timed = times_of(events, spark.createDataFrame(lines, "node STRING, boot BIGINT, seq BIGINT")).collect()
+        timed = times_of(events, _named(events, lines, "seq")).collect()
     return logs_of(page_rows, mark_rows, opened, timed)
+
+
+def _named(events: "DataFrame", places: Sequence[tuple[str, int, int]], number: str) -> "DataFrame":
+    """Make rows of places (node, boot, number).  They come as Arrow: for tuples Spark starts processes of Python."""
+    import pyarrow as pa
+
+    types = {"node": pa.string(), "boot": pa.int64(), number: pa.int64()}
+    columns = [pa.array(some, kind) for some, kind in zip(zip(*places, strict=True), types.values(), strict=True)]
+    return events.sparkSession.createDataFrame(pa.table(columns, names=list(types)))
 
 
 def _table(events: "DataFrame", found: Sequence[Finding]) -> "DataFrame":

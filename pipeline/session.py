@@ -28,6 +28,8 @@ DEFAULTS: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Where in these sources each column was written, for errors of people who write queries: five calls into the JVM.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Of so many batches of a stream it is known how many lines were read: ingest tells how many were no events.
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
     # So many sketches are filled at once before rows are sorted, which takes longer than all the rest.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "2000",
 }
@@ -58,7 +60,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     there = SparkSession.getActiveSession()
     if there is not None:
-        with _set(there, NEEDED):
+        with settings(there, NEEDED):
             yield there
         return
     session = _start(name, master, more or {})
@@ -69,16 +71,18 @@ def spark_session(
 
 
 @contextmanager
-def _set(session: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+def settings(session: "SparkSession", wanted: Mapping[str, str]) -> Iterator[None]:
     """Let a session that others use, too, have these settings meanwhile."""
-    before = {setting: session.conf.get(setting) for setting in settings}
-    for setting, value in settings.items():
+    before = {setting: session.conf.get(setting, None) for setting in wanted}
+    for setting, value in wanted.items():
         session.conf.set(setting, value)
     try:
         yield
     finally:
         for setting, word in before.items():
-            if word is not None:
+            if word is None:
+                session.conf.unset(setting)
+            else:
                 session.conf.set(setting, word)
 
 

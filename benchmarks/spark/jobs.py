@@ -132,7 +132,7 @@ class Job:
                 way(place)
                 rate.append(place.events / (time.perf_counter() - began))
         ours, theirs, others = rates
-        name = f"{self.name}-{place.events // 1_000_000}m"
+        name = f"{self.name}-{round(place.events / 1_000_000)}m"
         return Row(
             name, self.title, "events/s", spread(ours), SPARK, spread(theirs), ratios(theirs, ours), self.goal,
             place.rounds, note="the ratio is that of the times", beside="DuckDB", others=spread(others),

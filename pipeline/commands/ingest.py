@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,11 @@ from disqued.pipeline.run import Run, Span, line_of, need_folder, need_tables, p
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 BATCH_BYTES: Final = 1 << 30
+SPLITS: Final = "spark.sql.files.minPartitionNum"
+TASKS_A_CORE: Final = 2
 
 
 @click.command(epilog="Reads files of event logs; writes the table events: docs/reference/tables.md has its columns.")
@@ -100,26 +103,36 @@ class Ingest:
         self._tables = run.tables
         self._events = events
         self._batch_bytes = batch_bytes
-        self._taken = 0
-        self._left = 0
+        self._taken: dict[int, int] = {}  #: events by batch
 
     def round(self) -> None:
         """Take what is new.  Raises Misused."""
         from disqued.pipeline.events import stream_events
+        from disqued.pipeline.session import settings
 
         checkpoint = self._tables.path("_checkpoints", "ingest")
         self._check(checkpoint)
         stream = stream_events(self._run.spark, self._events, batch_bytes=self._batch_bytes).writeStream
         stream = stream.foreachBatch(self.take).option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        query = stream.start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        self._run.say(f"done: {self._taken} events are new")
-        if self._left:
-            self._run.note = f"{self._left} lines were no events"
+        spark = self._run.spark
+        # As Spark has it, one core may read the last of three parts while all others have nothing left to do.
+        with settings(spark, {SPLITS: str(TASKS_A_CORE * spark.sparkContext.defaultParallelism)}):
+            query = stream.start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+        self._run.say(f"done: {sum(self._taken.values())} events are new")
+        if left := self._left(query.recentProgress):
+            state = self._tables.state("ingest")
+            self._tables.note("ingest", {**state, "left": state.get("left", 0) + left})
+            self._run.note = f"{left} lines were no events"
             self._run.say(f"{self._run.note}, and were left out")
+
+    def _left(self, batches: "Sequence[StreamingQueryProgress]") -> int:
+        """Tell how many lines were left out: Spark counts those that it reads anyway, and to count them again costs."""
+        read = {batch.batchId: batch.numInputRows for batch in batches}
+        return sum(max(0, read.get(number, 0) - taken) for number, taken in self._taken.items())
 
     def _check(self, checkpoint: str) -> None:
         from disqued.pipeline.tables import EVENTS
@@ -169,20 +182,16 @@ class Ingest:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        from disqued.pipeline.events import IS_EVENT, marked
         from disqued.pipeline.jobs.ingest import batch_name, taken_in
         from disqued.pipeline.tables import EVENTS
 
         state = self._tables.state("ingest")
         if state.get("batch", -1) >= number:  # written as a whole; killed before the checkpoint said so
             return
-        seen = Observation("lines")
-        is_event = f.col(IS_EVENT)
-        lines = marked(rows).observe(seen, f.count_if(is_event).alias("taken"), f.count_if(~is_event).alias("left"))
-        self._tables.replace(EVENTS, taken_in(lines, batch_name(number)))
-        taken, left = seen.get["taken"], seen.get["left"]
-        counts = {"rows": state.get("rows", 0) + taken, "left": state.get("left", 0) + left}
-        self._tables.note("ingest", {**state, **counts, "batch": number})
-        self._taken, self._left = self._taken + taken, self._left + left
+        seen = Observation("events")
+        events = taken_in(rows, batch_name(number)).observe(seen, f.count(f.lit(1)).alias("taken"))
+        self._tables.replace(EVENTS, events)
+        taken = self._taken[number] = seen.get["taken"]
+        self._tables.note("ingest", {**state, "rows": state.get("rows", 0) + taken, "batch": number})
         self._run.count(taken)
         self._run.say(f"batch {number}: {taken} events")

@@ -10,7 +10,7 @@ What came after batch 7 is `batch >= '00000008'`, whatever was put together mean
 
 from typing import TYPE_CHECKING, Final
 
-from disqued.pipeline.events import IS_EVENT
+from disqued.pipeline.events import is_event
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,10 +29,10 @@ def batch_number(name: str) -> int:
 
 
 def taken_in(lines: "DataFrame", batch: str) -> "DataFrame":
-    """Give the rows that a batch adds of lines that are marked: what was no line of the event log is left out."""
+    """Give the rows that a batch adds: what was no line of the event log is left out."""
     from pyspark.sql import functions as f
 
-    return lines.where(IS_EVENT).drop(IS_EVENT).withColumn("batch", f.lit(batch))
+    return lines.where(is_event()).withColumn("batch", f.lit(batch))
 
 
 def came_after(events: "DataFrame", number: int) -> "DataFrame":

@@ -118,6 +118,20 @@ def test_each_event_is_there_once_and_a_line_that_is_none_is_counted(
     assert "there is no folder" in capsys.readouterr().err
 
 
+def test_lines_that_are_no_events_are_counted_over_all_batches_of_a_run(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "events", LINES)
+    files = sorted((tmp_path / "events").rglob("*.jsonl"))
+    for file in files:
+        file.write_text("no event\n" + file.read_text() + '{"v": 2}\n')
+    assert run([*words, "--batch-bytes", "1"]) == 0
+    assert seen(tmp_path / "tables") == of_lines(LINES)
+    assert f"{2 * len(files)} lines were no events" in capsys.readouterr().err
+    state = json.loads((tmp_path / "tables" / "_state" / "ingest.json").read_text())
+    assert (state["rows"], state["left"], state["batch"]) == (len(LINES), 2 * len(files), len(files) - 1)
+
+
 # Batches that are put together.
 
 
