@@ -28,8 +28,6 @@ DEFAULTS: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Where in these sources each column was written, for errors of people who write queries: five calls into the JVM.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Of so many batches of a stream it is known how many lines were read: ingest tells how many were no events.
-    "spark.sql.streaming.numRecentProgressUpdates": "10000",
     # So many sketches are filled at once before rows are sorted, which takes longer than all the rest.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "2000",
 }

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 1 << 30
 SPLITS: Final = "spark.sql.files.minPartitionNum"
+KEPT: Final = "spark.sql.streaming.numRecentProgressUpdates"
+BATCHES_KEPT: Final = 100_000  #: of which it is known how many lines were read
 TASKS_A_CORE: Final = 2
 
 
@@ -115,8 +117,9 @@ class Ingest:
         stream = stream_events(self._run.spark, self._events, batch_bytes=self._batch_bytes).writeStream
         stream = stream.foreachBatch(self.take).option("checkpointLocation", checkpoint).trigger(availableNow=True)
         spark = self._run.spark
+        cores = spark.sparkContext.defaultParallelism
         # As Spark has it, one core may read the last of three parts while all others have nothing left to do.
-        with settings(spark, {SPLITS: str(TASKS_A_CORE * spark.sparkContext.defaultParallelism)}):
+        with settings(spark, {SPLITS: str(TASKS_A_CORE * cores), KEPT: str(BATCHES_KEPT)}):
             query = stream.start()
             try:
                 query.awaitTermination()
