@@ -143,12 +143,12 @@ class Notes(Trail):
     __slots__ = ("_kept", "count", "limit", "lost", "node_id", "wall")
 
     def __init__(self, node_id: bytes, wall: int, limit: int) -> None:
-        """Begin at this time; more than `limit` notes are lost, all that there are at a time."""
+        """Begin at this time; more than `limit` notes are lost, all that there are at a time: moments do not count."""
         self.node_id: bytes = node_id  #: of the node at the beginning
         self.wall: int = wall  #: of the beginning, unix milliseconds
         self.limit: int = limit
         self.lost: int = 0  #: of what would have become a line
-        self.count: int = 0  #: notes that are kept, moments too
+        self.count: int = 0  #: notes that are kept, moments aside
         self._kept: list[tuple[Any, ...]] = []
 
     def _keep(self, note: tuple[Any, ...]) -> None:
@@ -158,7 +158,9 @@ class Notes(Trail):
             self.lose()
 
     def act(self, wall: int, now: int, who: Any) -> None:
-        self._keep((_ACT, wall, now, who))
+        if self._kept and self._kept[-1][0] == _ACT:
+            self._kept.pop()  # nothing happened then
+        self._kept.append((_ACT, wall, now, who))
 
     def add(self, job: Job) -> None:
         self._keep((ADD, job))

@@ -23,6 +23,7 @@ VERSION: Final = 1
 NODE_LENGTH: Final = 8  #: hex digits of a node's id that name it
 JOINED: Final = 1_536  #: pieces that are put together at the end of a step: 64 KB, while they are in the caches
 TEXTS_KEPT: Final = 4_096  #: names, addresses and wishes whose text is remembered, of each sort
+TEXT_BYTES_KEPT: Final = 1_024  #: a longer one is not
 
 # Numbers as text: an integer is made into one in five times the time that it takes to look it up.
 _NUMBERS: Final[tuple[bytes, ...]] = tuple(b"%d" % number for number in range(1_000))
@@ -44,16 +45,18 @@ def _quoted(text: str) -> bytes:
 
 
 class _Texts(dict[Any, bytes]):
-    """Texts by what they were made of, made when they are first asked for; a bounded number of them."""
+    """Texts by what they were made of, made when they are first asked for; a bounded number of short ones."""
 
     def __init__(self, make: Callable[[Any], bytes]) -> None:
         super().__init__()
         self._make = make
 
     def __missing__(self, key: Any) -> bytes:
-        if len(self) >= TEXTS_KEPT:
-            self.clear()
-        text = self[key] = self._make(key)
+        text = self._make(key)
+        if len(text) <= TEXT_BYTES_KEPT:
+            if len(self) >= TEXTS_KEPT:
+                self.clear()
+            self[key] = text
         return text
 
 

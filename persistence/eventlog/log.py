@@ -72,6 +72,7 @@ class EventLog:
         self._publish_call: IDelayedCall | None = None
         self._is_on = False  #: the node has begun, and has not stopped
         self._put_away: Event | None = None  #: set when the last thread has done what it had to
+        self._ended: Deferred[Any] | None = None  #: fires after that
 
     # What is wanted.
 
@@ -230,7 +231,8 @@ class EventLog:
             finally:
                 put_away.set()
 
-        return thread.call(do)
+        ended = self._ended = thread.call(do)
+        return ended
 
     def _not_published(self, failure: Failure) -> None:
         error = failure.value
@@ -247,11 +249,24 @@ class EventLog:
         self._wanted = OFF
         self._state.note_node(STOP, b"")
         if self._beginning is None:
-            return self._end()
+            return self._end() or self._rest_of_the_last()
         # What there is waits for the folder, which is about to be ready.
         ended: Deferred[None] = Deferred()
         self._beginning.addBoth(lambda _: self._end()).chainDeferred(ended)
         return ended
+
+    def _rest_of_the_last(self) -> "Deferred[None] | None":
+        """Wait for the thread of a log that nobody wants any more, and that has not written everything yet."""
+        if self._ended is None or self._put_away is None or self._put_away.is_set():
+            return None
+        rest: Deferred[None] = Deferred()
+
+        def is_over(result: Any) -> Any:
+            rest.callback(None)
+            return result
+
+        self._ended.addBoth(is_over)
+        return rest
 
     # From the trail to the thread.
 

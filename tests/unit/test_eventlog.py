@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
 
 from disqued.config import Config
+from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog import log as module
 from disqued.persistence.eventlog.files import PRUNE_S
 from disqued.persistence.eventlog.log import EventLog
@@ -115,6 +117,42 @@ def test_lines_are_no_news_while_they_are_few_and_somebody_comes_for_them(
     end(event_log, loop)
 
 
+class HeldDisk(Disk):
+    """A disk that writes nothing down before it is told to."""
+
+    def __init__(self) -> None:
+        self.goes_on = Event()
+
+    def fdatasync(self, fd: int) -> None:
+        assert self.goes_on.wait(LIMIT_S)
+        super().fdatasync(fd)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_stop_waits_for_a_log_that_is_off_and_not_written_yet(
+    server: Server, loop: Loop, config: Config, tmp_path: Path, times: int
+) -> None:
+    disk = HeldDisk()
+    event_log = EventLog(server.node, loop, config, disk)
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    for _ in range(times):
+        event_log.follow("terminal")
+        event_log.follow("all")
+        server.add("q", "x")
+    event_log.follow("off")
+    ended = event_log.stop()
+    assert ended is not None
+    assert not ended.called
+    disk.goes_on.set()
+    while not ended.called:
+        loop.turn()
+    assert [line["event"] for line in published(tmp_path)].count("add") == times
+    assert not list((tmp_path / "events").rglob("_open*"))
+    assert event_log.stop() is None  # there is nothing left to wait for
+
+
 def test_lines_for_which_too_much_waits_are_lost_and_leave_a_gap(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,16 +172,16 @@ def test_lines_for_which_too_much_waits_are_lost_and_leave_a_gap(
 def test_what_is_lost_while_the_folder_is_not_ready_leaves_a_gap_too(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNREADY_MAX", 4)
+    monkeypatch.setattr(module, "UNREADY_MAX", 2)
     event_log.follow("all", "start")
-    server.add("q", "x")
-    server.add("q", "y")
+    for _ in range(3):
+        server.add("q", "x")
     event_log.take()
-    assert event_log.facts()["events_lost"] == 2
+    assert event_log.facts()["events_lost"] == 3
     server.add("q", "z")
     end(event_log, loop)
-    assert [line["seq"] for line in published(tmp_path)] == [3, 4, 5]
-    assert event_log.facts()["events_lost"] == 2
+    assert [line["seq"] for line in published(tmp_path)] == [4, 5, 6]
+    assert event_log.facts()["events_lost"] == 3
 
 
 def test_another_boot_begins_when_other_events_are_wanted(
@@ -275,7 +313,7 @@ def test_what_waits_for_a_folder_is_counted_when_that_turns_out_to_be_none(
 def test_boots_that_are_too_many_for_a_folder_that_is_not_ready_are_lost_and_counted(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNREADY_MAX", 5)
+    monkeypatch.setattr(module, "UNREADY_MAX", 2)
     event_log.follow("all", "start")
     server.add("q", "x")
     server.add("q", "y")
@@ -288,7 +326,7 @@ def test_boots_that_are_too_many_for_a_folder_that_is_not_ready_are_lost_and_cou
 def test_all_boots_that_wait_for_a_folder_share_the_bound_and_what_is_lost_is_missing_where_it_was(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNREADY_MAX", 10)  # each of the two boots alone has fewer notes
+    monkeypatch.setattr(module, "UNREADY_MAX", 4)  # each of the two boots alone has fewer notes
     event_log.follow("all", "start")
     server.add("q", "x")
     event_log.follow("off")

@@ -184,6 +184,7 @@ def test_every_end_of_a_job_has_a_name_of_its_own(server: Server) -> None:
         ("ack", "fast"), ("delete", None), ("expire", None), ("refuse", "misconf"), ("ack", "unknown"),
         ("ack", "fast-unknown"), ("flush", None),
     ]  # fmt: skip
+    assert [line["event"] for line in lines if "client" in line] == ["ack", "delete", "ack", "ack"]
     ids = [line.get("job_id", "").encode() for line in lines]
     assert ids == [fast, deleted, over, refused, UNKNOWN_ID, UNKNOWN_ID, b""]
     assert flushed not in ids
@@ -487,6 +488,15 @@ def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str)
     assert taken(lines).decode() == "".join(writer.lines)
 
 
+def test_texts_of_long_names_are_not_remembered() -> None:
+    lines = Lines(b"f" * 40, 7, str)
+    lines.act(1, 1, None)
+    for name in (b"q" * 500, b"q" * 2_000, b"\xff" * 300):
+        lines.add(Job(b"DI" + b"0" * 46, name, b"", 1, WISHES[0][0]))
+    assert [json.loads(line)["queue"] for line in taken(lines).splitlines()] == ["q" * 500, "q" * 2_000, "\\xff" * 300]
+    assert list(lines._queues) == [b"q" * 500]
+
+
 def test_a_number_is_whole_when_it_passes_a_thousand_though_lines_are_put_together_meanwhile() -> None:
     lines, job = Lines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     lines.act(1, 1, None)
@@ -533,11 +543,12 @@ def test_another_id_ends_a_boot_and_begins_one_and_both_are_news_at_once() -> No
 
 
 def test_notes_that_are_too_many_are_lost_all_and_counted_but_for_the_id_that_the_node_has_now() -> None:
-    notes, job = Notes(b"a" * 40, 1, 3), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    notes, job = Notes(b"a" * 40, 1, 2), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     notes.become(1, 1, b"b" * 40)
-    notes.act(1, 1, None)
+    for wall in range(5):
+        notes.act(wall, 1, None)  # moments at which nothing happens do not count, and are not kept
     notes.add(job)
-    assert (notes.count, notes.lost) == (3, 0)
+    assert (notes.count, notes.lost, len(notes._kept)) == (2, 0, 3)
     notes.deliver(job, 1)
     assert (notes.count, notes.lost) == (1, 2)
     assert not notes.is_news()
