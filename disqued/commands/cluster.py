@@ -232,8 +232,8 @@ class ClusterReset:
 
     def run(self, node: Node, client: Session) -> Status:
         """Forget everything."""
+        node.flush()  # by the node that had the jobs: its event log says where they are
         node.membership.reset(hard=self.hard)
-        node.flush()
         client.host.save_identity()
         return DONE
 

@@ -18,7 +18,7 @@ from disqued.core.ids import JobIds
 from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Event, Job, JobOptions, NamedJob, Unit
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
@@ -335,7 +335,8 @@ class State:
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
-        self.note_end(OF_REASON[reason], job, word=MISCONF if reason == GONE_REFUSED else b"")
+        who = self.actor if reason == GONE_DELETED else None
+        self.note_end(OF_REASON[reason], job, who=who, word=MISCONF if reason == GONE_REFUSED else b"")
         self.drop(job)
         if reason in self.counters.gone:
             self.counters.gone[reason] += 1

@@ -67,9 +67,9 @@ def compute(run: Run, found: "News", days: set[str], skew_us: int) -> None:
         return
     run.say(f"computing {len(todo)} days, {todo[0]} to {todo[-1]}")
     events = found.of_files_from(todo[0])
-    flushes: dict[str, list[int]] = {}
-    for row in events.where("event = 'flush'").select("node", "ts_us").collect():
-        flushes.setdefault(row.node, []).append(row.ts_us)
+    flushes: dict[str, list[tuple[int, int]]] = {}
+    for row in events.where("event = 'flush'").select("node", "ts_us", "seq").collect():
+        flushes.setdefault(row.node, []).append((row.ts_us, row.seq))
     groups = not events.where("scope IS NOT NULL").select("scope").isEmpty()
     rows = lifecycle(events, found.nodes, days=todo, flushes=flushes, groups=groups, skew_us=skew_us)
     run.tables.replace(LIFECYCLE, rows, [(day,) for day in todo])

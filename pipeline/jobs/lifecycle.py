@@ -29,6 +29,7 @@ DAY_US: Final = 24 * HOUR_US
 SKEW_US: Final = HOUR_US  #: how far the clocks of two nodes may be apart
 BEFORE_MS: Final = 1_577_836_800_000  #: 2020-01-01: moments are counted from here, to fit into their bits
 SEQ_BITS: Final = 18
+KIND_BITS: Final = 4
 ORDER_BITS: Final = 59
 NODES_PER_MASK: Final = 62
 
@@ -73,14 +74,14 @@ def lifecycle(
     nodes: Sequence[str],
     *,
     days: Collection[str] | None = None,
-    flushes: Mapping[str, Iterable[int]] | None = None,
+    flushes: Mapping[str, Iterable[tuple[int, int]]] | None = None,
     groups: bool = True,
     skew_us: int = SKEW_US,
 ) -> "DataFrame":
     """Tell what became of each job, as rows of LIFECYCLE.
 
     `events` are all there are of these jobs, with the column `node`; `nodes` are all values of it.  Of `days` alone
-    (all, if None) there are rows.  `flushes` says when each node forgot all that it had, in microseconds.  Without
+    (all, if None) there are rows.  `flushes` says when each node forgot all that it had, as (ts_us, seq).  Without
     `groups` what consumer groups did is left out, which takes half the time where there is none.
     """
     from pyspark.sql import functions as f
@@ -194,7 +195,7 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
         f.count_if(f.col("_own")).alias("acks"),
         f.min(ending).alias("_ending"), f.min_by("ts_us", ending).alias("_ended"),
         f.min_by("age_us", ending).alias("_age"), f.min_by("run_us", f.when(f.col("_own"), order)).alias("run_us"),
-        f.max(f.shiftleft(order, 4).bitwiseOR(f.col("_kind").cast("long"))).alias("_last"),
+        f.max(f.shiftleft(order, KIND_BITS).bitwiseOR(f.col("_kind").cast("long"))).alias("_last"),
         f.max("ts_us").alias("last_us"),
         *(f.bit_or(name).alias(name) for name in events.columns if name.startswith("_mask")),
     )  # fmt: skip
@@ -203,7 +204,7 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
 # From numbers to what they mean.
 
 
-def _told(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterable[int]]) -> "DataFrame":
+def _told(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterable[tuple[int, int]]]) -> "DataFrame":
     """Give the columns of LIFECYCLE."""
     from pyspark.sql import functions as f
 
@@ -227,7 +228,7 @@ def _told(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterabl
             "ended_us": f.col("_ended"),
             "age_us": f.col("_age"),
             "nodes": sum(bits, f.lit(0)).cast("int"),
-            "last_event": _names(KINDS, f.col("_last").bitwiseAND(15)),
+            "last_event": _names(KINDS, f.col("_last").bitwiseAND((1 << KIND_BITS) - 1)),
         }
     )
     return _flushed(rows, nodes, flushes)
@@ -239,6 +240,11 @@ def _seen(first: "Column", again: "Column", later: "Column") -> "Column":
 
     tried = f.when(f.col("_firsts") > f.col("_unseen_firsts"), again).otherwise(later)
     return f.when(f.col("_delivers") > f.col("_unseen"), f.when(f.col("_unseen_firsts") == 0, first).otherwise(tried))
+
+
+def _order_of(ts_us: int, seq: int) -> int:
+    """The order of one event."""
+    return (ts_us // 1_000 - BEFORE_MS) << SEQ_BITS | seq & ((1 << SEQ_BITS) - 1)
 
 
 def _when_ms(order: "Column") -> "Column":
@@ -256,17 +262,17 @@ def _names(names: Sequence[str], number: "Column") -> "Column":
     return f.when(number.isNotNull() & (number >= 0), f.get(f.array(*map(f.lit, names)), number.cast("int")))
 
 
-def _flushed(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterable[int]]) -> "DataFrame":
-    """End jobs that are open and whose nodes have all forgotten what they had, after they last told of it."""
+def _flushed(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterable[tuple[int, int]]]) -> "DataFrame":
+    """End jobs that are open and whose nodes have all forgotten what they had, after somebody last told of them."""
     from pyspark.sql import functions as f
 
-    whole, when = f.lit(True), f.lit(None).cast("bigint")
+    whole, when, last = f.lit(True), f.lit(None).cast("bigint"), f.shiftright("_last", KIND_BITS)
     for number, node in enumerate(nodes):
         mask, bit = divmod(number, NODES_PER_MASK)
         told = f.coalesce(f.col(f"_mask{mask}"), f.lit(0)).bitwiseAND(1 << bit) != 0
         moment = f.lit(None).cast("bigint")
-        for flush in sorted(flushes.get(node, ()), reverse=True):
-            moment = f.when(f.col("last_us") <= flush, f.lit(flush)).otherwise(moment)
+        for ts_us, seq in sorted(flushes.get(node, ()), reverse=True):
+            moment = f.when(last <= _order_of(ts_us, seq), f.lit(ts_us)).otherwise(moment)
         whole, when = whole & (~told | moment.isNotNull()), f.greatest(when, f.when(told, moment))
     if not any(flushes.get(node) for node in nodes):
         return rows

@@ -323,7 +323,7 @@ class _Case:
                 return [self.finding(NOT_KNOWN, open_[-1], "no node tells of an end, where logs are not whole")]
             return []
         return [
-            self.finding(ORPHANED, line, "it ended elsewhere, and this node never says what became of its copy")
+            self.finding(ORPHANED, line, "it has ended, and this node never says what became of what it has")
             for line in proven
             if line.event in _HOLDS
         ]

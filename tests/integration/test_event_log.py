@@ -136,6 +136,9 @@ def test_a_node_that_becomes_another_one_tells_so_under_its_new_name(tmp_path: P
     }
     assert acks == {str(before)[:8]: 1, str(after)[:8]: 1}
     assert not gaps(published(tmp_path))
+    [old] = (tmp_path / "events").glob(f"*/node={str(before)[:8]}/*")
+    # The jobs are gone by the log of the node that had them.
+    assert [json.loads(line)["event"] for line in old.read_text().splitlines()][-2:] == ["flush", "stop"]
 
 
 def test_a_folder_that_is_removed_is_told_of_and_made_anew(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ CASES: dict[str, list[Told]] = {
     "flushed": [(0, FLUSHED, "add", ADD)],
     "flushed, copied": [(0, FLUSHED, "add", ADD), (1, B, "replicate", {})],
     "flushed, came back": [(0, FLUSHED, "add", ADD), (5, FLUSHED, "deliver", {})],
+    "flushed in its moment": [(4, FLUSHED, "add", ADD), (4, FLUSHED, "deliver", {})],
+    "came in the moment of a flush": [(4, FLUSHED, kind, ADD) for kind in ("add", "deliver", "nack")],
     "many nodes": [(0, node, "replicate", {"age_us": 0}) for node in MANY],
     "at midnight": [(NIGHT, A, "add", ADD), (NIGHT + 5, B, "replicate", {"age_us": 0})],
     "at midnight, no add": [(NIGHT + 5, B, "replicate", {"age_us": 0})],
@@ -97,7 +99,7 @@ def cases(spark: "SparkSession") -> dict[str, Row]:
             common = {"v": 1, "boot": 7, "seq": seq, "ts_us": ts_us, "event": event, "job_id": name, "queue": "q"}
             age = {} if event == "add" else {"age_us": ms * 1_000}
             made.append({**common, **age, "node": node, "date": day_of(ts_us), **members})
-    nodes, flushes = [*NODES, FLUSHED, *MANY], {FLUSHED: [NOON - 1, NOON + 3_000, NOON + 4_000]}
+    nodes, flushes = [*NODES, FLUSHED, *MANY], {FLUSHED: [(NOON - 1_000, 1), (NOON + 3_000, 2), (NOON + 4_000, 2)]}
     rows = lifecycle(events(spark, made), nodes, flushes=flushes, groups=False).collect()
     return {row.job_id: row.asDict() for row in rows}
 
@@ -134,6 +136,9 @@ def test_a_flush_ends_what_no_other_node_has(cases: dict[str, Row]) -> None:
     assert (row["end"], row["ended_us"], row["age_us"]) == ("flush", NOON + 3_000, 3_000)
     assert cases["flushed, copied"]["end"] is None
     assert cases["flushed, came back"]["end"] is None
+    row = cases["flushed in its moment"]
+    assert (row["end"], row["ended_us"]) == ("flush", NOON + 4_000)
+    assert cases["came in the moment of a flush"]["end"] is None
 
 
 def test_more_nodes_than_a_number_has_bits_are_counted(cases: dict[str, Row]) -> None:
