@@ -1,6 +1,7 @@
 """The audit on Spark: it finds what the rules find, in the logs of simulated clusters, and says so with its status."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -20,6 +21,7 @@ from disqued.pipeline.jobs.verdicts import FAULT, GAP, LOSS, LOST, NOTE, SEVERIT
 from disqued.pipeline.tables import AUDIT, EVENTS, Tables
 from tests.pipeline.plain_audit import audit, invented, missed, rows_of
 from tests.pipeline.planted import PATIENCE_US, Plant, Story, plant, tell
+from tests.torture import audits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,3 +183,13 @@ def test_two_runs_on_the_same_tables_exclude_each_other(
     with tables.alone(verb):
         assert run([verb, "--tables", tables.root]) == 2
     assert f"another run of {verb} is at work on {tables.root}" in capsys.readouterr().err
+
+
+def test_the_campaign_of_planted_faults_finds_them_in_what_it_writes(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(audits, "PROFILES", ("crashes",))
+    assert audits.main(["--events", "30000"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^found   [1-9]", told, re.MULTILINE), told
+    assert "missed  0" in told

@@ -35,6 +35,7 @@ PROFILES = (
 PLANTS = 6  #: per copy of a story
 HEALTHY = 0.3  #: part of the copies that get none
 COPIES_PER_FILE = 20
+DAY = "2026-01-01"  #: of all lines: their files are in no folder of a day
 DENSE = 60  #: jobs per producer and burst: more of them per hour of a cluster than in other campaigns
 
 
@@ -129,7 +130,8 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     )
     with spark_session("audits", "local[2]", {"spark.driver.memory": options.memory}) as spark:
         began, used = time.monotonic(), time.process_time()
-        result = audited(spark.read.schema(SCHEMA).json(str(campaign.folder)), Limits(patience_us=PATIENCE_US), say)
+        lines = spark.read.schema(SCHEMA).json(str(campaign.folder))
+        result = audited(lines.fillna(DAY, ["date"]), Limits(patience_us=PATIENCE_US), say)
         seconds = time.monotonic() - began
         rows = result.findings.where("severity <> 'note'").collect()
         jvm: Any = spark.sparkContext._jvm
