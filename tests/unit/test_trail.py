@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import GONE_REFUSED
+from disqued.core.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
 from disqued.core.trail import ACK, ADD, NAMES, Notes, Trail
 from disqued.wire.eventlines import COLUMNS, Lines
 from tests.cluster_fixtures import Cluster
@@ -188,6 +188,17 @@ def test_every_end_of_a_job_has_a_name_of_its_own(server: Server) -> None:
     ids = [line.get("job_id", "").encode() for line in lines]
     assert ids == [fast, deleted, over, refused, UNKNOWN_ID, UNKNOWN_ID, b""]
     assert flushed not in ids
+
+
+@pytest.mark.parametrize(("reason", "client"), [(GONE_DELETED, "anna"), (GONE_EXPIRED, None), (GONE_EVICTED, None)])
+def test_who_deletes_a_job_is_named_and_who_comes_upon_one_that_is_over_is_not(
+    server: Server, reason: bytes, client: str | None
+) -> None:
+    job_id = server.add("q", "x")
+    read = follow(server)
+    server.state.act_for("anna")
+    server.state.forget(server.job(job_id), reason)
+    assert [line.get("client") for line in read()] == [client]
 
 
 def test_endings_alone_are_endings_alone(server: Server) -> None:
