@@ -80,7 +80,8 @@ class RedisStore:
         self._is_loaded = False
         self._is_closed = False
         self._is_crowded = False  #: more waits than may, or did and has not gone yet
-        self._applied: list[tuple[int, Deferred[None]]] = []  #: who waits for the batch with a number
+        #: Who waits for the batch with a number, and whether an attempt in vain to reach the server leaves it waiting.
+        self._applied: list[tuple[int, Deferred[None], bool]] = []
         self._rewriting: Deferred[None] | None = None
         self._rewrite_began = 0
         self._rewrite_s = -1
@@ -279,10 +280,10 @@ class RedisStore:
         if not hopeful:
             self._fail_waiting()
 
-    def _when_applied(self, number: int) -> "Deferred[None]":
-        """Fires when the server has answered for a batch; fails with StoreFailed."""
+    def _when_applied(self, number: int, *, is_patient: bool = False) -> "Deferred[None]":
+        """Fires when the server has answered for a batch; fails with StoreFailed: when patient, only for good."""
         waiter: Deferred[None] = Deferred()
-        self._applied.append((number, waiter))
+        self._applied.append((number, waiter, is_patient))
         return waiter
 
     def _tell_applied(self) -> None:
@@ -291,11 +292,15 @@ class RedisStore:
             self._applied.pop(0)[1].callback(None)
 
     def _fail_waiting(self) -> None:
-        """Tell those who wait that they wait in vain."""
-        waiting, self._applied = self._applied, []
+        """Tell those who wait that they wait in vain; the patient ones only of what waiting does not help against."""
+        waiting = self._applied
         final = self._final()
-        for _, waiter in waiting:
-            waiter.errback(self._failed() if final is None else StoreFailed(final))
+        self._applied = [entry for entry in waiting if entry[2] and final is None]
+        for _, waiter, is_patient in waiting:
+            if final is not None:
+                waiter.errback(StoreFailed(final))
+            elif not is_patient:
+                waiter.errback(self._failed())
 
     # All written anew.
 
@@ -424,7 +429,7 @@ class RedisStore:
         self._pump()
         if not self._backlog.count:
             return
-        drained: Deferred[None] = self._when_applied(self._backlog.last)
+        drained = self._when_applied(self._backlog.last, is_patient=True)
         limit = self._reactor.callLater(LAST_WAIT_S, drained.cancel)
         try:
             await drained

@@ -445,6 +445,7 @@ async def test_the_end_writes_what_still_waits(own_server: RedisServer, run: Run
     own_server.kill()
     await node.put(*added(1, 2))
     closing = Deferred.fromCoroutine(node.close())
+    await until(lambda: node.store.status()["redis_last_error"] == "connection refused", "an attempt in vain")
     own_server.start(*DURABLE)
     await closing
     assert node.stored() == ids(1, 2)
