@@ -67,12 +67,25 @@ STRETCHES: Final = """
 """
 
 LOGS: Final = """
-    SELECT node, boot, max(part) + max(CASE WHEN stretch = 1 AND first > 1 AND boot > first_boot THEN 1 ELSE 0 END)
-               AS gap,
-           sum(doubles) AS `double`,
-           sum(CASE WHEN stretch = 1 AND first > 1 AND boot = first_boot THEN 1 ELSE 0 END) AS not_known
-    FROM stretches
-    GROUP BY node, boot
+    WITH boots AS (
+        SELECT node, boot, min(first_boot) AS first_boot, max(last) AS last,
+               max(part) + max(CASE WHEN stretch = 1 AND first > 1 AND boot > first_boot THEN 1 ELSE 0 END) AS gap,
+               sum(doubles) AS `double`,
+               sum(CASE WHEN stretch = 1 AND first > 1 AND boot = first_boot THEN 1 ELSE 0 END) AS not_known
+        FROM stretches
+        GROUP BY node, boot
+    ), ends AS (
+        SELECT DISTINCT node, after_boot, after_seq FROM events WHERE event = 'start' AND after_boot IS NOT NULL
+    ), ended AS (
+        SELECT ends.node, ends.after_boot AS boot
+        FROM ends
+        LEFT JOIN boots ON boots.node = ends.node AND boots.boot = ends.after_boot
+        JOIN (SELECT node, min(boot) AS first_boot FROM boots GROUP BY node) oldest ON oldest.node = ends.node
+        WHERE boots.last < after_seq OR boots.last IS NULL AND oldest.first_boot < after_boot
+    )
+    SELECT node, boot, gap, `double`, not_known FROM boots
+    UNION ALL
+    SELECT node, boot, 1, 0, 0 FROM ended
 """
 
 JOBS: Final = """

@@ -71,9 +71,9 @@ class SimEventLog:
             self._folder, server.id, self._limits, self._facts, self._disk,
             wall=lambda: clock.wall() / 1_000, monotonic=lambda: clock.now() / 1_000,
         )  # fmt: skip
-        boot, ended_well = self._files.begin()
-        self._lines = lines = Lines(server.id, boot, _name)
-        lines.start(clock.wall(), b"clean" if ended_well else b"crash")
+        found = self._files.begin()
+        self._lines = lines = Lines(server.id, found.boot, _name)
+        lines.start(clock.wall(), b"clean" if found.ended_well else b"crash", found.last)
         lines.act(clock.wall(), clock.now(), None)
         state.trail = state.endings = lines
         self._take()

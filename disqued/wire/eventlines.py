@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from disqued.core.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.trail import ADD, DELIVER, NAMES, REPLICATE, RESET, START, STOP, Trail
+from disqued.core.trail import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, Trail
 from disqued.wire.texts import text
 
 VERSION: Final = 1
@@ -36,7 +36,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("job_id", "STRING"), ("scope", "STRING"), ("queue", "STRING"), ("attempt", "INT"), ("nacks", "INT"),
     ("age_us", "BIGINT"), ("wait_us", "BIGINT"), ("run_us", "BIGINT"), ("ttl_s", "DOUBLE"), ("retry_s", "DOUBLE"),
     ("delay_s", "DOUBLE"), ("repl", "INT"), ("size", "BIGINT"), ("client", "STRING"), ("peer", "STRING"),
-    ("reason", "STRING"),
+    ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"),
 )  # fmt: skip
 
 
@@ -220,20 +220,25 @@ class Lines(Trail):
         self.tell(STOP, wall, now, word=RESET)
         self.begin_another(node_id, wall)
 
-    def start(self, wall: int, word: bytes) -> None:
-        """The first line of a boot: why it begins, and when."""
-        self.tell(START, wall, 0, word=word)
+    def start(self, wall: int, word: bytes, after: tuple[int, int] | None = None) -> None:
+        """The first line of a boot: why it begins, and when.
+
+        `after`: boot and number of the line of this node that is the last one before; None = none is known.
+        """
+        before = b"" if after is None else b',"after_boot":%d,"after_seq":%d' % after
+        self._line(b',"ts_us":%d,"event":"start"' % (wall * 1_000), before, b"", b',"reason":"%b"}\n' % word)
 
     def begin_another(self, node_id: bytes, wall: int, lost: int = 0) -> None:
         """Let the next boot begin, perhaps another node's, at this time; `lost`: lines of it that there are not."""
         self._end_part()
         if self._part.count:
             self._parts.append(self._part)
+        after = (self.boot, self.seq - 1) if node_id == self._part.node_id else None
         self.boot += 1
         self._part = Part(node_id, self.boot, 1)
         self._number(1)
         self.skip(lost)
-        self.start(wall, b"on")
+        self.start(wall, b"on", after)
 
     # Lines.
 

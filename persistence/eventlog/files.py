@@ -15,6 +15,7 @@ Times are seconds of the wall clock where they name a day, else of the monotonic
 """
 
 import errno
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +42,15 @@ class Limits:
     file_s: int
     keep_days: int  #: 0 = for ever
     keep_bytes: int  #: 0 = without a limit
+
+
+@attrs.frozen
+class Found:
+    """What a boot finds in the folder."""
+
+    boot: int  #: the number that it gets
+    ended_well: bool  #: the boot before ended in good order
+    last: tuple[int, int] | None  #: boot and number of the last line of this node; None = there is none
 
 
 @attrs.define
@@ -82,15 +92,18 @@ class EventFiles:
         self._kept: tuple[int, int] | None = None  #: days and bytes when old files were last removed; None = never
         self._pruned_s = 0.0
 
-    def begin(self) -> tuple[int, bool]:
-        """Publish what was left open; returns a number for this boot, and whether the last one ended in good order.
-
-        Raises OSError.
-        """
+    def begin(self) -> Found:
+        """Publish what was left open, and find out where this boot goes on.  Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         left = [path for path in self._own("_open-*.jsonl") if self._heal(path)]
-        boots = [int(found[1]) for path in self._own("*.jsonl") if (found := _NAME.fullmatch(path.name))]
-        return max([int(self._wall()), *(boot + 1 for boot in boots)]), not left
+        files = {
+            (int(found[1]), int(found[2])): path
+            for path in self._own("*.jsonl")
+            if (found := _NAME.fullmatch(path.name))
+        }
+        last = max(files, default=None)
+        boot = int(self._wall()) if last is None else max(int(self._wall()), last[0] + 1)
+        return Found(boot, not left, None if last is None else _last_line(files[last]))
 
     def _own(self, pattern: str) -> Iterator[Path]:
         return self._folder.glob(f"date=*/node={self._node}/{pattern}")
@@ -267,6 +280,18 @@ def _day_of(path: Path) -> str:
 def _age(path: Path) -> tuple[str, int, str]:
     found = _NAME.fullmatch(path.name)
     return (_day_of(path), int(found[1]) if found else 0, path.name)
+
+
+def _last_line(path: Path) -> tuple[int, int] | None:
+    """Boot and number of the last line of a file; None = it is no line of ours."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+        lines = file.read().splitlines()
+    try:
+        says = json.loads(lines[-1])
+        return int(says["boot"]), int(says["seq"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _whole_lines(path: Path) -> int:

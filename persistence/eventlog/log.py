@@ -27,7 +27,7 @@ from zope.interface import implementer
 from disqued.core.node import Node
 from disqued.core.trail import STOP, Notes, Trail
 from disqued.persistence.disk import Disk, reason
-from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Limits
+from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Found, Limits
 from disqued.persistence.interface import EventSettings, IEventLog
 from disqued.persistence.worker import Worker
 from disqued.wire.eventlines import Lines, address
@@ -153,19 +153,18 @@ class EventLog:
                 self._begun, self._not_begun, callbackArgs=(files, word), errbackArgs=(files, thread, word)
             ).addErrback(self._report)
 
-    def _begun(self, found: tuple[int, bool], files: EventFiles, word: str) -> None:
+    def _begun(self, found: Found, files: EventFiles, word: str) -> None:
         self._beginning = None
         if files is not self._files:
             return
-        boot, ended_well = found
         if word == "start":
-            word = "clean" if ended_well else "crash"
-        self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=boot)
+            word = "clean" if found.ended_well else "crash"
+        self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=found.boot)
         noted, self._noted = self._noted, []
         first = noted[0]
-        self._lines = lines = Lines(first.node_id, boot, address, HANDED_OVER)
+        self._lines = lines = Lines(first.node_id, found.boot, address, HANDED_OVER)
         lines.skip(first.lost)
-        lines.start(first.wall, word.encode("ascii"))
+        lines.start(first.wall, word.encode("ascii"), found.last)
         first.retell(lines)
         for notes in noted[1:]:
             lines.begin_another(notes.node_id, notes.wall, notes.lost)

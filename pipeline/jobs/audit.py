@@ -78,7 +78,9 @@ def pages(lines: "DataFrame") -> "DataFrame":
 
 def marks(events: "DataFrame") -> "DataFrame":
     """Give the events of the nodes themselves."""
-    return events.where("event IN ('start', 'stop', 'clock', 'flush')").select("node", "boot", "seq", "ts_us", "event")
+    return events.where("event IN ('start', 'stop', 'clock', 'flush')").select(
+        "node", "boot", "seq", "ts_us", "event", "after_boot", "after_seq"
+    )
 
 
 def lines_of_pages(events: "DataFrame", wanted: "DataFrame") -> "DataFrame":
@@ -166,7 +168,29 @@ def logs_of(
             has_next=boot < last_boot[node],
             flushes=tuple(sorted(mark.seq for mark in its_marks if mark.event == "flush")),
         )
-    return Logs(boots), found
+    return Logs(boots), [*found, *_ends_missing(boots, mark_rows, first_boot)]
+
+
+def _ends_missing(
+    boots: dict[tuple[str, int], BootLog], mark_rows: Iterable[Any], first_boot: dict[str, int]
+) -> Iterator[Finding]:
+    """Find what a boot saw in the folder when it began, and what is not there: the last lines of a boot, or all of it.
+
+    What is before all that there is of a node was removed, as logs are not kept for ever.
+    """
+    named = {
+        (mark.node, mark.after_boot): (mark.after_seq, mark.ts_us)
+        for mark in mark_rows
+        if mark.event == "start" and mark.after_boot is not None
+    }
+    for (node, boot), (seq, at_us) in sorted(named.items()):
+        log = boots.get((node, boot))
+        if log is not None:
+            last = log.stretches[-1].last
+            if last < seq:
+                yield finding_of_log(GAP, (node, boot, last + 1), at_us, f"{_absent(last + 1, seq)}: the last ones")
+        elif first_boot[node] < boot:
+            yield finding_of_log(GAP, (node, boot, 1), at_us, f"{_absent(1, seq)}: the whole boot")
 
 
 #: Lines without a gap and without a clock that is set: first and last number, first and last time.
@@ -221,12 +245,15 @@ def _stretches(node: str, boot: int, runs: list[_Run], clocks: _Clocks, found: l
             last, last_us = run[1], run[3]
             continue
         for low, high in missing(last + 1, run[0] - 1, ()):
-            count = high - low + 1
-            detail = f"{count} lines are missing, {low} to {high}" if count > 1 else f"line {low} is missing"
-            found.append(finding_of_log(GAP, (node, boot, low), last_us, detail))
+            found.append(finding_of_log(GAP, (node, boot, low), last_us, _absent(low, high)))
         yield Stretch(first, last, first_us, last_us, goes_on=run[0] == last + 1)
         first, last, first_us, last_us = run
     yield Stretch(first, last, first_us, last_us, goes_on=False)
+
+
+def _absent(low: int, high: int) -> str:
+    count = high - low + 1
+    return f"{count} lines are missing, {low} to {high}" if count > 1 else f"line {low} is missing"
 
 
 # Jobs.

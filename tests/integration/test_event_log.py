@@ -76,7 +76,11 @@ def test_a_kill_leaves_whole_lines_that_the_next_start_publishes(tmp_path: Path)
         wait_until(lambda: len(published(tmp_path)) >= 151, "what was left open is published")
     lines = published(tmp_path)
     assert not gaps(lines)
-    assert [line["reason"] for line in lines if line["event"] == "start"] == ["clean", "crash"]
+    starts = [line for line in lines if line["event"] == "start"]
+    assert [line["reason"] for line in starts] == ["clean", "crash"]
+    assert "after_boot" not in starts[0]
+    last = lines[lines.index(starts[1]) - 1]
+    assert (starts[1]["after_boot"], starts[1]["after_seq"]) == (last["boot"], last["seq"])
 
 
 def test_it_is_switched_and_published_while_the_daemon_runs(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def audit(rows: Iterable[Row], limits: Limits | None = None) -> list[Finding]:
             jobs.setdefault((row["job_id"], row.get("scope", "")), []).append(row)
     page_rows = [_page(*key, lines) for key, lines in pages.items()]
     marks = [
-        SimpleNamespace(**row)
+        SimpleNamespace(**{"after_boot": None, "after_seq": None, **row})
         for lines in pages.values()
         for row in lines
         if row["event"] in ("start", "stop", "clock", "flush")

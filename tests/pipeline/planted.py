@@ -88,9 +88,13 @@ class Story:
     jobs: dict[str, list[Line]] = attrs.field(init=False)  #: work jobs; by node, boot and number
     nodes: list[str] = attrs.field(init=False)
     _texts: dict[Boot, bytes] = attrs.field(factory=dict, init=False)
+    _next: dict[Boot, Boot] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.nodes = sorted({node for node, _ in self.boots})
+        for boot, lines in self.lines.items():
+            if "after_boot" in lines[0].says:
+                self._next[boot[0], lines[0].says["after_boot"]] = boot
         self.jobs = {}
         for boot in sorted(self.lines):
             for line in self.lines[boot]:
@@ -122,14 +126,23 @@ class Story:
             found.setdefault(line.boot[0], []).append(line)
         return found
 
+    def next_of(self, boot: Boot) -> Boot | None:
+        """The boot that says where this one ended."""
+        return self._next.get(boot)
+
+    def is_oldest(self, boot: Boot) -> bool:
+        """Tell whether there is no boot of its node before it."""
+        return boot == min(other for other in self.boots if other[0] == boot[0])
+
     # Writing.
 
     def write(self, folder: Path, plants: Iterable[Plant] = (), copy: int | None = None) -> None:
         """Write the logs with these faults, as nodes do; a copy has nodes of its own."""
         for (node, number), text in self.texts(plants, copy):
             path = folder / "date=2023-11-14" / f"node={node}" / f"events-{number}-{1:016}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
+            if text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text)
 
     def texts(self, plants: Iterable[Plant] = (), copy: int | None = None) -> Iterator[tuple[Boot, bytes]]:
         """Give the lines of each boot with these faults; a copy has nodes of its own."""
@@ -137,8 +150,15 @@ class Story:
         for plant in plants:
             for boot, some in plant.edits.items():
                 edits.setdefault(boot, []).extend(some)
+        edited = {boot: _edited(self.boots[boot], some) for boot, some in edits.items()}
+        for boot, tails in list(edited.items()):
+            after = self.next_of(boot)
+            if after is not None:
+                ended, ends = b'"after_seq":%d,' % len(self.boots[boot]), b'"after_seq":%d,' % _numbers(tails)
+                others = edited.get(after, self.boots[after])
+                edited[after] = [tail.replace(ended, ends) if b'"start"' in tail else tail for tail in others]
         for boot in self.boots:
-            text = self._text(boot, _edited(self.boots[boot], edits[boot])) if boot in edits else self._texts[boot]
+            text = self._text(boot, edited[boot]) if boot in edited else self._texts[boot]
             if copy is not None:
                 for name in self.nodes:
                     text = text.replace(name.encode(), self.renamed(name, copy).encode())
@@ -166,6 +186,11 @@ class Story:
         start = 2 if name.startswith("DI") else 0
         turned = f"{(int(name[start : start + 8], 16) + copy * 0x9E3779B1) % (1 << 32):08x}"
         return name[:start] + turned + name[start + 8 :]
+
+
+def _numbers(tails: Sequence[bytes]) -> int:
+    """How many numbers these lines use up."""
+    return sum(-1 if tail == AGAIN else 1 for tail in tails)
 
 
 def _edited(tails: Sequence[bytes], edits: Iterable[tuple[int, str, bytes]]) -> list[bytes]:
@@ -367,6 +392,19 @@ def _gap(story: Story, rng: Random) -> Plant | None:
     return Plant(GAP, None, (*boot, first + 1), {boot: edits})
 
 
+def _tail_gap(story: Story, rng: Random) -> Plant | None:
+    """Let the last lines of a boot be missing, as when its last file was not shipped; or all of them."""
+    boot = rng.choice(sorted(story.boots))
+    after = story.next_of(boot)
+    size = len(story.boots[boot])
+    count = size if rng.random() < 0.5 else rng.randint(1, size)
+    if after is None or (count == size and story.is_oldest(boot)):
+        return None
+    edits: list[tuple[int, str, bytes]] = [(at, "skip", b"") for at in range(size - count, size)]
+    # The boot behind it is to be there, as it says where this one ended.
+    return Plant(GAP, None, (*boot, size - count + 1), {boot: edits, after: []})
+
+
 def _double(story: Story, rng: Random) -> Plant | None:
     """Let a line be there twice."""
     boot = rng.choice(sorted(story.boots))
@@ -377,7 +415,7 @@ def _double(story: Story, rng: Random) -> Plant | None:
 OF_JOBS: tuple[Callable[[Story, Random, str], Plant | None], ...] = (
     _lost, _orphaned, _late, _acked_twice, _delivered_after_ack, _twice_once,
 )  # fmt: skip
-OF_LOGS: tuple[Callable[[Story, Random], Plant | None], ...] = (_gap, _double)
+OF_LOGS: tuple[Callable[[Story, Random], Plant | None], ...] = (_gap, _tail_gap, _double)
 TRIES = 60
 
 

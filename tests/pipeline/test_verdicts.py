@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -163,6 +164,33 @@ def test_logs_whose_first_files_were_removed_are_no_fault_but_a_later_boot_has_i
     new = log("a", (2 * LATER_S, "other"), (3 * LATER_S, "other"), boot=2, start_s=LATER_S)
     assert found(old[3:], new) == [kinds.NOT_KNOWN]
     assert found(old, new[1:]) == [kinds.GAP]
+
+
+def boots_in_a_row() -> list[list[Row]]:
+    """Three boots of a node, each of which says where the one before it ended."""
+    boots = [log("a", *LIFE, boot=1), log("a", (1_000, "other"), (1_001, "other"), boot=2, start_s=999, stops=False)]
+    boots.append(log("a", (2_000, "other"), boot=3, start_s=1_999))
+    for before, boot in pairwise(boots):
+        boot[0] |= {"after_boot": before[-1]["boot"], "after_seq": before[-1]["seq"]}
+    return boots
+
+
+def test_the_last_lines_of_a_boot_are_missed_if_the_next_one_saw_them() -> None:
+    first, second, third = boots_in_a_row()
+    assert audit([*first, *second, *third]) == []
+    (gap,) = audit([*first, *second[:-2], *third])
+    assert (gap.kind, gap.boot, gap.seq, gap.detail) == (kinds.GAP, 2, 2, "2 lines are missing, 2 to 3: the last ones")
+    (gap,) = audit([*first[:-1], *second, *third])
+    assert (gap.kind, gap.boot, gap.seq, gap.detail) == (kinds.GAP, 1, 5, "line 5 is missing: the last ones")
+
+
+def test_a_boot_that_is_missing_as_a_whole_is_a_gap_unless_all_before_it_is_missing_too() -> None:
+    first, second, third = boots_in_a_row()
+    (gap,) = audit([*first, *third])
+    assert (gap.kind, gap.boot, gap.seq, gap.detail) == (kinds.GAP, 2, 1, "3 lines are missing, 1 to 3: the whole boot")
+    assert gap.at_us == third[0]["ts_us"], "no later than that"
+    assert audit([*second, *third]) == audit(third) == [], "logs are not kept for ever"
+    assert audit([*first, *second]) == [], "of what comes last nobody tells"
 
 
 def test_a_log_of_endings_alone_is_no_reason_for_a_fault() -> None:

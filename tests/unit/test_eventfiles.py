@@ -70,8 +70,8 @@ class FailingDisk(Disk):
         super().remove(path)
 
 
-def line(seq: int, size: int = 0) -> bytes:
-    return json.dumps({"seq": seq, "x": "x" * size}).encode() + b"\n"
+def line(seq: int, size: int = 0, boot: int = 7) -> bytes:
+    return json.dumps({"boot": boot, "seq": seq, "x": "x" * size}).encode() + b"\n"
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def part(text: bytes, first: int, count: int, boot: int = 7, node_id: bytes = NO
 
 def write(files: EventFiles, *numbers: int, size: int = 0, boot: int = 7) -> None:
     for seq in numbers:
-        files.write(part(line(seq, size), seq, 1, boot))
+        files.write(part(line(seq, size, boot), seq, 1, boot))
 
 
 def test_lines_are_seen_when_their_file_is_published(make: Callable[..., EventFiles], tmp_path: Path) -> None:
@@ -163,19 +163,21 @@ def test_what_a_crash_left_open_is_published_up_to_its_last_whole_line(
     make: Callable[..., EventFiles], tmp_path: Path
 ) -> None:
     files = make()
-    boot, ended_well = files.begin()
-    assert ended_well
-    files.write(part(line(1) + line(2) + b'{"seq": 3, "x', 1, 3, boot))
-    again, ended_well = make().begin()
-    assert not ended_well
-    assert again > boot
+    found = files.begin()
+    assert (found.ended_well, found.last) == (True, None)
+    boot = found.boot
+    files.write(part(line(1, boot=boot) + line(2, boot=boot) + b'{"seq": 3, "x', 1, 3, boot))
+    again = make().begin()
+    assert (again.ended_well, again.last) == (False, (boot, 2))
+    assert again.boot > boot
     assert seqs(tmp_path) == [1, 2]
-    assert make().begin()[1]
+    assert make().begin().ended_well
 
 
 def test_a_crash_that_left_no_whole_line_leaves_no_file(make: Callable[..., EventFiles], tmp_path: Path) -> None:
     make().write(part(b'{"seq"', 1, 1))
-    assert not make().begin()[1]
+    found = make().begin()
+    assert (found.ended_well, found.last) == (False, None)
     assert names(tmp_path) == []
 
 
@@ -183,11 +185,41 @@ def test_a_boot_has_a_higher_number_than_those_before_even_if_the_clock_went_bac
     make: Callable[..., EventFiles], clock: Clock
 ) -> None:
     files = make()
-    boot, _ = files.begin()
+    boot = files.begin().boot
     write(files, 1, boot=boot)
     files.end()
     clock.wall -= 1_000_000
-    assert make().begin()[0] == boot + 1
+    assert make().begin().boot == boot + 1
+
+
+def test_a_boot_is_told_of_the_last_line_before_it_in_whichever_file_that_is(
+    make: Callable[..., EventFiles], tmp_path: Path, clock: Clock
+) -> None:
+    files = make(file_bytes=1)
+    write(files, 1, 2, 3, boot=7)
+    clock.wall -= 10 * DAY_S  # the folder of a later boot is of an earlier day
+    write(files, 1, 2, boot=8)
+    files.end()
+    assert make().begin().last == (8, 2)
+    for path in tmp_path.rglob("events-8-*.jsonl"):
+        path.unlink()
+    assert make().begin().last == (7, 3)
+
+
+@pytest.mark.parametrize(
+    "text", [b"no json\n", b"[1]\n", b'{"boot": 9}\n', b'{"boot": 9, "seq": null}\n', b"\xff\n", b""]
+)
+def test_a_last_line_that_is_none_of_ours_is_not_told_of(
+    make: Callable[..., EventFiles], tmp_path: Path, text: bytes
+) -> None:
+    files = make()
+    write(files, 1, boot=7)
+    files.end()
+    path = next(tmp_path.rglob("events-7-*.jsonl"))
+    path.with_name(f"events-9-{1:016}.jsonl").write_bytes(text)
+    found = make().begin()
+    assert found.boot > 9
+    assert found.last is None
 
 
 def test_files_of_other_nodes_are_left_alone(make: Callable[..., EventFiles], tmp_path: Path, clock: Clock) -> None:

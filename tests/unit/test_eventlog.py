@@ -184,6 +184,12 @@ def test_what_is_lost_while_the_folder_is_not_ready_leaves_a_gap_too(
     assert event_log.facts()["events_lost"] == 3
 
 
+def befores(lines: list[dict[str, Any]]) -> list[tuple[int, int] | None]:
+    """The line before each boot, as its start names it."""
+    starts = [line for line in lines if line["event"] == "start"]
+    return [(line["after_boot"], line["after_seq"]) if "after_boot" in line else None for line in starts]
+
+
 def test_another_boot_begins_when_other_events_are_wanted(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
 ) -> None:
@@ -205,6 +211,7 @@ def test_another_boot_begins_when_other_events_are_wanted(
         (2, 1, "start", "on"), (2, 2, "add", None), (2, 3, "stop", None),
     ]  # fmt: skip
     assert lines[-2]["ts_us"] == server.state.wall * 1_000
+    assert befores(lines) == [None, (first, 3), (first + 1, 2)]
 
 
 def test_what_is_wanted_holds_at_once_though_the_folder_is_not_ready(
@@ -232,6 +239,7 @@ def test_what_is_wanted_holds_at_once_though_the_folder_is_not_ready(
         (2, 1, "start", "on"), (2, 2, "add", None), (2, 3, "stop", None),
     ]  # fmt: skip
     assert event_log.facts()["events_lost"] == 0
+    assert befores(lines) == [None, (first, 2), (first + 1, 3)]
     # Each boot begins when that was wanted, and not when its lines are made.
     walls = [line["ts_us"] for line in lines]
     assert walls == sorted(walls)

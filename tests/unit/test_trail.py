@@ -551,6 +551,7 @@ def test_another_id_ends_a_boot_and_begins_one_and_both_are_news_at_once() -> No
         (7, 1, "add", None), (7, 2, "stop", "reset"), (8, 1, "start", "on"), (8, 2, "add", None),
     ]  # fmt: skip
     assert [line["ts_us"] for line in found] == [5_000, 6_000, 6_000, 5_000]
+    assert "after_boot" not in found[2], "there is no line of this node before it"
 
 
 def test_notes_that_are_too_many_are_lost_all_and_counted_but_for_the_id_that_the_node_has_now() -> None:
