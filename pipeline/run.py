@@ -1,7 +1,7 @@
 """One run of a job of `disqued-spark`: Spark, the tables, what is told meanwhile, and what is remembered of it.
 
     with running("rollup", place) as run:
-        run.say("3 days have new events")           stderr, with the seconds since it began
+        run.say("3 days have new events")           stderr, with the seconds since it began; and how far Spark is
         run.tables.replace(...)
         run.count(rows)                              what `runs` in reports.sqlite is to say
 
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,6 +25,7 @@ import click
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.failures import told
 from disqued.pipeline.files import here
+from disqued.pipeline.progress import telling
 from disqued.pipeline.session import spark_session
 from disqued.pipeline.tables import Tables
 
@@ -117,6 +118,7 @@ class Run:
     note: str = ""
     _began: float = attrs.field(factory=time.monotonic, init=False)
     _began_at: float = attrs.field(factory=time.time, init=False)
+    _said: float = attrs.field(factory=time.monotonic, init=False)  #: when something was told last
 
     @cached_property
     def tables(self) -> Tables:
@@ -133,9 +135,14 @@ class Run:
 
     def say(self, text: str) -> None:
         """Tell what is done just now, on stderr."""
+        self._said = time.monotonic()
         if not self.place.quiet:
             sys.stderr.write(f"{self.job} {self.seconds:6.1f} s  {text}\n")
             sys.stderr.flush()
+
+    def silent_s(self) -> float:
+        """For how many seconds nothing was told."""
+        return time.monotonic() - self._said
 
     def count(self, rows: int) -> None:
         """Note rows that were written."""
@@ -161,7 +168,8 @@ def running(job: str, place: Place) -> Iterator[Run]:
     try:
         with _ended_by_signal(), spark_session(job, place.master, place.settings()) as spark:
             run = Run(job, spark, place, reports)
-            yield run
+            with nullcontext() if place.quiet else telling(spark, run.silent_s, run.say):
+                yield run
             run.remember()
     except BaseException as error:
         if run is not None:
