@@ -100,6 +100,7 @@ JOBS: Final = """
     ), told AS (
         SELECT *,
                max(CASE WHEN reason = 'once' OR event = 'add' AND retry_s = 0 THEN 1 ELSE 0 END) OVER job AS is_once,
+               max(CASE WHEN event IN ('add', 'deliver') THEN 1 ELSE 0 END) OVER job AS is_told,
                max(ttl_s) OVER job AS job_ttl_s,
                max(retry_s) OVER job AS job_retry_s,
                min(CASE WHEN event = 'ack' AND reason IS NULL THEN age_us END) OVER job AS ack_us,
@@ -110,6 +111,7 @@ JOBS: Final = """
     ), sorted AS (
         SELECT *,
                is_ack OR event IN ('expire', 'delete', 'evict', 'refuse') OR event = 'leave' AND is_once = 1 AS is_end,
+               event = 'leave' AND is_told = 0 AS may_end,
                event IN ('replicate', 'enqueue', 'deliver', 'working', 'nack', 'requeue', 'leave') AS is_hold
         FROM told
     ), ordered AS (
@@ -147,7 +149,7 @@ JOBS: Final = """
         SELECT aged.*,
                closed_event = 'ack' AND closed_boot = aged.boot AND NOT coalesce(
                    (come_boot > closed_boot OR come_boot = closed_boot AND come_seq > closed_seq)
-                   AND (come_seq - closed_seq > 20000 OR is_once = 1), false) AS is_known,
+                   AND (come_seq - closed_seq > 20000 OR is_once = 1 OR is_told = 0), false) AS is_known,
                coalesce(nullif(CAST(job_ttl_s * 1000000 AS BIGINT), 0),
                         CASE WHEN job_id LIKE 'DI%' AND substring(job_id, 43, 4) <> 'ffff'
                              THEN ({hex} + 1) * 60000000 END, 0) AS ttl_us,
@@ -159,7 +161,7 @@ JOBS: Final = """
           ON logs.node = aged.node AND logs.boot = aged.boot AND aged.seq BETWEEN logs.first AND logs.last
     ), proven AS (
         SELECT *,
-               (is_hold OR event = 'add') AND NOT is_end AND has_more IS DISTINCT FROM 1 AS is_open,
+               (is_hold OR event = 'add') AND NOT is_end AND NOT may_end AND has_more IS DISTINCT FROM 1 AS is_open,
                ttl_us > 0 AND NOT is_flushed
                    AND passed_us >= greatest(0, ttl_us - coalesce(age_us, 0)) + 60000000 AS says_no_more,
                ttl_us > 0 AND NOT is_flushed

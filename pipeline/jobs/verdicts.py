@@ -186,6 +186,8 @@ class _Case:
             self.by_node.setdefault(line.node, []).append(line)
         self.queue = next((line.queue for line in lines if line.queue is not None), None)
         self.is_once = any(line.is_once for line in lines)
+        #: Or nothing says that it is not, as the lines of who added it and of who delivered it are not there.
+        self.may_be_once = self.is_once or not any(line.event in ("add", "deliver") for line in lines)
         self.ttl_us = next((line.ttl_us for line in lines if line.ttl_us is not None), None) or ttl_of(job_id)
         #: Every node that tells of it did so in one boot, so that ages say the same everywhere.
         self.is_steady = all(lines[0].boot == lines[-1].boot for lines in self.by_node.values())
@@ -221,7 +223,7 @@ class _Case:
             elif line.event == "evict":
                 acked = None
             elif acked is not None and line.event in _COMES:
-                is_back = line.seq - acked.seq > ENDED_KEPT or self.is_once
+                is_back = line.seq - acked.seq > ENDED_KEPT or self.may_be_once
             elif acked is not None and line.event == "deliver":
                 is_known = acked.boot == line.boot and not is_back
                 kind = DELIVERED_AFTER_ACK if is_known else REDELIVERED
@@ -335,7 +337,7 @@ class _Case:
         """The last line by which a node shows that it has the job, if no end follows it."""
         last: Line | None = None
         for line in lines:
-            if self._ends_it(line):
+            if self._ends_it(line) or (line.event == "leave" and self.may_be_once):
                 last = None
             elif line.event in _HOLDS or line.event == "add":
                 # A node that has shown that it keeps a copy does so still when it adds nothing to that.

@@ -126,6 +126,14 @@ def test_the_installed_script_is_this_one() -> None:
     assert "disqued = disqued.cli:main" in settings["options.entry_points"]["console_scripts"].split("\n")
 
 
+def test_the_package_can_be_run_as_the_script() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "disqued", "export", "--help"],
+        env=environment(), capture_output=True, text=True, timeout=LIMIT, check=True,
+    ).stdout  # fmt: skip
+    assert said == run_afresh("export", "--help").stdout
+
+
 def test_the_help_names_every_tool_before_the_options_of_a_node() -> None:
     said = run_afresh("--help").stdout
     for name, (summary, _) in VERBS.items():

@@ -166,6 +166,19 @@ def test_logs_whose_first_files_were_removed_are_no_fault_but_a_later_boot_has_i
     assert found(old, new[1:]) == [kinds.GAP]
 
 
+def test_a_copy_that_left_may_be_of_a_job_that_is_delivered_once_where_nothing_says_that_it_is_not() -> None:
+    deleted = log("a", (0, "replicate"), (1, "delete", {"peer": "c"}), (LATER_S, "other"))
+    left = log("b", (0, "replicate"), (20, "enqueue"), (20, "leave", {"peer": "c"}), (LATER_S, "other"))
+    assert found(deleted, left) == [], "who added it and who delivered it have no log here"
+    often = log("c", (0, "add"), (20, "replicate"), (20, "enqueue"), (21, "deliver"), (22, "ack"), (LATER_S, "other"))
+    assert found(deleted, left, often) == [kinds.ORPHANED]
+    once = log("c", (0, "add", {"retry_s": 0}), (21, "deliver", {"reason": "once"}), (22, "ack"), (LATER_S, "other"))
+    assert found(deleted, left, once) == []
+    back = log("a", (0, "replicate"), (2, "ack", {"reason": "peer"}), (3, "replicate"), (4, "ack", {"reason": "peer"}))
+    assert found(back) == []
+    assert found(back, log("b", (0, "add"), (1, "deliver"), (2, "ack"))) == [kinds.ACKED_TWICE]
+
+
 def boots_in_a_row() -> list[list[Row]]:
     """Three boots of a node, each of which says where the one before it ended."""
     boots = [log("a", *LIFE, boot=1), log("a", (1_000, "other"), (1_001, "other"), boot=2, start_s=999, stops=False)]
