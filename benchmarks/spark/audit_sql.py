@@ -112,7 +112,8 @@ JOBS: Final = """
         SELECT *,
                is_ack OR event IN ('expire', 'delete', 'evict', 'refuse') OR event = 'leave' AND is_once = 1 AS is_end,
                event = 'leave' AND is_told = 0 AS may_end,
-               event IN ('replicate', 'enqueue', 'deliver', 'working', 'nack', 'requeue', 'leave') AS is_hold
+               event IN ('replicate', 'enqueue', 'deliver', 'working', 'nack', 'requeue', 'leave')
+                   OR event = 'add' AND coalesce(reason, '') <> 'elsewhere' AS is_hold
         FROM told
     ), ordered AS (
         SELECT *,
@@ -185,7 +186,6 @@ JOBS: Final = """
                sum(CASE WHEN is_heard THEN 1 ELSE 0 END) AS heard,
                sum(CASE WHEN is_heard AND NOT is_unsaid THEN 1 ELSE 0 END) AS firm,
                max(CASE WHEN is_open THEN 1 ELSE 0 END) AS opened,
-               max(CASE WHEN is_open AND says_no_more THEN 1 ELSE 0 END) AS proven,
                max(CASE WHEN is_open AND says_no_more AND is_hold THEN 1 ELSE 0 END) AS proven_hold,
                max(CASE WHEN is_open AND is_past THEN 1 ELSE 0 END) AS past,
                max(CASE WHEN event = 'deliver' AND age_us IS NOT NULL AND had_event = 'deliver' AND had_node <> node
@@ -200,13 +200,12 @@ JOBS: Final = """
                sum(CASE WHEN late_us - ack_us > 900000000 THEN 1 ELSE 0 END) AS left_late,
                sum(CASE WHEN late_us - ack_us > 900000000 THEN 0 ELSE late_deliver END) AS heard_late,
                sum(late_deliver) AS delivered_late, sum(heard) AS heard, sum(firm) AS firm, sum(opened) AS opened,
-               sum(proven) AS proven, sum(proven_hold) AS proven_hold, sum(past) AS past, max(at_once) AS at_once
+               sum(proven_hold) AS proven_hold, sum(past) AS past, max(at_once) AS at_once
         FROM by_node
         GROUP BY job_id, scope
     ), found AS (
         SELECT job_id, scope,
-               CASE WHEN may_be_left AND NOT has_ended AND was_added AND proven > 0
-                         AND (proven = opened OR proven_hold > 0) THEN 1 ELSE 0 END AS lost,
+               CASE WHEN may_be_left AND NOT has_ended AND was_added AND proven_hold > 0 THEN 1 ELSE 0 END AS lost,
                CASE WHEN is_once AND heard > 1 AND firm > 1 THEN 1 ELSE 0 END AS once_delivered_twice,
                delivered_after_ack, acked_twice,
                CASE WHEN may_be_left AND has_ended THEN proven_hold ELSE 0 END
@@ -216,7 +215,7 @@ JOBS: Final = """
                at_once AS delivered_apart,
                CASE WHEN is_once AND heard > 1 AND firm < 2 THEN 1 ELSE 0 END
                    + CASE WHEN may_be_left AND NOT has_ended AND was_added AND opened > 0 AND past = opened
-                               AND NOT (proven > 0 AND (proven = opened OR proven_hold > 0)) THEN 1 ELSE 0 END
+                               AND proven_hold = 0 THEN 1 ELSE 0 END
                    AS not_known
         FROM by_job
     )

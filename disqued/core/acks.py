@@ -109,9 +109,9 @@ class Acks:
             return False
         if job.options.kind:
             raise WrongType
-        self._count(job, self._state.actor)
         if job.state == WAIT_REPL:
             self._replication.settle(job)
+        self._count(job, self._state.actor)
         self._mistrust(job)
         if job.holders is None:
             self._state.finish(job)

@@ -55,7 +55,7 @@ from disqued.core.peers import FULL, LEAVING
 from disqued.core.queues import PAUSE_IN, Client, Queue
 from disqued.core.schedule import Timed
 from disqued.core.state import State
-from disqued.core.trail import ADD, NOREPL, REFUSE, REPLICATE
+from disqued.core.trail import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
 from disqued.errors import CommandError, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
@@ -334,7 +334,7 @@ class Replication:
 
     def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
         """Add a job whose copies nobody waits for; `own`: one of them is ours."""
-        self._state.note(ADD, job, who=self._state.actor)
+        self._state.note(ADD, job, who=self._state.actor, word=b"" if own else ELSEWHERE)
         self._send_copies(job, chosen, quiet=True)
         if own:
             self._state.enter(job)
@@ -525,10 +525,11 @@ class Replication:
     def _place(self, pending: Pending) -> None:
         """Let a job begin of which there are copies enough, here or on the node that is to have it."""
         state, job = self._state, pending.job
-        state.note(ADD, job, who=pending.client)
+        own = state.node_id in (job.holders or ())
+        state.note(ADD, job, who=pending.client, word=b"" if own else ELSEWHERE)
         confirmed = job.confirmed or frozenset()
         job.confirmed = None
-        if state.node_id in (job.holders or ()):
+        if own:
             self._begin(job)
         else:
             chosen = state.rng.choice(state.others(confirmed))

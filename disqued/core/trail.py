@@ -67,6 +67,7 @@ ONCE: Final = b"once"  #: a delivery after which nobody gets it again, acknowled
 RECOVERED: Final = b"recovered"  #: a delivery of what another consumer had (RQ.RECOVER)
 ASKED: Final = b"asked"  #: queued since a client said so
 UNSEEN: Final = b"unseen"  #: queued again since its consumer was gone before it had it: a delivery that was none
+ELSEWHERE: Final = b"elsewhere"  #: an addition of which other nodes alone have copies
 NOREPL: Final = b"norepl"  #: refused for want of copies
 RESET: Final = b"reset"  #: the end of a node's id, which has another one then
 AHEAD: Final = b"ahead"  #: the wall clock was set forwards

@@ -156,13 +156,18 @@ class Logs:
 _DONE: Final = frozenset({None, "fast", "peer"})  #: reasons of acks that end a job on their node
 _OWN: Final = frozenset({None, "fast"})  #: of these: said by a client
 _ENDS: Final = frozenset({"expire", "delete", "evict", "refuse"})
-#: Events that show that a node has a job; `add` does not, for its copies may be on other nodes alone.
-_HOLDS: Final = frozenset({"replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave"})
+#: Events that show that a node has a job; an `add` does not where other nodes alone have copies.
+_HOLDS: Final = frozenset({"add", "replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave"})
+_ELSEWHERE: Final = "elsewhere"
 _COMES: Final = frozenset({"add", "replicate"})
 
 
 def _is_ack(line: Line) -> bool:
     return line.event == "ack" and line.reason in _DONE
+
+
+def _holds(line: Line) -> bool:
+    return line.event in _HOLDS and line.reason != _ELSEWHERE
 
 
 def judge(job_id: str, scope: str, lines: Iterable[Line], logs: Logs, limits: Limits) -> list[Finding]:
@@ -319,15 +324,16 @@ class _Case:
         if not ended:
             if not adds:
                 return []
-            if proven and (len(proven) == len(open_) or any(line.event in _HOLDS for line in proven)):
-                return [self.finding(LOST, proven[-1], "its time is over, and no node tells of an end")]
+            holders = [line for line in proven if _holds(line)]
+            if holders:
+                return [self.finding(LOST, holders[-1], "its time is over, and no node tells of an end")]
             if self._is_over(open_):
                 return [self.finding(NOT_KNOWN, open_[-1], "no node tells of an end, where logs are not whole")]
             return []
         return [
             self.finding(ORPHANED, line, "it has ended, and this node never says what became of what it has")
             for line in proven
-            if line.event in _HOLDS
+            if _holds(line)
         ]
 
     def _ends_it(self, line: Line) -> bool:
@@ -339,7 +345,7 @@ class _Case:
         for line in lines:
             if self._ends_it(line) or (line.event == "leave" and self.may_be_once):
                 last = None
-            elif line.event in _HOLDS or line.event == "add":
+            elif line.event in _HOLDS:
                 # A node that has shown that it keeps a copy does so still when it adds nothing to that.
                 last = line
         return last

@@ -285,6 +285,8 @@ def _lost(story: Story, rng: Random, job_id: str) -> Plant | None:
     is_over = any(line.is_end() for line in dropped) and not any(line.says["event"] == "refuse" for line in dropped)
     if "add" not in says or not is_over or any(line.says.get("reason") == "once" for line in kept):
         return None
+    if all(line.says.get("reason") == "elsewhere" for line in kept):
+        return None
     return Plant(LOST, job_id, None, _drop(dropped))
 
 
@@ -296,7 +298,8 @@ def _orphaned(story: Story, rng: Random, job_id: str) -> Plant | None:
         others = [line for other, lines in by_node.items() if other != node for line in lines]
         if not (before and after and any(line.is_end() for line in others) and story.is_steady(before[-1])):
             continue
-        if before[-1].says["event"] != "add" and not any(line.says["event"] == "refuse" for line in others):
+        is_elsewhere = before[-1].says.get("reason") == "elsewhere"
+        if not is_elsewhere and not any(line.says["event"] == "refuse" for line in others):
             return Plant(ORPHANED, job_id, None, _drop(after))
     return None
 

@@ -102,8 +102,12 @@ def test_a_copy_of_which_nobody_says_what_became_is_left_behind() -> None:
 
 
 def test_a_node_that_adds_a_job_which_others_keep_need_not_know_its_end() -> None:
-    elsewhere = log("b", (0, "replicate"), (0, "enqueue"), (1, "deliver"), (2, "ack"), (LATER_S, "other"))
-    assert found(log("a", (0, "add"), (LATER_S, "other")), elsewhere) == []
+    other = log("b", (0, "replicate"), (0, "enqueue"), (1, "deliver"), (2, "ack"), (LATER_S, "other"))
+    elsewhere = log("a", (0, "add", {"reason": "elsewhere"}), (LATER_S, "other"))
+    assert found(elsewhere, other) == []
+    assert found(log("a", (0, "add"), (LATER_S, "other")), other) == [kinds.ORPHANED], "one that keeps it does"
+    assert found(elsewhere) == [kinds.NOT_KNOWN], "those that have it have no log here"
+    assert found(log("a", (0, "add"), (LATER_S, "other"))) == [kinds.LOST]
 
 
 def test_a_node_that_knows_of_an_ack_takes_no_second_one_and_delivers_no_more() -> None:
