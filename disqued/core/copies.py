@@ -10,7 +10,16 @@ is remembered for a while.
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
 
-from disqued.core.job import FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, JobOptions, StoredJob, new_job
+from disqued.core.job import (
+    FLAG_COPY,
+    FLAG_QUEUED_BEFORE,
+    ORPHAN_MS,
+    RETRY_NEVER_MS,
+    Job,
+    JobOptions,
+    StoredJob,
+    new_job,
+)
 from disqued.core.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
@@ -61,7 +70,7 @@ class Copies:
         job.order_key = stored.order_key
         job.nacks = stored.nacks
         job.additional_deliveries = stored.additional_deliveries
-        job.flags = stored.flags & FLAG_QUEUED_BEFORE
+        job.flags = stored.flags & FLAG_QUEUED_BEFORE | FLAG_COPY
         job.requeue_at = self._requeue_at(stored)
         return job
 

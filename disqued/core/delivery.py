@@ -34,6 +34,7 @@ from disqued.core.job import (
     ACTIVE,
     FLAG_ANNOUNCED,
     FLAG_CAME_BACK,
+    FLAG_COPY,
     FLAG_DELIVERED,
     FLAG_DROPPED,
     FLAG_LEASED,
@@ -68,7 +69,7 @@ FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: on
 
 _BITS_KNOWN: Final = 1_024
 _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
-_LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK  #: those that a job keeps when it is queued again
+_LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK | FLAG_COPY  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
 

@@ -2,7 +2,8 @@
 
 A copy may still be under way, on a slow link or said twice, when all that know of the job have agreed that it is done
 and have forgotten it.  Whoever takes that copy would deliver the job again, a retry period later.  So a node remembers
-the ids of jobs that ended here and that others held, and of those whose end it heard of before its copy had come.
+the ids of jobs that ended here and that others held or had brought, and of those whose end it heard of before its copy
+had come.
 There is room for the last `KEPT` of them at least, twice as many at most.  Whoever has such a job all the same, and
 says so, hears that it is done.
 

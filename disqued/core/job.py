@@ -84,6 +84,7 @@ FLAG_ANNOUNCED: Final = 8  #: the other holders have been told that it will be q
 FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
 FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
 FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 

@@ -6,7 +6,7 @@ Source: Disque, src/job.c (job registration), src/queue.c (queue creation and co
 from collections.abc import Iterator
 from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from mypy_extensions import i64
 
@@ -15,7 +15,19 @@ from disqued.core.departed import Departed
 from disqued.core.ended import Ended
 from disqued.core.groups import Group, Log
 from disqued.core.ids import JobIds
-from disqued.core.job import FLAG_WITH_CONSUMER, KIND_WORK, QUEUED, WORK_SCOPE, Event, Job, JobOptions, NamedJob, Unit
+from disqued.core.job import (
+    FLAG_CAME_BACK,
+    FLAG_COPY,
+    FLAG_WITH_CONSUMER,
+    KIND_WORK,
+    QUEUED,
+    WORK_SCOPE,
+    Event,
+    Job,
+    JobOptions,
+    NamedJob,
+    Unit,
+)
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
 from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
@@ -37,6 +49,7 @@ HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
 KEYED = b"k"  #: first byte of the alias of a job with a key
+_BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may bring once more, though nobody holds them
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -346,7 +359,7 @@ class State:
     def finish(self, job: Job) -> None:
         """Drop a job that is acknowledged and that nobody else holds, or that is held elsewhere alone from now on."""
         self.drop(job)
-        if job.holders and job.options.retry_ms:
+        if (job.holders or job.flags & _BROUGHT) and job.options.retry_ms:
             self.ended.add(job.id)
         # The journal does not know dummy acks.
         if self.journaling and (job.holders is None or job.holders):

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import FLAG_GIVEN_UP, JobState
+from disqued.core.job import FLAG_CAME_BACK, FLAG_GIVEN_UP, JobState
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL
@@ -321,6 +321,28 @@ def test_a_copy_that_comes_twice_is_one_copy_and_is_confirmed_twice() -> None:
     assert len(b.state.jobs) == 1
     assert len(cluster.sent(GOTJOB)) == 2
     assert len(b.journal) == 1
+
+
+@pytest.mark.parametrize("end", ["ACKJOB", "FASTACK"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "nack", "start"])
+def test_the_only_copy_of_a_job_is_not_brought_back_after_its_end(end: str, meanwhile: str) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    fill(a)
+    a("ADDJOB", "q", "x", 0)
+    (flight,) = cluster.sent(REPLJOB)
+    job_id = answered(a)
+    assert b.job(job_id).holders is None, "nobody else has it"
+    if meanwhile == "nack":
+        b("GETJOB", "FROM", "q")
+        b("NACK", job_id)
+    elif meanwhile == "start":
+        b.job(job_id).flags = FLAG_CAME_BACK  # as one that is loaded has
+    b(end, job_id)
+    assert not b.holds(job_id)
+    cluster.repeat(flight)
+    assert not b.holds(job_id)
+    assert job_id in b.state.ended
 
 
 def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
