@@ -322,6 +322,30 @@ def test_each_node_of_a_cluster_tells_what_happened_on_it() -> None:
     assert brief(read_b(), "reason", "client") == [("ack", None, "client")]
 
 
+@pytest.mark.parametrize("options", [(), ("ASYNC",), ("REPLICATE", 2)])
+def test_an_addition_says_if_others_alone_have_the_job(options: tuple[Any, ...]) -> None:
+    cluster = Cluster(3)
+    a, *_ = cluster
+    read = follow(a)
+    a("ADDJOB", "q", "x", 0, *options)
+    a.state.leaving = True
+    a("ADDJOB", "q", "x", 0, *options)
+    a("RQ.PUSH", "list", "x", "y")
+    cluster.settle()
+    assert brief(read(), "reason") == [("add", None), *[("add", "elsewhere")] * 3]
+
+
+def test_a_job_that_is_acknowledged_while_its_producer_waits_is_added_before() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    read = follow(a)
+    cluster.hold(b, a)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3, client="maker")
+    (job,) = a.state.jobs
+    a("ACKJOB", job.id, client="anna")
+    assert brief(read(), "client", "reason") == [("add", "maker", None), ("ack", "anna", None)]
+
+
 def test_a_job_that_moves_leaves_here_and_comes_there() -> None:
     cluster = Cluster(2)
     a, b = cluster
