@@ -385,9 +385,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "an at-most-once job stays with its giver, too", CALM,
         Moves, "_leave_to", "self.part_with(job)", "self._delivery.enqueue_new(job, state.queue(job.queue))",
     ),
-    _mutant(
-        "who takes a job over does not know who had it", CALM,
-        Moves, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
+    _besides(
+        _mutant(
+            "who takes a job over does not know who had it", CALM,
+            Moves, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
+        ),
+        _SILENT,
     ),
     _mutant(
         "hunger never ends", CALM,
