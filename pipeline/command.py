@@ -11,6 +11,7 @@
 It may be started by itself, which runs Spark on this machine, or by `spark-submit`, which says where Spark runs.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ def main_group() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Run what a command line asks for, and return its exit status; what went wrong is told on stderr."""
+    logging.getLogger().addFilter(_is_no_stop)
     try:
         status = main_group.main(list(words), prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
@@ -87,6 +89,9 @@ def run(words: Sequence[str]) -> int:
     except ModuleNotFoundError:
         raise
     except Exception as error:  # whatever Spark may say; 1 would be a finding
+        if _is_of_stop(error):
+            sys.stderr.write(f"{PROGRAM}: stopped\n")
+            return STOPPED
         line = told(error)
         if line is None:
             traceback.print_exc()
@@ -94,3 +99,17 @@ def run(words: Sequence[str]) -> int:
             sys.stderr.write(f"{PROGRAM}: {line}\n")
         return FAILED
     return status if isinstance(status, int) else DONE
+
+
+def _is_no_stop(record: logging.LogRecord) -> bool:
+    """Tell whether a record is no word of py4j about a signal that came while it waited: that is told in a line."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
+
+
+def _is_of_stop(error: BaseException | None) -> bool:
+    """Tell whether an error came while the program was being stopped: the JVM may have heard the signal, too."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False

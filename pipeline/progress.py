@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUIET_S: Final = 10.0
+LOOK_S: Final = 1.0  #: pause before another look where Spark computes nothing just then: it lists files, say
 
 
 @contextmanager
@@ -48,6 +49,8 @@ def _tell(
             return  # Spark has ended, of which the job hears, too
         if text:
             say(text)
+        else:
+            wait_s = min(LOOK_S, QUIET_S)
 
 
 def how_far(spark: "SparkSession") -> str:

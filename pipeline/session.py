@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +65,7 @@ def spark_session(
     try:
         yield session
     finally:
-        session.stop()
+        _end(session)
 
 
 @contextmanager
@@ -82,6 +82,14 @@ def settings(session: "SparkSession", wanted: Mapping[str, str]) -> Iterator[Non
                 session.conf.unset(setting)
             else:
                 session.conf.set(setting, word)
+
+
+def _end(session: "SparkSession") -> None:
+    """Stop a session whose JVM may have ended already: some signals are for all processes of a group."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    with suppress(Py4JError, OSError):
+        session.stop()
 
 
 def _start(name: str, master: str | None, more: Mapping[str, str]) -> "SparkSession":

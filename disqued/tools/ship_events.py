@@ -2,18 +2,23 @@
 
     FROM/date=D/node=N/events-*.jsonl --copy--> TO/date=D/node=N/_ship-*.jsonl --sync, rename--> events-*.jsonl
 
-For nodes that do not write to shared storage themselves.  A file is copied once: one that is there with its size is
-passed over, so that the tool can be run again and again, by hand, by a timer, or with `--every` as a service.  Readers
-of the other side never see half a file.  With `--remove` what is safely there is removed here.
+For nodes that do not write to shared storage themselves.  A file is copied once: one that is there already is passed
+over, so that the tool can be run again and again, by hand, by a timer, or with `--every` as a service.  Readers of the
+other side never see half a file.  One of the same name with other lines is another file: it is neither replaced nor is
+ours removed, and that is told.
+
+With `--remove` what is safely there is removed here, but for the newest file of each node: by that a node knows, when
+it starts, the number of its last boot, and where that ended.
 """
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import attrs
 import click
@@ -28,6 +33,8 @@ from disqued.tools.values import Seconds
 TOOL: Final = "ship-events"
 PATTERN: Final = "date=*/node=*/events-*"  #: published files; compressed ones, too
 MOST_SECONDS: Final = 86_400 * 365
+EDGE_BYTES: Final = 4_096  #: at both ends of two files of one size by which they are told from each other
+PIECE_BYTES: Final = 1 << 20
 
 
 @attrs.define
@@ -38,6 +45,7 @@ class Tally:
     shipped_bytes: int = 0
     known: int = 0  #: files that were there already
     removed: int = 0
+    others: list[Path] = attrs.field(factory=list)  #: files there that have the name of one here, and other lines
 
 
 def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
@@ -50,23 +58,53 @@ def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
 
 
 def _ship(source: Path, target: Path, files: Sequence[Path], tally: Tally, advance: Advance, *, remove: bool) -> None:
+    newest = {path.parent.name: path for path in sorted(files, key=_place)}
     for path in files:
         goal = target / path.relative_to(source)
         size = path.stat().st_size
-        if goal.is_file() and goal.stat().st_size == size:
+        is_there = goal.is_file()
+        if is_there and not _is_of(goal, path):
+            tally.others.append(goal)
+            continue
+        if is_there and goal.stat().st_size == size:
             tally.known += 1
         else:
             _copy(path, goal)
             tally.shipped += 1
             tally.shipped_bytes += size
         advance(size)
-        if remove:
+        if remove and newest[path.parent.name] != path:
             path.unlink()
             tally.removed += 1
 
 
 def _published(source: Path) -> list[Path]:
     return sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2]))
+
+
+def _place(path: Path) -> list[int]:
+    """The numbers in the name of a file: its boot, and its first line."""
+    return [int(number) for number in re.findall(r"\d+", path.name)]
+
+
+def _is_of(goal: Path, path: Path) -> bool:
+    """Tell whether a file is a copy of another one, or the first part of it, as a copy that was broken off is."""
+    size, whole = goal.stat().st_size, path.stat().st_size
+    with goal.open("rb") as there, path.open("rb") as here:
+        if size == whole:
+            edges = [0, max(0, size - EDGE_BYTES)]
+            return all(_piece(there, at) == _piece(here, at) for at in edges)
+        if size > whole:
+            return False
+        while piece := there.read(PIECE_BYTES):
+            if here.read(len(piece)) != piece:
+                return False
+    return True
+
+
+def _piece(file: BinaryIO, at: int) -> bytes:
+    file.seek(at)
+    return file.read(EDGE_BYTES)
 
 
 def _copy(path: Path, goal: Path) -> None:
@@ -97,14 +135,15 @@ def _copy(path: Path, goal: Path) -> None:
 @click.option(
     "--from", "source", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False), help="That folder itself."
 )
-@click.option("--remove", is_flag=True, help="Remove files here that are safely there.")
+@click.option("--remove", is_flag=True, help="Remove files here that are safely there, but each node's newest.")
 @click.option(
     "--every", metavar="SECONDS", type=Seconds(MOST_SECONDS, zero=True), default=0.0, help="Go on, with this pause."
 )
 def command(to: Path, config: str | None, source: Path | None, *, remove: bool, every: float) -> int:
     """Copy the published files of a node's event log to another folder, such as one on shared storage.
 
-    Files that are there already are passed over; each appears there whole, or not at all.  TO is the folder that the
+    Files that are there already are passed over; each appears there whole, or not at all.  One that is there with
+    other lines stays as it is, and that is an error.  TO is the folder that the
     files are copied to; it must be there.  docs/reference/event-log.md describes the files.
 
     \b
@@ -153,7 +192,9 @@ def _go(source: Path, target: Path, *, remove: bool, every_s: float) -> int:
                 complain(TOOL, f"{error.filename}: {error.strerror}" if error.filename else str(error))
                 status = FAILED
             else:
-                status = DONE
+                status = FAILED if tally.others else DONE
+                for path in tally.others:
+                    complain(TOOL, f"{path} is there with other lines than the file here: both stay as they are")
                 if tally.shipped or not every_s:
                     sys.stdout.write(
                         f"files shipped: {tally.shipped} ({tally.shipped_bytes} bytes), there already: {tally.known},"

@@ -15,7 +15,6 @@ Times are seconds of the wall clock where they name a day, else of the monotonic
 """
 
 import errno
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from disqued.persistence.disk import Disk, reason, write_all
 from disqued.wire.eventlines import NODE_LENGTH, Part
 
 _NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
+_LAST_LINE: Final = re.compile(rb'(?:\A|\n)\{"v":\d+,"boot":(\d{1,18}),"seq":(\d{1,18}),[^\n]*\}\n\Z')
 _LAST_BYTES: Final = 1 << 20  #: of a file that was left open, read at a time to find its last line
 DAY_S: Final = 86_400
 PRUNE_S: Final = 3_600  #: how often it is looked for files of days that are no longer kept, though none is published
@@ -50,7 +50,7 @@ class Found:
 
     boot: int  #: the number that it gets
     ended_well: bool  #: the boot before ended in good order
-    last: tuple[int, int] | None  #: boot and number of the last line of this node; None = there is none
+    last: tuple[int, int] | None  #: boot and number of the last line of this node; None = none can be read
 
 
 @attrs.define
@@ -96,14 +96,14 @@ class EventFiles:
         """Publish what was left open, and find out where this boot goes on.  Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         left = [path for path in self._own("_open-*.jsonl") if self._heal(path)]
-        files = {
-            (int(found[1]), int(found[2])): path
+        files = [
+            (int(found[1]), int(found[2]), path)
             for path in self._own("*.jsonl")
             if (found := _NAME.fullmatch(path.name))
-        }
-        last = max(files, default=None)
-        boot = int(self._wall()) if last is None else max(int(self._wall()), last[0] + 1)
-        return Found(boot, not left, None if last is None else _last_line(files[last]))
+        ]
+        boot = max([int(self._wall()), *(number + 1 for number, _, _ in files)])
+        seqs = ((number, _last_line(path, number)) for number, _, path in sorted(files, reverse=True))
+        return Found(boot, not left, next(((number, seq) for number, seq in seqs if seq), None))
 
     def _own(self, pattern: str) -> Iterator[Path]:
         return self._folder.glob(f"date=*/node={self._node}/{pattern}")
@@ -282,16 +282,17 @@ def _age(path: Path) -> tuple[str, int, str]:
     return (_day_of(path), int(found[1]) if found else 0, path.name)
 
 
-def _last_line(path: Path) -> tuple[int, int] | None:
-    """Boot and number of the last line of a file; None = it is no line of ours."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _LAST_BYTES))
-        lines = file.read().splitlines()
+def _last_line(path: Path, boot: int) -> int:
+    """Number of the last line of a file of this boot; 0 = it has none that can be read: others may lie there, too."""
     try:
-        says = json.loads(lines[-1])
-        return int(says["boot"]), int(says["seq"])
-    except (IndexError, KeyError, TypeError, ValueError):
-        return None
+        if not path.is_file():
+            return 0
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+            found = _LAST_LINE.search(file.read())
+    except OSError:
+        return 0
+    return int(found[2]) if found and int(found[1]) == boot else 0
 
 
 def _whole_lines(path: Path) -> int:

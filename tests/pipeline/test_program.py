@@ -1,5 +1,6 @@
 """`disqued-spark` as a process of its own, with a Spark of its own."""
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -22,18 +23,20 @@ def test_it_takes_events_in_until_it_is_stopped(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "disqued.pipeline", *map(str, words)],
             cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told,
+            start_new_session=True,
         )  # fmt: skip
     with process:
         try:
             wait_until(lambda: told_of(reports) == [("ingest", "done", 30)], "30 events", 8 * LIMIT)
             write(events, LINES[30:])
             wait_until(lambda: told_of(reports) == [("ingest", "done", len(LINES))], "all events", 8 * LIMIT)
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)  # Spark hears it, too, as a service manager does it
             said, _ = process.communicate(timeout=LIMIT)
         finally:
             process.kill()
     assert process.returncode == 0, (tmp_path / "told").read_text()
     assert said == b""
+    assert "Traceback" not in (tmp_path / "told").read_text()
     assert seen(tables) == of_lines(LINES)
     assert told_of(reports) == [("ingest", "done", len(LINES))]
 

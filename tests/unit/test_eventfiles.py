@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,8 @@ class FailingDisk(Disk):
 
 
 def line(seq: int, size: int = 0, boot: int = 7) -> bytes:
-    return json.dumps({"boot": boot, "seq": seq, "x": "x" * size}).encode() + b"\n"
+    says = {"v": 1, "boot": boot, "seq": seq, "x": "x" * size}
+    return json.dumps(says, separators=(",", ":")).encode() + b"\n"
 
 
 @pytest.fixture
@@ -207,19 +209,54 @@ def test_a_boot_is_told_of_the_last_line_before_it_in_whichever_file_that_is(
 
 
 @pytest.mark.parametrize(
-    "text", [b"no json\n", b"[1]\n", b'{"boot": 9}\n', b'{"boot": 9, "seq": null}\n', b"\xff\n", b""]
-)
-def test_a_last_line_that_is_none_of_ours_is_not_told_of(
+    "text",
+    [
+        b"", b"no line\n", b"[1]\n", b'{"v":1,"boot":9}\n', b'{"v":1,"boot":9,"seq":-1,"x":1}\n',
+        b"[" * 100_000 + b"\n", line(1, boot=8), line(1, boot=9)[:-1],
+        b'{"v":1,"boot":9,"seq":' + b"1" * 30 + b',"x":1}\n',
+        b'{"v":1,"boot":1e400,"seq":1,"x":1}\n', line(1, size=2_000_000, boot=9),
+    ],
+)  # fmt: skip
+def test_a_last_line_that_cannot_be_read_is_not_told_of_but_what_is_before_it(
     make: Callable[..., EventFiles], tmp_path: Path, text: bytes
 ) -> None:
     files = make()
-    write(files, 1, boot=7)
+    write(files, 1, 2, boot=7)
     files.end()
     path = next(tmp_path.rglob("events-7-*.jsonl"))
     path.with_name(f"events-9-{1:016}.jsonl").write_bytes(text)
     found = make().begin()
     assert found.boot > 9
-    assert found.last is None
+    assert found.last == (7, 2)
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link", "loop", "refused"])
+def test_what_is_no_file_or_cannot_be_read_is_passed_over(
+    make: Callable[..., EventFiles], tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = make()
+    write(files, 1, boot=7)
+    files.end()
+    path = next(tmp_path.rglob("events-7-*.jsonl")).with_name(f"events-9-{1:016}.jsonl")
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("nowhere")
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    else:
+        path.write_bytes(line(1, boot=9))
+        opened = Path.open
+
+        def refuse(self: Path, *words: str) -> object:
+            if self == path:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return opened(self, *words)
+
+        monkeypatch.setattr(Path, "open", refuse)
+    assert make().begin().last == (7, 1)
 
 
 def test_files_of_other_nodes_are_left_alone(make: Callable[..., EventFiles], tmp_path: Path, clock: Clock) -> None:

@@ -43,9 +43,16 @@ def test_what_is_published_is_shipped_once(source: Path, target: Path) -> None:
 
 def test_what_is_safely_there_is_removed_here(source: Path, target: Path) -> None:
     before = {name: text for name, text in texts(source).items() if "_open" not in name}
-    assert ship(source, target, remove=True).removed == 3
+    assert ship(source, target, remove=True).removed == 1
     assert texts(target) == before
-    assert list(texts(source)) == ["date=2/node=a/_open-7-12.jsonl"]
+    # By its newest file a node knows, when it starts, where it has been.
+    newest = ["date=1/node=b/events-7-1.jsonl", "date=2/node=a/events-7-9.jsonl"]
+    assert sorted(texts(source)) == sorted([*newest, "date=2/node=a/_open-7-12.jsonl"])
+    (source / "date=2" / "node=a" / "_open-7-12.jsonl").rename(source / "date=2" / "node=a" / "events-7-12.jsonl")
+    (source / "date=2" / "node=b").mkdir()
+    (source / "date=2" / "node=b" / "events-10-1.jsonl").write_text("later\n")
+    assert ship(source, target, remove=True).removed == 2
+    assert sorted(texts(source)) == ["date=2/node=a/events-7-12.jsonl", "date=2/node=b/events-10-1.jsonl"]
 
 
 def test_half_a_file_is_never_seen_and_is_shipped_by_the_next_round(
@@ -63,7 +70,7 @@ def test_half_a_file_is_never_seen_and_is_shipped_by_the_next_round(
     assert ship(source, target).shipped == 3
 
 
-def test_a_file_that_is_there_with_another_size_is_shipped_again(source: Path, target: Path) -> None:
+def test_a_copy_that_was_broken_off_is_made_again(source: Path, target: Path) -> None:
     ship(source, target)
     broken = target / "date=1" / "node=a" / "events-7-1.jsonl"
     broken.write_text("1")
@@ -71,9 +78,24 @@ def test_a_file_that_is_there_with_another_size_is_shipped_again(source: Path, t
     assert broken.read_text() == "1a\n"
 
 
+@pytest.mark.parametrize("text", ["1b\n", "2", "1a\n1a\n"])
+def test_another_file_of_that_name_is_neither_replaced_nor_takes_ours_with_it(
+    source: Path, target: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    other = target / "date=1" / "node=a" / "events-7-1.jsonl"
+    other.parent.mkdir(parents=True)
+    other.write_text(text)
+    assert run(["ship-events", str(target), "--from", str(source), "--remove"]) == FAILED
+    told = capsys.readouterr()
+    assert told.err.endswith(f"{other} is there with other lines than the file here: both stay as they are\n")
+    assert told.out == "files shipped: 2 (6 bytes), there already: 0, removed here: 0\n"
+    assert other.read_text() == text
+    assert (source / "date=1" / "node=a" / "events-7-1.jsonl").read_text() == "1a\n"
+
+
 def test_the_tool_says_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ship-events", str(target), "--from", str(source), "--remove"]) == DONE
-    assert capsys.readouterr().out == "files shipped: 3 (9 bytes), there already: 0, removed here: 3\n"
+    assert capsys.readouterr().out == "files shipped: 3 (9 bytes), there already: 0, removed here: 1\n"
 
 
 def test_the_folder_is_that_of_the_configuration(source: Path, target: Path, tmp_path: Path) -> None:
