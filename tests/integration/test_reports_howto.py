@@ -67,7 +67,7 @@ def test_a_command_prints_what_the_page_shows(folder: Path, port: int, line: str
     printed = [said.strip() for said in done.stdout.splitlines() if said.strip()]
     assert contains_in_order(printed, shown) if "..." in shown else printed == shown, done.stdout
     if "--output" in line:
-        assert "9127 to 9131 are missing" in (folder / "report.html").read_text()
+        assert "5 lines are missing, 9127 to 9131" in (folder / "report.html").read_text()
     if "mv " in line:
         with closing(Reports(folder / "srv" / "reports.sqlite")) as reports:
             assert not reports.is_empty("queues")
