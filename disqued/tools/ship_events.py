@@ -143,8 +143,8 @@ def command(to: Path, config: str | None, source: Path | None, *, remove: bool, 
     """Copy the published files of a node's event log to another folder, such as one on shared storage.
 
     Files that are there already are passed over; each appears there whole, or not at all.  One that is there with
-    other lines stays as it is, and that is an error.  TO is the folder that the
-    files are copied to; it must be there.  docs/reference/event-log.md describes the files.
+    other lines stays as it is, and that is an error.  TO is the folder that the files are copied to; it must be there.
+    docs/reference/event-log.md describes the files.
 
     \b
     Examples:
