@@ -110,7 +110,7 @@ class Node:
         Raises ServerError for a reply that is an error, Unreachable when the command was not sent, Uncertain when it
         was and no reply came, NotTrusted.
         """
-        from disqued.client.blocking.connections import Broken, NotSent
+        from disqued.client.failures import Broken, NotSent
 
         target = self._target
         try:
@@ -177,7 +177,7 @@ class Target:
 
         Replies are read with `read_response(disable_decoding=True)`.  Raises Unreachable, ServerError, NotTrusted.
         """
-        from disqued.client.blocking.connections import NotSent
+        from disqued.client.failures import NotSent
 
         way = self.way()
         connection = way.connection_to(self.address)
@@ -209,7 +209,7 @@ class Target:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.tls is None:
             return opened
-        from disqued.client.blocking.secure import make_context, why_not
+        from disqued.client.ssl_context import make_context, why_not
 
         try:
             return make_context(self.tls).wrap_socket(opened, server_hostname=self.tls.name_of(self.address[0]))

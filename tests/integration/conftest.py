@@ -1,4 +1,4 @@
-"""Daemons, queue names and the two clients of the library for the tests of this folder."""
+"""Daemons, queue names and the clients of the library for the tests of this folder."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from tests.integration.client_sides import BlockingSide, DeferredSide, Side, address
+from tests.integration.client_sides import AioSide, BlockingSide, DeferredSide, Side, address
 from tests.integration.daemon import Daemon
 from tests.integration.fixtures import daemon, plugins_known, queue, start
 
 __all__ = ["client", "daemon", "plugins_known", "queue", "side", "start"]
 
 
-@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide], ids=["deferred", "blocking"])
+@pytest_twisted.async_yield_fixture(params=[DeferredSide, BlockingSide, AioSide], ids=["deferred", "blocking", "aio"])
 async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
-    """One of the two clients of the library; what a test makes of it is closed when that is over."""
+    """One of the three clients of the library; what a test makes of it is closed when that is over."""
     chosen = request.param()
     yield chosen
     await chosen.close()

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ async def test_what_cannot_be_said_of_jobs_ends_with_the_patience_of_the_client(
     for n in range(20):
         await client.add(queue, str(n), retry=300)
     gate = Gate()
-    worker = side.worker(client, queue, gate.wait, concurrency=20, grace=0.1, poll=0.1)
+    worker = side.worker(client, queue, partial(side.waits, gate), concurrency=20, grace=0.1, poll=0.1)
     await until(lambda: len(gate.entered) == 20, "all at work")
     daemon.kill()
     worker.stop()
@@ -135,7 +136,7 @@ async def test_stopping_may_be_asked_for_twice_too_early_and_too_late(side: Any,
     if side.name == "deferred":
         await gatherResults(stopping)
     with pytest.raises(RuntimeError, match="started before"):
-        await deferToThread(worker.run) if side.name == "blocking" else worker.run()
+        await side.ran(worker)
     job_id = await client.add(queue, "x")
     early = side.idle_worker(client, queue, print)
     early.stop()
@@ -184,7 +185,7 @@ async def test_a_paused_queue_is_waited_for(side: Any, client: Any, daemon: Daem
     await client.pause(queue, "out")
     gate = Gate()
     gate.open()
-    worker = side.worker(client, queue, gate.wait, poll=0.2)
+    worker = side.worker(client, queue, partial(side.waits, gate), poll=0.2)
     await until(lambda: daemon.blocked() == 1, "a worker that waits")
     assert gate.entered == []
     await client.pause(queue, "none")
@@ -395,7 +396,7 @@ async def test_to_cancel_a_worker_is_to_stop_it(daemon: Daemon, queue: str, requ
         errors.extend([event] if "log_failure" in event else [])
 
     globalLogPublisher.addObserver(note)
-    worker = side.worker(client, queue, gate.wait, poll=0.1)
+    worker = side.worker(client, queue, partial(side.waits, gate), poll=0.1)
     await until(lambda: gate.entered, "a job at work")
     worker.ended.cancel()
     with pytest.raises(CancelledError):

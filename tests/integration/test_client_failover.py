@@ -2,15 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
+from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.internet.threads import deferToThread
 
 from disqued.client import Backoff, DisquedError, Job
-from tests.integration.client_sides import address, until
+from tests.integration.client_sides import Gate, address, until
 from tests.integration.cluster import Cluster, ends_well, flags
 from tests.integration.daemon import HOST
 
@@ -152,29 +153,17 @@ async def test_nothing_that_was_added_is_lost_when_the_node_of_producers_and_wor
 async def test_a_worker_keeps_and_ends_its_jobs_when_the_node_that_gave_them_is_killed(
     side: Any, cluster: Cluster, queue: str
 ) -> None:
-    entered: list[bytes] = []
-    release, released = threading.Event(), Deferred()
-
-    def work(job: Job) -> object:
-        entered.append(job.body)
-        if side.name == "blocking":
-            assert release.wait(60)
-            return None
-        waiting: Deferred[None] = Deferred()
-        released.addCallback(lambda result: waiting.callback(None))
-        return waiting
-
+    gate = Gate()
     # On a machine that stood still for a second nodes take each other for gone, for a moment.
     await deferToThread(cluster.wait_joined)
     client = side.client(address(cluster.nodes[0]))
     job_id = await client.add(queue, "x", replicate=3, retry=2, timeout=10)
-    worker = side.worker(client, [queue], work, poll=0.2)
-    await until(lambda: entered, "the job at work")
+    worker = side.worker(client, [queue], partial(side.waits, gate), poll=0.2)
+    await until(lambda: gate.entered, "the job at work")
     cluster.kill(0)
     await until(lambda: client.node != address(cluster.nodes[0]), "a worker that went elsewhere")
     worker.stop()
-    release.set()
-    released.callback(None)
+    gate.open()
     await worker.ended
     assert worker.figures.done == 1
     assert number_of(cluster, client) in (1, 2)

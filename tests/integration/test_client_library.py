@@ -1,6 +1,7 @@
 """Both clients of the library on one daemon: commands, refusals, and workers from their first job to their end."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ async def test_a_worker_works_on_every_job_and_on_no_more_at_once_than_it_was_to
     for n in range(20):
         await client.add(queue, str(n), retry=300)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, concurrency=3, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), concurrency=3, poll=0.1)
     await until(lambda: len(gate.entered) == 3, "three jobs at work")
     assert await client.qlen(queue) == 17
     gate.open()
@@ -200,7 +201,7 @@ async def test_a_job_is_kept_alive_while_its_handler_works_on_it(
 ) -> None:
     job_id = await client.add(queue, "x", retry=1)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, concurrency=2, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), concurrency=2, poll=0.1)
     before = said(daemon, "working")
     await until(
         lambda: said(daemon, "working") >= before + 8, "a job that was kept alive for more than two retry times"
@@ -278,7 +279,7 @@ async def test_a_job_in_the_second_half_of_its_life_is_worked_on_to_its_end(
 ) -> None:
     await client.add(queue, "x", retry=3, ttl=4)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), poll=0.1)
     await until(lambda: worker.figures.too_late == 1, "a job that cannot be kept any longer")
     gate.open()
     await until(lambda: worker.figures.done == 1, "the job done")
@@ -291,7 +292,7 @@ async def test_a_worker_that_stops_lets_its_handlers_end(side: Any, client: Any,
     for n in range(5):
         await client.add(queue, str(n), retry=300)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, concurrency=2, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), concurrency=2, poll=0.1)
     await until(lambda: len(gate.entered) == 2, "two jobs at work")
     worker.stop()
     gate.open()
@@ -317,7 +318,7 @@ async def test_a_worker_that_stops_under_load_returns_every_job_that_it_cannot_e
             raise RuntimeError("it does not work")
         if number < 100:
             return None
-        return gate.deferred(job) if side.name == "deferred" else gate.wait(job)
+        return side.waits(gate, job)
 
     worker = side.worker(client, [queue], some, concurrency=8, backoff=Backoff(300, 300), grace=0.2, poll=0.1)
     await until(lambda: len(gate.entered) == 8, "as many jobs at work as may be")
@@ -328,7 +329,7 @@ async def test_a_worker_that_stops_under_load_returns_every_job_that_it_cannot_e
     assert (worker.figures.done, worker.figures.left, worker.figures.untold) == (done, 0, 0)
     assert worker.figures.returned == len(failed) + 8
     assert await client.qlen(queue) == 200 - done, "not one waits for its retry time"
-    assert gate.cancelled == (8 if side.name == "deferred" else 0)
+    assert gate.cancelled == (8 if side.cancels() else 0)
     gate.open()
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,19 @@ def main(reactor, node, queue):
 
 react(main, sys.argv[1:])
 """,
+    "aio": """
+import asyncio, os, sys
+from disqued.client.aio import Client, Worker
+
+async def work(job):
+    os.write(1, job.body + b'\\n')
+    await asyncio.Event().wait()
+
+async def main(node, queue):
+    await Worker(Client([node]), [queue], work, concurrency=2, live=True, dead_after=3600, name="doomed").run()
+
+asyncio.run(main(*sys.argv[1:]))
+""",
 }
 
 
@@ -68,7 +82,7 @@ def has(daemon: Daemon, worker: Any) -> int:
     return int(dict(zip(facts[::2], facts[1::2], strict=True))["processes"])
 
 
-@pytest.mark.parametrize("which", ["blocking", "deferred"])
+@pytest.mark.parametrize("which", sorted(PROGRAMS))
 def test_jobs_of_a_process_that_is_killed_are_back_at_once_and_in_front(daemon: Daemon, queue: str, which: str) -> None:
     with daemon.redis() as other:
         for body in ("1", "2", "later"):
@@ -95,7 +109,7 @@ async def test_a_live_worker_keeps_a_job_for_longer_than_its_retry_time_and_says
     job_id = await client.add(queue, "x", retry=1)
     gate = Gate()
     before = said(daemon, "working")
-    worker = side.worker(client, [queue], gate.wait, live=True, dead_after=0.9, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), live=True, dead_after=0.9, poll=0.1)
     await until(lambda: gate.entered, "a job at work")
     told = said(daemon, "worker|keepalive")
     await until(lambda: said(daemon, "worker|keepalive") >= told + 8, "signs of life for more than two retry times")
@@ -115,7 +129,7 @@ async def test_a_live_worker_that_stops_gives_its_handlers_their_time_and_stays_
 ) -> None:
     await client.add(queue, "x", retry=300)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, live=True, dead_after=0.6, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), live=True, dead_after=0.6, poll=0.1)
     await until(lambda: gate.entered, "a job at work")
     worker.stop()
     told = said(daemon, "worker|keepalive")
@@ -131,7 +145,7 @@ async def test_a_live_worker_that_stops_gives_its_handlers_their_time_and_stays_
 async def test_a_worker_that_was_declared_dead_begins_anew(side: Any, client: Any, daemon: Daemon, queue: str) -> None:
     gate = Gate()
     gate.open()
-    worker = side.worker(client, [queue], gate.wait, live=True, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), live=True, poll=0.1)
     await until(lambda: worker.id in alive(daemon), "a worker that is known")
     assert daemon.call("WORKER", "FAIL", worker.id) == 0
     await client.add(queue, "x", retry=300)
@@ -146,7 +160,7 @@ async def test_a_worker_whose_connections_break_goes_on_and_may_get_a_job_again(
 ) -> None:
     await client.add(queue, "x", retry=300)
     gate = Gate()
-    worker = side.worker(client, [queue], gate.wait, concurrency=2, live=True, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), concurrency=2, live=True, poll=0.1)
     await until(lambda: gate.entered, "a job at work")
     daemon.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     # It is handed to the same worker again, which works on it already.
@@ -181,7 +195,9 @@ async def test_two_live_workers_of_one_client_have_each_its_own(
     for n in range(2):
         await client.add(queue, str(n), retry=300)
     gate = Gate()
-    workers = [side.worker(client, [queue], gate.wait, live=True, poll=0.1, name=f"no {n}") for n in range(2)]
+    workers = [
+        side.worker(client, [queue], partial(side.waits, gate), live=True, poll=0.1, name=f"no {n}") for n in range(2)
+    ]
     await until(lambda: len(gate.entered) == 2, "both at work")
     assert [has(daemon, worker) for worker in workers] == [1, 1]
     daemon.call("WORKER", "FAIL", workers[0].id)
@@ -201,7 +217,7 @@ async def test_a_live_worker_goes_to_another_node_when_its_own_is_killed(
     client = side.client(*map(address, cluster.nodes))
     gate = Gate()
     gate.open()
-    worker = side.worker(client, [queue], gate.wait, live=True, poll=0.1)
+    worker = side.worker(client, [queue], partial(side.waits, gate), live=True, poll=0.1)
     await until(lambda: any(worker.id in alive(node) for node in cluster.nodes), "a worker on one of the nodes")
     home = next(n for n, node in enumerate(cluster.nodes) if worker.id in alive(node))
     other = cluster.nodes[1 - home]

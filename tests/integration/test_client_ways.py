@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ async def test_the_nodes_that_hello_names_are_reached_by_tls_too(side: Any, tmp_
         client = side.client(url(ends[0]), tls=tls)
         gate = Gate()
         gate.open()
-        worker = side.worker(client, ["q"], gate.wait, poll=0.2, live=True)
+        worker = side.worker(client, ["q"], partial(side.waits, gate), poll=0.2, live=True)
         await until(lambda: client.known_nodes == {(HOST, end.port) for end in ends}, "both known by their fronts")
         await until(lambda: client.node == f"{HOST}:{ends[0].port}", "a node that is talked to")
         cluster.kill(0)

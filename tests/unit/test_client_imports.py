@@ -1,4 +1,4 @@
-"""Neither client loads the library of the other, and what is missing is told with the extra that brings it."""
+"""No client loads the library of another, and what is missing is told with the extra that brings it."""
 
 import subprocess
 import sys
@@ -20,6 +20,7 @@ def run(program: str) -> str:
     [
         ("import disqued.client", ["redis", "txredisapi", "twisted"]),
         ("import disqued.client.blocking", ["txredisapi", "twisted"]),
+        ("import disqued.client.aio", ["redis", "txredisapi", "twisted"]),
         ("from disqued.client import Client, Worker", ["redis", "twisted.internet.reactor"]),
     ],
 )
@@ -42,17 +43,18 @@ def test_a_name_that_is_not_there_is_told_as_usual() -> None:
     assert run("import disqued.client\nprint(hasattr(disqued.client, 'Clinet'))") == "False"
 
 
-def test_both_clients_have_the_same_commands_with_the_same_documentation() -> None:
+def test_all_clients_have_the_same_commands_with_the_same_documentation() -> None:
     program = """
-import disqued.client, disqued.client.blocking, inspect
-sides = disqued.client.Client, disqued.client.blocking.Client
-names = [{name for name in dir(side) if name[0] != '_'} for side in sides]
-assert names[0] - {'reactor'} == names[1], names[0] ^ names[1]
+import disqued.client, disqued.client.aio, disqued.client.blocking, inspect
+sides = disqued.client.Client, disqued.client.blocking.Client, disqued.client.aio.Client
+names = [{name for name in dir(side) if name[0] != '_'} - {'reactor'} for side in sides]
+assert names[0] == names[1] == names[2], names
 commands = 'add get ack fast_ack nack working enqueue dequeue delete show qlen qpeek qstat pause hello info call'
 for name in commands.split():
-    one, other = (getattr(side, name) for side in sides)
-    assert one.__doc__ == other.__doc__ and one.__doc__, name
-    assert inspect.signature(one) == inspect.signature(other), name
+    one, *others = (getattr(side, name) for side in sides)
+    for other in others:
+        assert one.__doc__ == other.__doc__ and one.__doc__, name
+        assert inspect.signature(one) == inspect.signature(other), name
 print('alike')
 """
     assert run(program) == "alike"

@@ -17,22 +17,16 @@ from redis.connection import AbstractConnection, DefaultParser
 from redis.retry import Retry
 
 from disqued.client.addresses import Access, Address, Socket
-from disqued.client.blocking.secure import SecureConnection, make_context, refusal
+from disqued.client.blocking.secure import SecureConnection
 from disqued.client.calls import Patience
 from disqued.client.commands import Seat
 from disqued.client.errors import NoWorker, ServerError, StaleWorker, server_error
+from disqued.client.failures import Broken, NotSent
 from disqued.client.renewal import Renewed
 from disqued.client.seats import take_a_seat
+from disqued.client.ssl_context import make_context, refusal
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
-
-
-class NotSent(Exception):
-    """The node could not be reached: nothing was sent."""
-
-
-class Broken(Exception):
-    """The connection broke after the command was sent."""
 
 
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]

@@ -1,46 +1,18 @@
-"""TLS of the client that waits: redis-py's connection on a context of our own.
+"""TLS of the blocking client: redis-py's connection on a context of our own.
 
 redis-py makes a context from its files for every connection, asks every node for the name that it was reached by, and
-says what went wrong in the words of a broken connection.  Spans are seconds.
+reports a certificate that is not trusted as a broken connection.
 """
 
-import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
 from typing import Any
 
 import redis
 
 from disqued.client.errors import NotTrusted
-from disqued.client.tls import Tls, is_refusal
-
-#: An end in the middle of it, as of a node that is killed: no matter of certificates.
-_BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-
-
-def make_context(tls: Tls) -> ssl.SSLContext:
-    """Read the files.  Raises ValueError."""
-    if tls.ca is None:
-        context = ssl.create_default_context()
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        with _reading(f"ca {tls.ca}"):
-            context.load_verify_locations(str(tls.ca))
-    context.check_hostname = tls.check_host_name
-    if tls.certificate is not None:
-        with _reading(f"certificate {tls.certificate} with key {tls.key or tls.certificate}"):
-            # Without a password OpenSSL would ask for it at the terminal.
-            context.load_cert_chain(str(tls.certificate), tls.files.get("key"), lambda: tls.key_password or "")
-    return context
-
-
-@contextlib.contextmanager
-def _reading(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{what} cannot be used: {error}") from error
+from disqued.client.ssl_context import BROKE_OFF, why_not
+from disqued.client.tls import Tls
 
 
 class SecureConnection(redis.SSLConnection):
@@ -54,25 +26,8 @@ class SecureConnection(redis.SSLConnection):
     def _wrap_socket_with_ssl(self, sock: socket.socket) -> ssl.SSLSocket:
         try:
             return self._context.wrap_socket(sock, server_hostname=self._tls.name_of(self.host))
-        except _BROKE_OFF:
+        except BROKE_OFF:
             raise
         except ssl.SSLError as error:
             sock.close()
             raise NotTrusted(why_not(error)) from error
-
-
-def why_not(error: ssl.SSLError) -> str:
-    """Say why there is no connection by TLS."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate of the node is not trusted: {error.verify_message}"
-    return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
-
-
-def refusal(error: BaseException) -> NotTrusted | None:
-    """Find out if what broke a connection after its handshake is that the node refused our certificate."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is None or not is_refusal(why_not(cause)):
-        return None
-    return NotTrusted(f"the node refuses our certificate: {why_not(cause)}")

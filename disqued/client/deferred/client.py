@@ -7,30 +7,25 @@
         await client.ack(job)
         await client.close()
 
-A client connects when it is first asked for something, and again whenever it has to.  A Deferred may be cancelled; a
-job that comes for a `get` that was cancelled is given back.  Spans are seconds.
+A client connects with its first command, and reconnects when it has to.  A Deferred may be cancelled; the client gives
+back the jobs of a cancelled `get`.  Durations are seconds.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
-from random import Random, SystemRandom
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from disqued.client import commands, replies
-from disqued.client.addresses import Address, Named, read_nodes, written
-from disqued.client.calls import Ask, Call, Patience, Pause
-from disqued.client.commands import Command, JobStateName, Page, Seat
-from disqued.client.deferred.failures import Broken, NotSent
+from disqued.client import commands
+from disqued.client.addresses import Access, Address, Named
+from disqued.client.base_client import BaseClient, Options
+from disqued.client.calls import Ask
+from disqued.client.commands import Command, JobStateName, Page
 from disqued.client.deferred.links import Links, Way
-from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
-from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
-from disqued.client.tls import Tls
-from disqued.client.values import Span, waiting_seconds
+from disqued.client.nodes import Node
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -39,7 +34,7 @@ _log = Logger(namespace="disqued.client")
 
 
 def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], Deferred[T]]":
-    """Make a method of a command: it returns a Deferred of what the command returns."""
+    """Make a method of a command; it returns a Deferred of what the command returns."""
 
     @wraps(build)
     def send(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> "Deferred[T]":
@@ -48,7 +43,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
     return send
 
 
-class Client:
+class Client(BaseClient[Links]):
     """A cluster, as one program uses it from a reactor.
 
     Its methods are the commands of `disqued.client.commands`, and raise ValueError at once for what no node takes;
@@ -59,40 +54,28 @@ class Client:
         self,
         nodes: Named | Iterable[Named] = "disqued://127.0.0.1:7711",
         *,
-        username: bytes | str | None = None,
-        password: bytes | str | None = None,
-        tls: Tls | None = None,
-        client_name: bytes | str = b"",
-        patience: Span = 30,
-        reply_timeout: Span = 5,
-        connect_timeout: Span = 5,
-        hello_every: Span = HELLO_EVERY_S,
         reactor: Any = None,
+        **options: Unpack[Options],
     ) -> None:
-        """Name one node or more; the others are learnt from them.  Raises ValueError.
-
-        A node is named by a URL, `disqued://[[user]:password@]host[:port]`, `disqueds://...` for TLS or
-        `unix:///path`, or by `host:port` or `(host, port)`; `redis://` and `rediss://` mean the same.  What is said of
-        passwords and TLS holds for all nodes.  When only sockets are named no others are learnt of.  `client_name` is
-        what CLIENT LIST of a node calls its connections.
-
-        `patience` is how long a command goes from node to node before it fails with Unreachable; `reply_timeout` when a
-        node that says nothing counts as away, beyond what the command waits for.  `reactor` None = the global one.
-        """
+        """Take the nodes and options of `BaseClient`, and a reactor; None means the global one.  Raises ValueError."""
         if reactor is None:
             from twisted.internet import reactor
         self._reactor: Any = reactor
-        addresses, access = read_nodes(nodes, username, password, tls, client_name)
-        self._patience = Patience(
-            waiting_seconds(patience, "patience"),
-            waiting_seconds(reply_timeout, "reply_timeout"),
-            waiting_seconds(connect_timeout, "connect_timeout"),
-        )
-        self._way = Way(access, self._patience, reactor)
-        self._nodes = Nodes(addresses, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
-        self._links: dict[Address, Links] = {}
-        self._last: Node | None = None
-        self._is_closed = False
+        super().__init__(nodes, **options)
+
+    def _prepare(self, access: Access) -> None:
+        self._way = Way(access, self._patience, self._reactor)
+
+    def _connections_of(self, address: Address) -> Links:
+        return Links(address, self._way)
+
+    async def _pause(self, seconds: float) -> None:
+        await deferLater(self._reactor, seconds, lambda: None)
+
+    async def _exchange(self, connections: Links, ask: Ask) -> object:
+        if ask.seat is None:
+            return await connections.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
+        return await connections.ask_seated(ask.seat, ask.words, ask.limit, self._unclaimed)
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,31 +87,6 @@ class Client:
     def reactor(self) -> Any:
         """The reactor that it runs in."""
         return self._reactor
-
-    @property
-    def random(self) -> Random:
-        """Where a worker of this client draws from."""
-        return SystemRandom()
-
-    @property
-    def node(self) -> str:
-        """The node that is talked to, as host:port or unix:///path; "" before the first."""
-        current = self._nodes.current
-        return written(current.address) if current else ""
-
-    @property
-    def known_nodes(self) -> set[Address]:
-        """The addresses of all nodes that it knows."""
-        return self._nodes.addresses()
-
-    @property
-    def patience(self) -> float:
-        """How long a command goes from node to node, in seconds."""
-        return self._patience.total
-
-    def now(self) -> float:
-        """Tell the time that its machines go by, in seconds."""
-        return time.monotonic()
 
     add = _sends(commands.add)
     get = _sends(commands.get)
@@ -172,95 +130,36 @@ class Client:
         return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
 
     async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
-        cursor, node = b"0", None
+        cursor: bytes = b"0"
+        node: Node | None = None
         while node is None or cursor != b"0":
-            call = self._call(page(cursor), node)
-            cursor, found = await self._carry_out(call)
-            node = call.node
+            cursor, found, node = await self._page(page, cursor, node)
             for each in found:
                 yield each
-
-    # How a command goes its way.
 
     def run(
         self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> "Deferred[T]":
-        """Carry out a command that is made already, with another patience than usual if need be.
+        """Carry out a command, with its own patience in seconds if need be.
 
-        While it goes from node to node `wanted` is asked now and then; when it says no, the Deferred fails with Closed.
+        On its way from node to node it asks `wanted` now and then; when that returns False it fails with Closed.
         """
+        if kept := self._take_kept(command):
+            return succeed(cast("T", kept))
         return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience), wanted))
 
-    def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
-        usual = self._patience
-        return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
-
-    async def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> T:
-        while True:
-            if wanted is not None and not wanted():
-                raise Closed("nobody wants it any more")
-            if self._is_closed:
-                raise Closed("the client is closed")
-            match call.next(self.now()):
-                case Pause(seconds):
-                    await deferLater(self._reactor, seconds, lambda: None)
-                case Ask() as ask:
-                    if await self._ask(call, ask):
-                        return call.answer()
-
-    async def _ask(self, call: Call[T], ask: Ask) -> bool:
-        """Ask a node; say whether the command is done."""
-        try:
-            links = self._links_to(ask.node)
-            if ask.seat is None:
-                reply = await links.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
-            else:
-                reply = await links.ask_seated(ask.seat, ask.words, ask.limit, self._unclaimed)
-        except NotSent as error:
-            call.not_sent(error, self.now())
-        except Broken as error:
-            call.broken(error, self.now())
-        except NotTrusted as error:
-            call.unfit(error, self.now())
-        except ServerError as error:
-            call.refused(error, self.now())
-        else:
-            return call.answered(reply, self.now())
-        return False
-
-    def _links_to(self, node: Node) -> Links:
-        links = self._links.get(node.address)
-        if links is None:
-            links = Links(node.address, self._way)
-            self._links[node.address] = links
-        current = self._nodes.current
-        if self._last is not current:
-            if self._last is not None and self._last.address in self._links:
-                self._links[self._last.address].rest()
-            self._last = current
-        return links
-
     def _unclaimed(self, reply: object) -> None:
-        """Give back the jobs of a fetch that was cancelled before they came."""
-        jobs = replies.read_jobs(reply, b"")
-        if jobs and not self._is_closed:
-            self.nack(*jobs).addErrback(self._not_given_back)
+        Deferred.fromCoroutine(self._return_unclaimed(reply)).addErrback(self._not_returned)
 
     @staticmethod
-    def _not_given_back(failure: Any) -> None:
-        failure.trap(DisquedError)
-        _log.warn("jobs of a cancelled get come back by their retry time only: {why}", why=failure.getErrorMessage())
-
-    def leave(self, seat: Seat) -> None:
-        """Close the connections of a live worker."""
-        for links in self._links.values():
-            links.leave(seat)
+    def _not_returned(failure: Any) -> None:
+        _log.failure("jobs of a cancelled get come back by their retry time only", failure)
 
     def close(self) -> "Deferred[None]":
-        """Close all connections; what is under way fails with Closed or Uncertain."""
+        """Close all connections; commands under way fail with Closed or Uncertain."""
         return Deferred.fromCoroutine(self._close())
 
     async def _close(self) -> None:
         self._is_closed = True
-        for links in self._links.values():
+        for links in self._connections.values():
             await links.close()

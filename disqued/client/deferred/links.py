@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 from disqued.client.addresses import Access, Address, Socket
 from disqued.client.calls import Patience
 from disqued.client.commands import Lane, Seat
-from disqued.client.deferred.failures import Broken, NotSent
 from disqued.client.errors import NotTrusted, NoWorker, StaleWorker
+from disqued.client.failures import Broken, NotSent
 from disqued.client.renewal import Renewed
 from disqued.client.seats import take_a_seat
 from disqued.client.tls import Tls

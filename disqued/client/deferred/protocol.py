@@ -15,9 +15,9 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from disqued.client.deferred.failures import Broken, NotSent
 from disqued.client.deferred.secure import Secure, why_not
 from disqued.client.errors import NotTrusted, server_error
+from disqued.client.failures import Broken, NotSent
 
 #: Takes a reply that nobody waits for any more.
 Unclaimed = Callable[[object], None]

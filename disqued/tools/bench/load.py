@@ -30,7 +30,7 @@ import attrs
 import hiredis
 
 from disqued.client.addresses import Socket, written
-from disqued.client.blocking.secure import make_context
+from disqued.client.ssl_context import make_context
 from disqued.tools.bench.latencies import US, Latencies
 from disqued.tools.bench.mix import ADDS, GETS, Mix, Requests, encode
 from disqued.tools.connecting import Target

@@ -132,7 +132,7 @@ class Link:
     def _broken(self, error: Exception) -> Uncertain | NotTrusted:
         self.close()
         if isinstance(error, ssl.SSLError):
-            from disqued.client.blocking.secure import refusal
+            from disqued.client.ssl_context import refusal
 
             return refusal(error) or Uncertain(self.target.broken(error))
         return Uncertain(self.target.broken(error))

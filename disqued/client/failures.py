@@ -1,4 +1,4 @@
-"""How a command can fail on its way to a node, so that what was sent is told from what was not."""
+"""How a command can fail on its way to a node; the two say whether the node may have carried it out."""
 
 
 class NotSent(Exception):

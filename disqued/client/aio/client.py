@@ -1,0 +1,140 @@
+"""The client for asyncio: commands are coroutines, on whichever node is best.
+
+    async with Client(["disqued://10.0.0.1", "disqued://10.0.0.2"]) as client:
+        job_id = await client.add("mail", "to: ann")
+        [job] = await client.get("mail")
+        await client.ack(job)
+
+A client connects with its first command, and reconnects when it has to.  It belongs to the event loop that runs its
+first command.  Any command may be cancelled, as by `asyncio.timeout`.  A job that arrives for a cancelled `get` goes to
+the next `get` of the same queues when that is waiting by then, else back to its queue; when it is delivered at most
+once, the client keeps it for the next `get`.  Durations are seconds.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from disqued.client import commands
+from disqued.client.addresses import Access, Address
+from disqued.client.aio.links import Links, Way
+from disqued.client.base_client import BaseClient
+from disqued.client.calls import Ask
+from disqued.client.commands import Command, JobStateName, Page
+from disqued.client.nodes import Node
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]":
+    """Make a method of a command; it raises ValueError at once, and returns a coroutine."""
+
+    @wraps(build)
+    def send(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self.run(build(*args, **kwargs))
+
+    return send
+
+
+class Client(BaseClient[Links]):
+    """A cluster, as one program uses it from an event loop.
+
+    Its methods are the commands of `disqued.client.commands`; they raise ValueError for what no node takes, and the
+    errors of `disqued.client.errors`.
+    """
+
+    def _prepare(self, access: Access) -> None:
+        self._way = Way(access, self._patience)
+        self._returning: set[asyncio.Task[None]] = set()  #: jobs of cancelled fetches, on their way back
+
+    def _connections_of(self, address: Address) -> Links:
+        return Links(address, self._way, self._unclaimed)
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _exchange(self, connections: Links, ask: Ask) -> object:
+        if ask.seat is None:
+            return await connections.ask(ask.lane, ask.words, ask.limit)
+        return await connections.ask_seated(ask.seat, ask.words, ask.limit)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    add = _sends(commands.add)
+    get = _sends(commands.get)
+    ack = _sends(commands.ack)
+    fast_ack = _sends(commands.fast_ack)
+    nack = _sends(commands.nack)
+    working = _sends(commands.working)
+    enqueue = _sends(commands.enqueue)
+    dequeue = _sends(commands.dequeue)
+    delete = _sends(commands.delete)
+    show = _sends(commands.show)
+    qlen = _sends(commands.qlen)
+    qpeek = _sends(commands.qpeek)
+    qstat = _sends(commands.qstat)
+    pause = _sends(commands.pause)
+    hello = _sends(commands.hello)
+    info = _sends(commands.info)
+    call = _sends(commands.call)
+
+    def scan_queues(
+        self, *, minlen: int | None = None, maxlen: int | None = None, count: int = commands.WALK_COUNT
+    ) -> AsyncIterator[bytes]:
+        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
+
+        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        """
+        return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
+
+    def scan_jobs(
+        self,
+        *,
+        queue: bytes | str | None = None,
+        states: Iterable[JobStateName] = (),
+        count: int = commands.WALK_COUNT,
+    ) -> AsyncIterator[bytes]:
+        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
+
+        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        """
+        wanted = tuple(states)
+        return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
+
+    async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
+        cursor: bytes = b"0"
+        node: Node | None = None
+        while node is None or cursor != b"0":
+            cursor, found, node = await self._page(page, cursor, node)
+            for each in found:
+                yield each
+
+    async def run(
+        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
+    ) -> T:
+        """Carry out a command, with its own patience in seconds if need be.
+
+        On its way from node to node it asks `wanted` now and then; when that returns False it raises Closed.
+        """
+        if kept := self._take_kept(command):
+            return cast("T", kept)
+        return await self._carry_out(self._call(command, patience=patience), wanted)
+
+    def _unclaimed(self, reply: object) -> None:
+        task = asyncio.get_running_loop().create_task(self._return_unclaimed(reply))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    async def close(self) -> None:
+        """Close all connections, once jobs of cancelled fetches are back; commands under way fail with Closed."""
+        if self._returning:
+            await asyncio.wait(self._returning, timeout=self._patience.reply)
+        self._is_closed = True
+        for links in self._connections.values():
+            await links.close()

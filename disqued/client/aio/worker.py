@@ -1,0 +1,117 @@
+"""A worker in an event loop, whose handlers are coroutine functions, or plain functions that do not block.
+
+    async def handler(job):
+        await send_mail(job.body)
+
+    worker = Worker(client, ["mail"], handler, concurrency=20)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run()
+
+The core is in `base_worker`.  Durations are seconds.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from disqued.client.aio.client import Client
+from disqued.client.base_worker import BaseWorker, Handler
+from disqued.client.commands import Command
+from disqued.client.job import Job
+from disqued.client.tasks import Task
+
+__all__ = ["Handler", "Worker"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("disqued.client")
+
+
+class Worker(BaseWorker[Client]):
+    """Works on the jobs of some queues, several at a time, until it is stopped."""
+
+    def _prepare(self) -> None:
+        self._running: dict[Task, asyncio.Task[Any]] = {}  #: handlers at work
+        self._detached: set[asyncio.Task[None]] = set()
+        self._asleep: set[asyncio.Future[None]] = set()  #: coroutines that wait for a change
+
+    def stop(self) -> None:
+        """Ask it to stop; `run` returns when all jobs are put away."""
+        self._stop_asked = True
+        self._change()
+
+    async def run(self) -> None:
+        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, after all jobs are put away.
+
+        Cancelling it stops the worker: it puts its jobs away, and then raises CancelledError.
+        """
+        self._begin_run()
+        loop = asyncio.get_running_loop()
+        keeper = loop.create_task(self._keep())
+        work = loop.create_task(self._work())
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self.stop()
+            await asyncio.wait([work])
+            raise
+        finally:
+            if work.done():
+                await keeper
+            else:  # cancelled a second time
+                for task in (work, keeper, *self._detached):
+                    task.cancel()
+
+    # The primitives.
+
+    async def _send(
+        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
+    ) -> T:
+        return await self._client.run(command, patience, wanted)
+
+    async def _run_handler(self, task: Task) -> None:
+        ending = self._handler(task.job)
+        if not inspect.isawaitable(ending):
+            return
+        running = self._running[task] = asyncio.ensure_future(ending)
+        try:
+            await running
+        finally:
+            del self._running[task]
+
+    async def _judge(self, job: Job, error: BaseException) -> object:
+        verdict: object = self._on_exhausted(job, error)
+        return await verdict if inspect.isawaitable(verdict) else verdict
+
+    def _cancel(self, task: Task) -> None:
+        if (running := self._running.get(task)) is not None:
+            running.cancel()
+
+    def _hand_out(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        detached = asyncio.get_running_loop().create_task(self._safely(task, work))
+        self._detached.add(detached)
+        detached.add_done_callback(self._detached.discard)
+
+    async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        self._hand_out(task, work)
+
+    async def _until_changed(self, limit: float | None) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asleep.add(waiting)
+        try:
+            await asyncio.wait([waiting], timeout=limit)
+        finally:
+            self._asleep.discard(waiting)
+
+    def _change(self) -> None:
+        for waiting in self._asleep:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _warn(self, text: str) -> None:
+        _log.warning("%s", text)
+
+    def _log_failure(self, text: str, error: BaseException) -> None:
+        _log.warning("%s", text, exc_info=error)

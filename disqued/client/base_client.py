@@ -1,0 +1,229 @@
+"""The client core: every command's way from node to node, written once as coroutines for three runners.
+
+    Client of a side      blocking (threads)      deferred (Twisted)      aio (asyncio)
+          |
+    BaseClient._carry_out -- Call says: ask this node | pause | raise
+          |        |
+          |        +--> _pause(seconds)     a primitive of the side
+          +----------> _exchange(ask)       a primitive of the side: send, wait for the reply
+
+A side supplies the primitives and runs the coroutine: Twisted as a Deferred, asyncio as it is, threads by stepping it
+(`blocking.stepping`), where a primitive blocks and the coroutine never suspends.  Between two primitives the core runs
+alone, whatever the side, so that it needs no locks of its own.  Times are seconds.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from random import Random, SystemRandom
+from time import monotonic
+from typing import Generic, Protocol, TypedDict, TypeVar
+
+from disqued.client import commands
+from disqued.client.addresses import Access, Address, Named, read_nodes, written
+from disqued.client.calls import Ask, Call, Patience, Pause
+from disqued.client.commands import Command, Seat
+from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
+from disqued.client.failures import Broken, NotSent
+from disqued.client.job import Job
+from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
+from disqued.client.replies import read_jobs
+from disqued.client.tasks import AT_MOST_ONCE
+from disqued.client.tls import Tls
+from disqued.client.values import Span, waiting_seconds
+
+T = TypeVar("T")
+
+
+class Options(TypedDict, total=False):
+    """The options of `BaseClient`, for the sides that have more."""
+
+    username: bytes | str | None
+    password: bytes | str | None
+    tls: Tls | None
+    client_name: bytes | str
+    patience: Span
+    reply_timeout: Span
+    connect_timeout: Span
+    hello_every: Span
+
+
+class NodeConnections(Protocol):
+    """What the core asks of the connections to one node."""
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connection of a live worker, if there is one."""
+
+    def rest(self) -> None:
+        """Close the connections that are idle."""
+
+
+Connections = TypeVar("Connections", bound=NodeConnections)
+
+
+class BaseClient(ABC, Generic[Connections]):
+    """A cluster, as one program uses it; each side makes methods of the commands."""
+
+    def __init__(
+        self,
+        nodes: Named | Iterable[Named] = "disqued://127.0.0.1:7711",
+        *,
+        username: bytes | str | None = None,
+        password: bytes | str | None = None,
+        tls: Tls | None = None,
+        client_name: bytes | str = b"",
+        patience: Span = 30,
+        reply_timeout: Span = 5,
+        connect_timeout: Span = 5,
+        hello_every: Span = HELLO_EVERY_S,
+    ) -> None:
+        """Name one node or more; the client learns the others from them.  Raises ValueError.
+
+        A URL names a node: `disqued://[[user]:password@]host[:port]`, `disqueds://...` for TLS or `unix:///path`; so
+        does `host:port` or `(host, port)`.  `redis://` and `rediss://` mean the same.  Passwords and TLS hold for all
+        nodes.  With sockets alone the client learns of no other node.  `client_name` names the connections in CLIENT
+        LIST.
+
+        `patience` limits how long a command goes from node to node before it fails with Unreachable.  A node that does
+        not answer for `reply_timeout`, beyond what the command waits for, counts as away.
+        """
+        addresses, access = read_nodes(nodes, username, password, tls, client_name)
+        self._patience = Patience(
+            waiting_seconds(patience, "patience"),
+            waiting_seconds(reply_timeout, "reply_timeout"),
+            waiting_seconds(connect_timeout, "connect_timeout"),
+        )
+        self._nodes = Nodes(addresses, SystemRandom(), waiting_seconds(hello_every, "hello_every"))
+        self._connections: dict[Address, Connections] = {}
+        self._last: Node | None = None
+        self._is_closed = False
+        self._kept: list[Job] = []  #: at-most-once jobs of cancelled fetches
+        self._prepare(access)
+
+    # What a side supplies.
+
+    @abstractmethod
+    def _prepare(self, access: Access) -> None:
+        """Keep what connections are opened with.  Raises ValueError for TLS files that cannot be read."""
+
+    @abstractmethod
+    def _connections_of(self, address: Address) -> Connections:
+        """Make the connections to a node; none of them is open yet."""
+
+    @abstractmethod
+    async def _pause(self, seconds: float) -> None:
+        """Wait, or until the client closes."""
+
+    @abstractmethod
+    async def _exchange(self, connections: Connections, ask: Ask) -> object:
+        """Send and wait for the reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+
+    # What all sides have.
+
+    @property
+    def random(self) -> Random:
+        """The generator that this client's workers draw from."""
+        return SystemRandom()
+
+    @property
+    def node(self) -> str:
+        """The current node, as host:port or unix:///path; "" before the first answer."""
+        current = self._nodes.current
+        return written(current.address) if current else ""
+
+    @property
+    def known_nodes(self) -> set[Address]:
+        """The addresses of all known nodes."""
+        return self._nodes.addresses()
+
+    @property
+    def patience(self) -> float:
+        """How long a command goes from node to node, in seconds."""
+        return self._patience.total
+
+    def now(self) -> float:
+        """Return the monotonic time in seconds."""
+        return monotonic()
+
+    def leave(self, seat: Seat) -> None:
+        """Close the connections of a live worker."""
+        for connections in self._connections.values():
+            connections.leave(seat)
+
+    def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
+        usual = self._patience
+        return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
+
+    async def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> T:
+        """Ask node after node until the command is done.  Raises what `Call` raises, and Closed."""
+        while True:
+            if wanted is not None and not wanted():
+                raise Closed("the caller no longer wants the result")
+            if self._is_closed:
+                raise Closed("the client is closed")
+            match call.next(self.now()):
+                case Pause(seconds):
+                    await self._pause(seconds)
+                case Ask() as ask:
+                    if await self._ask(call, ask):
+                        return call.answer()
+
+    async def _ask(self, call: Call[T], ask: Ask) -> bool:
+        """Ask one node; return whether the command is done."""
+        try:
+            reply = await self._exchange(self._connections_to(ask.node), ask)
+        except NotSent as error:
+            call.not_sent(error, self.now())
+        except Broken as error:
+            call.broken(error, self.now())
+        except NotTrusted as error:
+            call.unfit(error, self.now())
+        except ServerError as error:
+            call.refused(error, self.now())
+        else:
+            return call.answered(reply, self.now())
+        return False
+
+    def _connections_to(self, node: Node) -> Connections:
+        found = self._connections.get(node.address)
+        if found is None:
+            found = self._connections[node.address] = self._connections_of(node.address)
+        current = self._nodes.current
+        if self._last is not current:
+            if self._last is not None and self._last.address in self._connections:
+                self._connections[self._last.address].rest()
+            self._last = current
+        return found
+
+    async def _page(
+        self, page: Callable[[bytes], Command[commands.Page]], cursor: bytes, node: Node | None
+    ) -> tuple[bytes, list[bytes], Node | None]:
+        """Read one page of a scan, which stays with one node; returns the next cursor, the page and the node."""
+        call = self._call(page(cursor), node)
+        following, found = await self._carry_out(call)
+        return following, found, call.node
+
+    # Fetches that are cancelled, on the sides where that can be.
+
+    async def _return_unclaimed(self, reply: object) -> None:
+        """Give back the jobs of a cancelled fetch, and keep those for the next `get` that nobody would get again."""
+        jobs = read_jobs(reply, b"")
+        if not jobs or self._is_closed:
+            return
+        with contextlib.suppress(DisquedError):  # else they come back by their retry time
+            if await self._carry_out(self._call(commands.nack(*jobs))) == len(jobs):
+                return
+            for job in jobs:
+                if await self._carry_out(self._call(commands.working(job))) == AT_MOST_ONCE:
+                    self._kept.append(job)
+
+    def _take_kept(self, command: Command[T]) -> list[Job]:
+        """Take kept jobs that a fetch asks for."""
+        if not self._kept or not command.fetches:
+            return []
+        words = command.words
+        queues = words[words.index(b"FROM") + 1 :]
+        most = int(words[words.index(b"COUNT") + 1])
+        taken = [job for job in self._kept if job.queue in queues][:most]
+        self._kept = [job for job in self._kept if job not in taken]
+        return taken
