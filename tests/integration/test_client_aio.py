@@ -78,6 +78,22 @@ def test_a_program_that_asks_with_short_timeouts_has_one_fetch_under_way(daemon:
     run(daemon, story)
 
 
+@pytest.mark.parametrize("retry", [300, 0], ids=["at least once", "at most once"])
+def test_a_job_for_a_cancelled_fetch_goes_to_another_one_that_waits(daemon: Daemon, queue: str, retry: int) -> None:
+    async def story(client: Client) -> None:
+        first, second = (asyncio.create_task(client.get(queue)) for _ in range(2))
+        await until(lambda: asyncio.to_thread(lambda: daemon.blocked() == 2), "two consumers that wait")
+        first.cancel()
+        await asyncio.wait([first])
+        await client.add(queue, "x", retry=retry, replicate=1)
+        async with asyncio.timeout(LIMIT):
+            [job] = await second
+        assert job.body == b"x"
+        assert await client.ack(job) == 1
+
+    run(daemon, story)
+
+
 def test_a_worker_whose_run_is_cancelled_puts_its_jobs_away(daemon: Daemon, queue: str) -> None:
     async def story(client: Client) -> None:
         entered: list[bytes] = []

@@ -122,6 +122,8 @@ class Client(BaseClient[Links]):
 
         On its way from node to node it asks `wanted` now and then; when that returns False it raises Closed.
         """
+        if command.fetches and self._returning:
+            await asyncio.wait(self._returning)
         if kept := self._take_kept(command):
             return cast("T", kept)
         return await self._carry_out(self._call(command, patience=patience), wanted)

@@ -5,8 +5,10 @@
     fetch   GETJOB                   an idle one, or a new one; idle again after its reply
     seat    a live worker's          its own (`seats`)
 
-    fetch cancelled --> orphan: its reply is still to come --> the next fetch with the same words adopts it
-                                                          \\-> `unclaimed` gets the reply
+    fetch cancelled --> orphan: its reply is still to come --> the next fetch of the same kind adopts it
+                                          |
+                                          +-- jobs come --> another fetch of the same kind, if one waits
+                                                      \\---> else `unclaimed`
 
 So a program that asks with short time-outs of its own, again and again, has one connection and loses no job.  Durations
 are seconds.
@@ -16,6 +18,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
 import hiredis
@@ -65,6 +68,11 @@ class Link(asyncio.Protocol):
         """Whether no reply is awaited."""
         return not self._waiting
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for the reply to the last command."""
+        return self.is_up and bool(self._waiting) and not self._waiting[-1].answer.done()
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -106,23 +114,35 @@ class Link(asyncio.Protocol):
 
     async def ask(self, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        return await self.send(words, limit)
+
+    def send(self, words: tuple[bytes, ...], limit: float) -> "asyncio.Future[object]":
+        """Send a command; the reply comes by the future, which fails as `ask` does.  Raises NotSent."""
         if not self.is_up:
             raise NotSent("the connection is closed")
         self._transport.write(hiredis.pack_command(cast("Any", words)))
         too_long = self._loop.call_later(limit, self.end, f"no answer within {limit:g} s")
         answer: asyncio.Future[object] = self._loop.create_future()
         self._waiting.append(_Waiting(answer, too_long))
-        return await answer
+        return answer
 
     def orphan(self, unclaimed: Unclaimed) -> None:
         """Give the reply of a cancelled command to `unclaimed`, unless a caller adopts it first."""
         self._unclaimed = unclaimed
 
-    async def adopt(self) -> object:
-        """Wait for the reply of a cancelled command, in the place of its caller.  Raises as `ask`."""
+    def adopt(self) -> "asyncio.Future[object]":
+        """Take over a cancelled command whose reply is still to come."""
         answer: asyncio.Future[object] = self._loop.create_future()
         self._waiting[-1].answer = answer
-        return await answer
+        return answer
+
+    def hand_over(self, reply: object, unclaimed: Unclaimed) -> None:
+        """Answer the last command with a reply to another one; its own reply goes to `unclaimed`."""
+        waiting = self._waiting[-1]
+        waiting.answer.set_result(reply)
+        waiting.answer = self._loop.create_future()
+        waiting.answer.cancel()
+        self._unclaimed = unclaimed
 
     def finish(self) -> None:
         """Close the connection once everything is written."""
@@ -190,6 +210,7 @@ class Links:
         self._opening: dict[Lane, asyncio.Task[Link]] = {}
         self._idle: list[Link] = []
         self._orphans: dict[tuple[bytes, ...], Link] = {}  #: by what the cancelled fetch asks for
+        self._fetching: dict[tuple[bytes, ...], set[Link]] = {}  #: fetches under way, by what they ask for
         self._seats: dict[bytes, Link] = {}  #: by the ids of live workers
         self._open: set[Link] = set()
         self._is_closed = False
@@ -218,10 +239,14 @@ class Links:
             return await self._cancellable(await self._sit(seat), words, limit)
 
     async def _cancellable(self, link: Link, words: tuple[bytes, ...], limit: float) -> object:
+        answer = link.send(words, limit)
         try:
-            return await link.ask(words, limit)
+            return await answer
         except asyncio.CancelledError:
-            link.orphan(self._unclaimed)
+            if answer.cancelled():
+                link.orphan(self._unclaimed)
+            elif answer.exception() is None:  # it came in the same turn of the loop
+                self._unclaimed(answer.result())
             raise
 
     async def _sit(self, seat: Seat) -> Link:
@@ -262,32 +287,49 @@ class Links:
         wanted = words[_FETCH_HEAD:]
         orphan = self._orphans.pop(wanted, None)
         if orphan is not None and orphan.is_up and not orphan.is_idle:
-            link, asking = orphan, orphan.adopt()
+            link, answer = orphan, orphan.adopt()
         else:
             self._idle = [each for each in self._idle if each.is_up]
             link = self._idle.pop() if self._idle else await self._connect()
-            asking = link.ask(words, limit)
+            answer = link.send(words, limit)
+        peers = self._fetching.setdefault(wanted, set())
+        peers.add(link)
         try:
-            reply = await asking
+            reply = await answer
         except asyncio.CancelledError:
-            self._leave_orphan(link, wanted)
+            if answer.cancelled():
+                self._leave_orphan(link, wanted)
+            else:  # the reply came in the same turn of the loop
+                self._orphan_answered(link, wanted, answer.exception() or answer.result())
             raise
         except BaseException:
             self._give(link)
             raise
-        self._give(link)
+        finally:
+            peers.discard(link)
+            if not peers:
+                self._fetching.pop(wanted, None)
+        if link.is_idle:  # else another fetch's reply was handed over, and its own is still to come
+            self._give(link)
         return reply
 
     def _leave_orphan(self, link: Link, wanted: tuple[bytes, ...]) -> None:
-        def unclaimed(reply: object) -> None:
-            if self._orphans.get(wanted) is link:
-                del self._orphans[wanted]
-            self._give(link)
-            if not isinstance(reply, Exception):
-                self._unclaimed(reply)
-
-        link.orphan(unclaimed)
+        link.orphan(partial(self._orphan_answered, link, wanted))
         self._orphans.setdefault(wanted, link)
+
+    def _orphan_answered(self, link: Link, wanted: tuple[bytes, ...], reply: object) -> None:
+        """Take the reply to a cancelled fetch: to one that waits for the same, or back to the queue."""
+        if self._orphans.get(wanted) is link:
+            del self._orphans[wanted]
+        self._give(link)
+        if isinstance(reply, Exception) or not reply:
+            return
+        other = next((each for each in self._fetching.get(wanted, ()) if each.is_awaited), None)
+        if other is None:
+            self._unclaimed(reply)
+            return
+        other.hand_over(reply, partial(self._orphan_answered, other, wanted))
+        self._orphans.setdefault(wanted, other)
 
     def _give(self, link: Link) -> None:
         if self._is_closed:
