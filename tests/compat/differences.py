@@ -400,12 +400,36 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "info-replication",
+        "Redis clients look for a role as they connect, and some do not work without one.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"background_additions_failed": (
+                    b"",
+                    b"# Replication",
+                    b"role:master",
+                    b"connected_slaves:0",
+                    b"master_failover_state:no-failover",
+                    b"master_replid:" + VARIES,
+                    b"master_replid2:" + b"0" * 40,
+                    b"master_repl_offset:0",
+                    b"second_repl_offset:-1",
+                    b"repl_backlog_active:0",
+                    b"repl_backlog_size:0",
+                    b"repl_backlog_first_byte_offset:0",
+                    b"repl_backlog_histlen:0",
+                ),
+            }
+        ),
+    ),
+    Difference(
         "info-cluster",
         "What the links to other nodes carry, how much of it waits, and what was dropped or refused.",
         (("INFO",),),
         _with_fields(
             {
-                b"background_additions_failed": (
+                b"repl_backlog_histlen": (
                     b"",
                     b"# Cluster",
                     b"cluster_enabled:1",
