@@ -18,6 +18,10 @@ endif
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
+# As users build, apart from .venv, but with the locked versions: pip before 25.3 reads the first variable, later ones the
+# second.
+WHEEL := PIP_CONSTRAINT='$(CURDIR)/requirements/constraints.txt' PIP_BUILD_CONSTRAINT='$(CURDIR)/requirements/constraints.txt' \
+	$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 # Who tests whole nodes waits for them a third of the time: one more than there are processors keeps these busy.
 PYTEST_NODES := $(BIN)/python -m pytest --numprocesses $(shell expr $(WORKERS) + 1) --dist worksteal
@@ -27,8 +31,6 @@ SPHINX := $(BIN)/python -m sphinx -b html -q -W --keep-going
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
-# The extras whose packages are locked with hashes.
-LOCKED := admin cli client redis sqlite tls
 FAST := tests/unit tests/property
 # What starts programs and reaches into no module of the core (tests/conftest.py sees to that).
 PROGRAMS := integration packaging pipeline
@@ -177,7 +179,7 @@ locked = (sed '/^[^#]/,$$d' $(2) && $(LOCK) $(1)) > $(2).new && mv $(2).new $(2)
 lock: .venv/.test-stamp
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip --disable-pip-version-check --quiet install uv
-	$(call locked,$(LOCKED:%=--extra %) setup.cfg,requirements/locked.txt)
+	$(call locked,setup.cfg,requirements/locked.txt)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > build/lock/build.in
 	$(call locked,build/lock/build.in,requirements/locked-build.txt)
 
@@ -196,12 +198,12 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable '.[admin,cli,compile,redis,sqlite]'
+	@$(PIP) --editable .
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued and what its tests need into .venv'
-	@$(PIP) --editable '.[dev,sqlite]'
+	@$(PIP) --editable '.[dev]'
 	@touch $@ .venv/.run-stamp
 
 # A Python that atheris has no wheel for searches blindly.
@@ -216,7 +218,7 @@ compiled: $(COMPILED)/.stamp
 $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 	@echo 'Compiling the core into $(COMPILED) (about a minute)'
 	@rm -rf $(COMPILED) build/wheel build/lib* build/bdist*
-	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@DISQUED_COMPILE=1 $(WHEEL) --wheel-dir build/wheel .
 	@$(BIN)/python -m zipfile --extract build/wheel/disqued-*.whl $(COMPILED)
 	@touch $@
 

@@ -116,7 +116,9 @@ def probe() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text("#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n")
-        command = build_ext(Distribution({"ext_modules": [Extension("probe", [str(source)], extra_compile_args=FLAGS)]}))
+        command = build_ext(
+            Distribution({"ext_modules": [Extension("probe", [str(source)], extra_compile_args=FLAGS)]})
+        )
         command.build_lib = command.build_temp = folder
         try:
             command.ensure_finalized()

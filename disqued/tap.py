@@ -46,6 +46,7 @@ from disqued.net.passed import PassedError, PassedSockets
 from disqued.net.pidfile import PidFile, PidFileError
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 from disqued.net.socketfile import UnixPort
+from disqued.net.statistics import core_build
 from disqued.net.stopsignals import StopSignals
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
@@ -106,8 +107,8 @@ class Options(usage.Options):
         return f"Usage: {'twistd [options of twistd] ' if through_twistd else ''}disqued [options]"
 
     def opt_version(self) -> None:
-        """Show the versions of disqued and of what it runs on, and exit."""
-        sys.stdout.write(f"disqued {__version__}\n")
+        """Show the versions of disqued and of what it runs on, and how its core is built, and exit."""
+        sys.stdout.write(f"disqued {__version__}, core: {core_build()}\n")
         sys.stdout.write(f"Python {platform.python_version()}, Twisted {twisted_version}\n")
         raise SystemExit(0)
 

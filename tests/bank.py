@@ -28,6 +28,7 @@ from redis.retry import Retry
 
 from disqued.testing.checker import Checker, Request, body_of
 from tests.integration.daemon import Daemon, wait_until
+from tests.limits import LIMIT
 
 #: What a node may answer to ADDJOB while others fail, instead of a job id.
 REFUSALS = ("NOREPL", "LEAVING")
@@ -100,7 +101,7 @@ class Bank:
         self._no_more.set()
         self._over.set()
         for thread in (*self._producers, *self._consumers):
-            thread.join()
+            thread.join(LIMIT)
 
     def wait_business(self, nodes: Iterable[int] | None = None, jobs: int = 30) -> None:
         """Wait until jobs have been added and acknowledged on each of these nodes, from now on."""
@@ -139,7 +140,7 @@ class Bank:
         """Say what is wrong, once no node holds anything any more; empty = nothing."""
         self._over.set()
         for thread in (*self._producers, *self._consumers):
-            thread.join()
+            thread.join(LIMIT)
         self._raise()
         return self.checker.verdict()
 

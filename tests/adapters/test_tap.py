@@ -10,6 +10,7 @@ from twisted.copyright import version as twisted_version
 from disqued import __version__
 from disqued.config import SETTINGS, Status
 from disqued.tap import Options
+from tests import builds
 
 
 def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -28,7 +29,7 @@ def refusal(*options: str) -> str:
 
 def test_the_version_is_that_of_disqued_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version").splitlines() == [
-        f"disqued {__version__}",
+        f"disqued {__version__}, core: {'compiled' if builds.COMPILED else 'source'}",
         f"Python {platform.python_version()}, Twisted {twisted_version}",
     ]
 

@@ -153,7 +153,7 @@ class Cluster:
         for daemon in self.started:
             if daemon.process.poll() is None:
                 daemon.process.kill()
-                daemon.process.wait()
+                daemon.process.wait(LIMIT)
 
     def launch(self, number: int, port: int = 0) -> Daemon:
         """Start the process of a node; port 0 = any."""

@@ -107,8 +107,7 @@ async def coredis(port: int, queue: str, protocol: str | None) -> list[Any]:
 
 
 CLIENTS: dict[str, Callable[[int, str, str | None], Any]] = {
-    each.__name__: each
-    for each in (redis_py, redis_asyncio, valkey_py, valkey_asyncio, valkey_glide, coredis)
+    each.__name__: each for each in (redis_py, redis_asyncio, valkey_py, valkey_asyncio, valkey_glide, coredis)
 }
 #: Clients that speak one protocol.
 ONE_PROTOCOL = {"coredis"}

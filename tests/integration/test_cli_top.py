@@ -19,6 +19,7 @@ import pytest
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import address, at, done, refused, run, told
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 PROGRAM = (sys.executable, "-m", "disqued.cli", "top")
@@ -62,7 +63,7 @@ def test_rates_and_those_who_wait_are_told(start: Start) -> None:
         node.wait_blocked()
         node.call("ADDJOB", "mail", "body", 0)
         argv = [*PROGRAM, *at(node), "--json", "--interval", "0.3", "--sort", "blocked"]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as top:
+        with Program(argv, stdout=subprocess.PIPE, text=True, env=environment()) as top:
             assert top.stdout is not None
             first = json.loads(top.stdout.readline())
             for _ in range(30):
@@ -159,7 +160,7 @@ def screen() -> Iterator[Callable[..., Screen]]:
     for each in screens:
         if each.process.poll() is None:
             each.process.kill()
-            each.process.wait()
+            each.process.wait(LIMIT)
         os.close(each.descriptor)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests import builds
 from tests.integration.daemon import HOST, free_port, launch
+from tests.limits import LIMIT
 from tests.packaging.building import COMPILED, ROOT, build, run, wheel_in
 
 CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
@@ -180,6 +181,6 @@ def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: P
 
 def read(port: int, path: str) -> bytes:
     """Fetch a file of the admin side that has to be there."""
-    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=LIMIT) as answer:
         text: bytes = answer.read()
     return text
