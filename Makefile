@@ -31,6 +31,7 @@ SPHINX := $(BIN)/python -m sphinx -b html -q -W --keep-going
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
+HOUSE := build/wheelhouse
 FAST := tests/unit tests/property
 # What starts programs and reaches into no module of the core (tests/conftest.py sees to that).
 PROGRAMS := integration packaging pipeline
@@ -80,7 +81,7 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 #
 # The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.  What
 # needs Spark runs beside the rest.  The site is built by a test, as `make site` builds it.
-TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json $(HOUSE)/.stamp
 test: $(TESTED)
 	@$(MAKE) --no-print-directory --jobs 2 test-core compiled
 	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
@@ -226,6 +227,17 @@ $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
 		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver \
 		java=openjdk-17-jre-headless systemd-analyze=systemd zsh fish
+	@touch $@
+
+# What the tests of installations install, and build with, without a network.
+$(HOUSE)/.stamp: requirements/locked.txt requirements/locked-build.txt | .venv/bin/python
+	@echo 'Fetching into $(HOUSE) what is installed in tests'
+	@rm -rf $(HOUSE)
+	@for set in locked locked-build; do \
+		$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir $(HOUSE) \
+			-r requirements/$$set.txt || exit 1; \
+	done
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --wheel-dir $(HOUSE) pip
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

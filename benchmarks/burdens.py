@@ -17,7 +17,6 @@ The node is bound to one processor, everybody else shares the other one.  Memory
 milliseconds unless a name says otherwise.
 """
 
-import argparse
 import json
 import multiprocessing
 import selectors
@@ -41,6 +40,7 @@ from benchmarks.machine import Processors, facts, stamp
 from benchmarks.raw import HOST, Connection, words
 from benchmarks.resources import open_limit
 from benchmarks.servers import Disqued, free_port, redis_version
+from disqued.testing.arguments import ExactParser
 
 PAUSE_S: Final = 0.005  #: between two requests of the client that is watched
 LOOK_S: Final = 0.25  #: between two looks at the memory
@@ -340,7 +340,7 @@ def tell(found: dict[str, Any]) -> str:
 
 def main() -> int:
     """Print the figures of each burden as soon as they are there."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.burdens", description="What others feel of a burden.")
+    parser = ExactParser(prog="python -m benchmarks.burdens", description="What others feel of a burden.")
     names = [burden.name for burden in BURDENS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--minutes", type=float, help="of the soak (5); every other burden is borne for 20 s")

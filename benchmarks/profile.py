@@ -11,7 +11,6 @@ the caches of the processor.  Between two system calls nothing is, and the same 
 long: use these figures to compare one version with another, and `python -m benchmarks` to know how fast it is.
 """
 
-import argparse
 import cProfile
 import pstats
 import sys
@@ -39,6 +38,7 @@ from disqued.net.identity import Identity
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.plugins import find_store
 from disqued.tap import tune_collector
+from disqued.testing.arguments import ExactParser
 from disqued.wire.requests import RequestParser
 
 QUEUE, BODY = b"bench", b"hello"
@@ -220,7 +220,7 @@ def _list(subject: Subject, folder: Path, count: int, pipeline: int) -> None:
 
 def main() -> int:
     """Print the table, and the listing when it is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile")
+    parser = ExactParser(prog="python -m benchmarks.profile")
     parser.add_argument("command", choices=SUBJECTS)
     parser.add_argument("--pipeline", type=int, action="append", help="commands in a chunk (1 and 16)")
     parser.add_argument("--count", type=int, default=8_000, help="commands in a round (8 000)")

@@ -8,12 +8,13 @@ With atheris, the search is guided by what each input covers, and what covers mo
 the next run begins with; without it the inputs are mutants of the corpus, each run with another seed.
 """
 
-import argparse
 import importlib.util
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from disqued.testing.arguments import ExactParser
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
@@ -23,7 +24,7 @@ NAMES = ("resp", "bus", "journal", "http", "users", "tokens")
 
 def main() -> int:
     """Do what is asked; 1 = something was found."""
-    options = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    options = ExactParser(prog="python -m tests.fuzz")
     parts = options.add_subparsers(dest="part", required=True)
     run = parts.add_parser("run")
     run.add_argument("--minutes", type=float, default=10.0)
