@@ -124,6 +124,8 @@ class Options(usage.Options):
 
     def _hint(self, problem: str) -> str:
         """What helps someone who gave an option that is none."""
+        if problem == "option -h not recognized":
+            return "-h is the host, in verbs that talk to a node; the help is --help"
         name = re.fullmatch(r"option --(\S+) not recognized", problem)
         if name:
             known = [option.rstrip("=") for option in self.longOpt]

@@ -11,4 +11,5 @@ class ExactParser(ArgumentParser):
     """Takes options by their whole names alone; so do the parsers of its verbs."""
 
     def __init__(self, *words: Any, **options: Any) -> None:
-        super().__init__(*words, **options, allow_abbrev=False)
+        options["allow_abbrev"] = False
+        super().__init__(*words, **options)

@@ -81,7 +81,7 @@ def test_help_begins_with_the_program_that_was_asked(
         ("--conf", "disqued: option --conf not recognized; did you mean --config?"),
         ("--vers", "disqued: option --vers not recognized; did you mean --version or --events?"),
         ("--hel", "disqued: option --hel not recognized; did you mean --help?"),
-        ("-h", "disqued: option -h not recognized; see disqued --help"),
+        ("-h", "disqued: option -h not recognized; -h is the host, in verbs that talk to a node; the help is --help"),
         ("7712", "disqued: unexpected word '7712': a node is started by options alone; see disqued --help"),
     ],
 )
