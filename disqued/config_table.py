@@ -161,7 +161,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 WholeNumber(0, 65535),
                 0,
                 "TCP port for clients that speak TLS, on the addresses of bind. 0 for none. With `port 0` nobody is "
-                "served without TLS. It needs the packages of disqued[tls], tls-cert-file and tls-key-file.",
+                "served without TLS. It needs tls-cert-file and tls-key-file.",
             ),
             Setting(
                 "tls-cert-file",

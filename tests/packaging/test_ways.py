@@ -5,7 +5,6 @@ in isolation, too; test_install.py installs that.
 """
 
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -17,27 +16,15 @@ import pytest
 
 from tests.integration.daemon import launch
 from tests.limits import BUILD_LIMIT
-from tests.packaging.building import ROOT, copy_sources, run
+from tests.packaging.building import LOCKED, NO_COMPILER, WARNING, copy_of_one, run
 
-HOUSE = ROOT / "build" / "wheelhouse"
-#: The locked versions, as `make test` has fetched them, are all that pip, pipx and uv find: for what is installed, and
-#: for what builds it.
-LOCKED = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(HOUSE), "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(HOUSE)}
-NO_COMPILER = {"CC": "/nowhere/cc", "LDSHARED": "/nowhere/cc"}
-#: The module that is compiled; no class inherits from what is in it.
-ONE = "core/glob.py"
-WARNING = "WARNING: disqued is installed without its compiled core, and so runs more slowly, since"
 BIN = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository whose builds compile one module."""
-    tree = copy_sources(tmp_path_factory.mktemp("checkout"))
-    script = tree / "setup.py"
-    text, count = re.subn(r"(?ms)^COMPILED = \(\n.*?^\)\n", f"COMPILED = ({ONE!r},)\n", script.read_text())
-    assert count == 1
-    script.write_text(text)
+    tree = copy_of_one(tmp_path_factory.mktemp("checkout"))
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
     run("git", "init", "--quiet", tree, cwd=tree)
     run("git", "add", "--all", cwd=tree)
