@@ -671,9 +671,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "http-port",
                 WholeNumber(0, 65535),
                 7780,
-                "TCP port of the admin page, the HTTP API and the metrics; it needs the packages of disqued[admin]. 0 "
-                "for none. Where it is not set and another process has the default, or the packages are missing, the "
-                "node says so in its log and does without.",
+                "TCP port of the admin page, the HTTP API and the metrics. 0 for none. Where it is not set and "
+                "another process has the default, or the packages were left out of the installation, the node says "
+                "so in its log and does without.",
             ),
             Setting(
                 "http-bind",
