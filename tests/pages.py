@@ -35,8 +35,8 @@ PYTHON = re.compile(r"(?:from [\w.]+ )?import \w|\w+ = \w[\w.]*\(")
 #: Languages of blocks that are read, and not run.
 DATA = ("csv", "ini", "json", "nft", "yaml")
 PROGRAMS = {
-    ".venv/bin/disqued", "curl", "datasette", "disqued", "disqued-spark", "make", "mkdir", "openssl", "pip", "pipx", "python", "python3",
-    "redis-cli", "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd", "uv",
+    ".venv/bin/disqued", "curl", "datasette", "disqued", "disqued-spark", "make", "mkdir", "openssl", "pip", "pipx",
+    "python", "python3", "redis-cli", "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd", "uv",
 }  # fmt: skip
 
 assert catalogue  # fills the table

@@ -70,13 +70,20 @@ STATISTICS = (
     "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause",
 )  # fmt: skip
 MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
+STREAM_STATISTICS = ("owned",)
 
 
 @command(
     "QSTAT",
     group="queues",
     flags=Flag.READ | Flag.FAST,
-    reply=null_array_or(either(pairs("statistics", *STATISTICS), pairs("with FULL", *STATISTICS, *MORE_STATISTICS))),
+    reply=null_array_or(
+        either(
+            pairs("statistics", *STATISTICS),
+            pairs("with FULL", *STATISTICS, *MORE_STATISTICS),
+            pairs("with FULL, of a log", *STATISTICS, *MORE_STATISTICS, *STREAM_STATISTICS),
+        )
+    ),
     cost="O(1)",
     arity=-2,
 )
@@ -85,7 +92,9 @@ class QStat:
     """Statistics of a queue on this node.
 
     With FULL, four more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes
-    that ever sent jobs, and when the queue came into being, in unix seconds.
+    that ever sent jobs, and when the queue came into being, in unix seconds.  Of a log it also answers how many of its
+    events this node hands out (owned).  Other nodes have copies of these, so that only the sum of owned over all nodes
+    counts each event once.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)
@@ -104,6 +113,8 @@ class QStat:
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,
             ]  # fmt: skip
+            if queue.log is not None:
+                values += [b"owned", queue.log.owned]
         return values
 
 

@@ -358,8 +358,8 @@ class Log:
     """The events of one queue on this node, and its groups."""
 
     __slots__ = (
-        "_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "origin", "queue", "seen", "since",
-        "until",
+        "_sets", "delayed", "events", "groups", "horizon", "longest_ms", "memory", "origin", "owned", "queue", "seen",
+        "since", "until",
     )  # fmt: skip
 
     def __init__(self, queue: bytes, memory: Memory, origin: bytes) -> None:
@@ -368,6 +368,7 @@ class Log:
         self.origin: bytes = origin  #: `Event.origin` of what this node makes
         memory.used += LOG_COST
         self.events: OrderedUnits = OrderedUnits()
+        self.owned: int = 0  #: events that this node hands out; of each event one node does, whoever has copies
         self.delayed: dict[Event, None] = {}  #: events whose delay is not over
         self.groups: dict[bytes, Group] = {}  #: by name
         self.horizon: Floor = {}  #: what is up to here was flushed
@@ -439,12 +440,14 @@ class Log:
         event.log = self
         self.memory.used += DONE_COST * len(event.done)
         self.events.push(event)
+        self.owned += not event.elsewhere
         for group in self.groups.values():
             group.arrived(event)
 
     def remove(self, event: Event) -> list[GroupUnit]:
         """Take an event out; returns the units that end with it."""
         self.events.remove(event)
+        self.owned -= not event.elsewhere
         event.log = None
         self.memory.used -= DONE_COST * len(event.done)
         units: list[GroupUnit] = []

@@ -158,6 +158,7 @@ class Logs:
         is_elsewhere = self.arbiters.is_elsewhere(event)
         if is_elsewhere != event.elsewhere:
             event.elsewhere = is_elsewhere
+            log.owned += -1 if is_elsewhere else 1
             for group in log.groups.values():
                 if is_elsewhere:
                     group.went_away(event)

@@ -56,6 +56,24 @@ def test_all_nodes_and_queues_are_found_through_one(cluster: Cluster) -> None:
     assert (alone["name"], alone["length"], alone["nodes"], alone["pause"]) == ("alone", 1, 1, "none")
 
 
+def test_an_event_of_a_stream_is_counted_once_however_many_copies_there_are(cluster: Cluster) -> None:
+    for number, node in enumerate(cluster.nodes):
+        for _ in range(number + 1):
+            node.call("QADD", "events", 3_600, "body", "REPLICATE", 3)
+    cluster.nodes[1].call("QADD", "alone", 3_600, "body", "REPLICATE", 1)
+    for node in cluster.nodes:
+        assert node.call("QLEN", "events") == 6
+
+    def lengths() -> dict[str, int]:
+        shown = told("top", "--once", "--json", *QUICKLY, *at(cluster.nodes[1]))
+        return {queue["name"]: queue["length"] for queue in shown["queues"]}
+
+    assert lengths() == {"events": 6, "alone": 1}
+    # Those of a node that is gone are handed out by another one.
+    cluster.kill(2)
+    wait_until(lambda: lengths() == {"events": 6, "alone": 1}, "each event counted once, without the node that is away")
+
+
 def test_rates_and_those_who_wait_are_told(start: Start) -> None:
     node = start()
     consumer = subprocess.Popen(["redis-cli", "-p", str(node.port), "GETJOB", "FROM", "idle"], stdout=subprocess.PIPE)
