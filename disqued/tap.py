@@ -404,8 +404,9 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
     try:
         from disqued.web.server import AdminError, AdminServer
     except ImportError as error:
-        if config.is_given("http-port") or config.is_given("http-endpoint"):
-            raise SystemExit(f"disqued: http-port: {error}; the packages of the page: {ADMIN_LINE}") from None
+        given = [name for name in ("http-port", "http-endpoint") if config.is_given(name)]
+        if given:
+            raise SystemExit(f"disqued: {given[0]}: {error}; the packages of the page: {ADMIN_LINE}") from None
         log.info("There is no admin page: {error}; its packages: {line}", error=str(error), line=ADMIN_LINE)
         return None
     try:

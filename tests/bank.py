@@ -28,7 +28,7 @@ from redis.retry import Retry
 
 from disqued.testing.checker import Checker, Request, body_of
 from tests.integration.daemon import Daemon, wait_until
-from tests.limits import LIMIT
+from tests.limits import LIMIT, seconds
 
 #: What a node may answer to ADDJOB while others fail, instead of a job id.
 REFUSALS = ("NOREPL", "LEAVING")
@@ -46,7 +46,7 @@ ACK_ELSEWHERE = 0.1
 NACK = 0.03
 DIE = 0.03
 
-ANSWER_LIMIT = 5.0  #: longer than any command here waits; then the node is as good as away
+ANSWER_LIMIT = seconds(5)  #: longer than any command here waits; then the node is as good as away
 ELSEWHERE_LIMIT = 0.5
 
 

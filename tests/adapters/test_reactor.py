@@ -252,7 +252,7 @@ class Bed:
         address = ("127.0.0.1", self._port.getHost().port)
         for _ in range(count):
             self.clients.append(socket.create_connection(address))
-            self.clients[-1].settimeout(60)
+            self.clients[-1].settimeout(LIMIT)
         while len(self.made) < count:
             self.reactor.doPoll(1)
 

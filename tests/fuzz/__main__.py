@@ -62,7 +62,7 @@ def _run(name: str, seconds: float) -> int:
         return _blind(name, seconds)
     corpus = Path(__file__).parent / "corpus" / name
     argv = [sys.executable, "-m", "tests.fuzz", "guided", name, "--"]
-    flags = ["-max_len=4096", "-timeout=30", "-rss_limit_mb=4096", f"-artifact_prefix={FOUND}/{name}-"]
+    flags = ["-max_len=4096", f"-timeout={seconds(30):.0f}", "-rss_limit_mb=4096", f"-artifact_prefix={FOUND}/{name}-"]
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         span = f"-max_total_time={max(1, min(left, PROCESS_S)):.0f}"
