@@ -54,6 +54,7 @@ from disqued.net.storekeeper import StoreKeeper
 from disqued.net.strangers import Strangers
 from disqued.net.switching import OpenStore
 from disqued.net.traffic import Traffic
+from disqued.net.turns import Busy
 from disqued.persistence.interface import IEventLog, IStore, StoreError
 from disqued.wire.requests import RequestParser
 
@@ -86,7 +87,7 @@ class Daemon(Factory):
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
         self.buffers = Buffers(node.state.memory)
-        self.traffic = Traffic(node, self.driver, self.buffers)
+        self.traffic = Traffic(node, self.driver, self.buffers, Busy(reactor))
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
@@ -398,7 +399,7 @@ class Daemon(Factory):
         self.traffic.paused = self.ending
         self._find_guards()
         for client in self.sessions():
-            client.resume()
+            client.queue()
 
     def _set_timeout(self, seconds: int) -> None:
         if self._idle_check.running:

@@ -14,7 +14,7 @@ it.  Times are seconds.
 """
 
 from collections.abc import Callable
-from select import EPOLLIN
+from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLRDHUP
 from typing import Any, Final, Protocol
 
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
@@ -26,6 +26,10 @@ ROUND_CONNECTIONS: Final = 64  #: connections that share a round at most
 ROUND_S: Final = 0.002  #: replies are sent when a round has taken so long, though there is more to run
 READ_SIZE: Final = 16 * 1024  #: bytes read at a time; Twisted's own 64 KiB cost 1 to 2 microseconds more per read
 BULK_SIZE: Final = 64 * 1024  #: bytes read at a time where the last read was full: much is under way there
+
+
+#: What comes with input, or in its place, when the other end has closed its side, or all of it.
+CLOSED: Final = EPOLLRDHUP | EPOLLHUP | EPOLLERR
 
 
 class Gatherer(Protocol):
@@ -68,7 +72,11 @@ class Rounds:
             if selectable is None:
                 continue
             handle: Handle | None = getattr(selectable, "handle", None)
+            if event != EPOLLIN and handle is not None:
+                event = self._note_end(handle, event)
             if event != EPOLLIN or handle is None:
+                if event == 0:
+                    continue
                 if received:
                     self._deliver_all(received)
                     received = []
@@ -88,6 +96,25 @@ class Rounds:
                 received = []
         if received:
             self._deliver_all(received)
+
+    def _note_end(self, handle: Handle, event: int) -> int:
+        """Note that the other end has closed its side; returns what is left of the event, 0 for nothing.
+
+        With input it is found by reading.  Without it nothing is read for now, and the poller looks for the end alone.
+        """
+        if not event & CLOSED:
+            return event
+        handle.is_closed = True
+        if event & EPOLLERR:
+            handle.note_error()
+        if event & EPOLLIN:
+            return event & ~CLOSED
+        if event & EPOLLRDHUP:
+            handle.unwatch()
+            watcher = handle.watcher
+            if watcher is not None and not event & (EPOLLHUP | EPOLLERR):
+                watcher.other_end_closed()
+        return event & ~EPOLLRDHUP
 
     def _deliver_all(self, received: list[tuple[Handle, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""

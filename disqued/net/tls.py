@@ -255,7 +255,7 @@ class EagerTls(TLSMemoryBIOProtocol):
             return False
         except SSL.Error:
             return True
-        return False
+        return bool(self.transport.is_closed())
 
     def _take_in(self) -> None:
         self._look_call = None

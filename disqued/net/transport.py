@@ -10,6 +10,7 @@ To the protocols above, `unsent`, `refused` and `is_gone` say what became of a w
 """
 
 import fcntl
+import select
 import socket
 import sys
 import termios
@@ -29,6 +30,7 @@ class _Eager:
 
     dataBuffer: bytes
     offset: int
+    _tempDataBuffer: list[bytes]
     _tempDataLen: int
     socket: Any
     connected: int
@@ -60,10 +62,22 @@ class _Eager:
         handle.at_once = not handle.ended
         super().stopWriting()  # type: ignore[misc]
 
+    def doWrite(self) -> Any:
+        """Send what is buffered, as far as the socket takes it."""
+        result = super().doWrite()  # type: ignore[misc]
+        watcher = self.handle.watcher
+        if watcher is not None:
+            watcher.sent()
+        return result
+
     def connectionLost(self, reason: Any) -> None:
         """End, and tell the protocol."""
+        self.handle.unwatch()
         super().connectionLost(reason)  # type: ignore[misc]
         self.handle.close()
+        # Not only when the collector comes.
+        self.dataBuffer, self.offset = b"", 0
+        self._tempDataBuffer, self._tempDataLen = [], 0
 
     def loseConnection(self) -> None:
         """End when what was written has left; never within this call, as Twisted has it of what was half closed."""
@@ -102,7 +116,24 @@ class _Eager:
 
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet."""
-        return self._next() == b""
+        coming = self._next()
+        return coming == b"" or (coming is not None and self.is_closed())
+
+    def is_closed(self) -> bool:
+        """The same where something of it has yet to be read."""
+        if not self.handle.is_closed:
+            poller = select.poll()
+            poller.register(self.socket, select.POLLRDHUP)
+            self.handle.is_closed = bool(poller.poll(0))
+        return self.handle.is_closed
+
+    def last_error(self) -> int:
+        """What went wrong last, as an `errno`; 0 for nothing."""
+        try:
+            error: int = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError:
+            return 0
+        return error
 
     def _next(self) -> bytes | None:
         """The next byte that will be read; empty where the connection has ended, None where nothing has come."""
@@ -115,18 +146,24 @@ class _Eager:
         return seen
 
 
-class EagerServer(_Eager, tcp.Server):
-    """The server's end of a TCP connection."""
+class _Reading(_Eager):
+    """The same of a server, which reads once where the loop has no rounds."""
 
     def doRead(self) -> Any:
-        """Read once, for a loop without rounds."""
+        """Read once."""
         try:
             data = self.socket.recv(READ_SIZE)
         except BlockingIOError:
             return None
         except OSError:
             return CONNECTION_LOST
-        return self._dataReceived(data)
+        if data:
+            self.is_closed()
+        return self._dataReceived(data)  # type: ignore[attr-defined]
+
+
+class EagerServer(_Reading, tcp.Server):
+    """The server's end of a TCP connection."""
 
 
 class EagerPort(tcp.Port):
@@ -148,7 +185,7 @@ class EagerConnector(tcp.Connector):
         return made
 
 
-class EagerUnixServer(_Eager, unix.Server):
+class EagerUnixServer(_Reading, unix.Server):
     """The server's end of a connection through a Unix socket."""
 
 
