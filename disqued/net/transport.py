@@ -75,7 +75,15 @@ class _Eager:
         self.handle.unwatch()
         super().connectionLost(reason)  # type: ignore[misc]
         self.handle.close()
-        # Not only when the collector comes.
+        self._drop_unsent()
+
+    def abortConnection(self) -> None:
+        """End now; what was not sent is dropped within this call."""
+        super().abortConnection()  # type: ignore[misc]
+        self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
+        """Let go of the memory now, and not when the collector comes."""
         self.dataBuffer, self.offset = b"", 0
         self._tempDataBuffer, self._tempDataLen = [], 0
 

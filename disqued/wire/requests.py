@@ -377,7 +377,7 @@ class RequestParser:
     @property
     def held(self) -> int:
         """Bytes of memory that the unfinished command takes."""
-        return len(self._pending) + self._got + (self._got >> 3) + self._size + WORD_COST * len(self._words)
+        return len(self._pending) + self._got + self._size + WORD_COST * len(self._words)
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take a chunk of any size and return the commands that it completed, in order; they are not to be changed."""
