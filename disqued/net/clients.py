@@ -43,7 +43,7 @@ from disqued.net.traffic import Traffic
 from disqued.net.turns import SLICE_S
 from disqued.wire.brief import encode_error
 from disqued.wire.replies import Promise, encode_push
-from disqued.wire.requests import weight
+from disqued.wire.requests import SINGLE_SIZE, parse_single, weight
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -85,6 +85,13 @@ def _told_ids(reply: bytes) -> list[bytes]:
     return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
 
 
+def _is_quick(data: bytes) -> bool:
+    """Return whether the first chunk of a client is one command that takes little time."""
+    words = (parse_single(data) if data[:1] == b"*" else data.split()) if len(data) <= SINGLE_SIZE else None
+    entry = table.TABLE.get(words[0].upper()) if words else None
+    return entry is not None and bool(entry.flags & Flag.FAST)
+
+
 class ClientConnection(Listener):
     """One client; a `Session` to the commands, a protocol and a push producer to its transport."""
 
@@ -123,7 +130,9 @@ class ClientConnection(Listener):
         self._chunks_size = 0
         self._read_on = True  #: False: no more is read, as enough of its input waits
         self._is_queued = False  #: it waits for its turn among the busy ones
-        self._is_busy = False  #: its commands took long the last time
+        self._is_new = True  #: nothing has come yet
+        #: Its commands took long the last time, or nobody knows yet how long they take.
+        self._is_busy = True
         self._blocked: Command | None = None
         self._blocked_size = 0  #: bytes of the command that blocked it
         self._owes = False  #: so many replies wait for a commit that its next commands have to wait
@@ -320,7 +329,11 @@ class ClientConnection(Listener):
             or self._owes
             or traffic.paused
         ):
-            self._put_off(data)
+            is_first, self._is_new = self._is_new, False
+            if is_first and not self._stalled and not traffic.paused and _is_quick(data):
+                self._take(data)
+            else:
+                self._put_off(data)
         else:
             self._take(data)
 
@@ -667,14 +680,16 @@ class ClientConnection(Listener):
         """Send the replies that are due."""
         out = self._out
         if out and not self._lost:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
-            self._traffic.bytes_out += len(data)
-            handle = self._handle
-            if handle is not None:
-                handle.send(data)
+            if len(out) > 1 and len(out[-1]) > LARGE_REPLY:
+                data = b"".join(out[:-1])
+                large = out[-1]
+                out.clear()
+                self._send(data)
+                self._send(large)
             else:
-                self.transport.write(data)
+                data = out[0] if len(out) == 1 else b"".join(out)
+                out.clear()
+                self._send(data)
             if self._handed and not self.transport.refused:
                 self._unseen, self._handed = self._handed, []
             wire = self._wire
@@ -683,6 +698,14 @@ class ClientConnection(Listener):
         if self._closing and not self._lost:
             self.transport.unregisterProducer()
             self.transport.loseConnection()
+
+    def _send(self, data: bytes) -> None:
+        self._traffic.bytes_out += len(data)
+        handle = self._handle
+        if handle is not None:
+            handle.send(data)
+        else:
+            self.transport.write(data)
 
     @property
     def is_held(self) -> bool:
@@ -704,9 +727,7 @@ class ClientConnection(Listener):
             return
         if not held:
             return
-        data = b"".join(held)
-        self._traffic.bytes_out += len(data)
-        self.transport.write(data)
+        self._send(held[0] if len(held) == 1 else b"".join(held))
         if self.transport.refused:
             self._handed = handed + self._handed
         else:

@@ -90,7 +90,7 @@ class Handle:
             # Twisted's own attempt meets the error again, and ends the connection.
             self.transport.refused = True
         if sent < len(data):
-            self.transport.buffer(data[sent:] if sent else data)
+            self.transport.buffer_rest(data, sent)
 
     def unwatch(self) -> None:
         """Look for that no more."""

@@ -38,6 +38,7 @@ class _Eager:
     disconnected: int
     reactor: Any
     stopReading: Callable[[], None]
+    _maybePauseProducer: Callable[[], None]
     _aborting: bool
     _writeDisconnected: bool
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
@@ -104,6 +105,13 @@ class _Eager:
     def buffer(self, data: bytes) -> None:
         """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""
         super().write(data)  # type: ignore[misc]
+
+    def buffer_rest(self, data: bytes, sent: int) -> None:
+        """Keep what the socket did not take while nothing else is buffered; it is not copied."""
+        if self.connected and not self._writeDisconnected:
+            self.dataBuffer, self.offset = data, sent
+            self._maybePauseProducer()
+            self.startWriting()
 
     @property
     def unsent(self) -> int:
