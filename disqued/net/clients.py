@@ -54,7 +54,7 @@ BUSY_S = 0.001  #: a client whose commands took so long waits for its turn among
 CHUNKS_MAX = 64 * 1024  #: bytes that are read ahead of a client whose commands have to wait
 CHUNK_COST = 64  #: bytes of memory that a chunk takes besides its text
 REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
-MANY_REPLIES = 512  #: replies that wait for a commit and are not counted yet
+MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
 #: Bytes of replies that may wait for a commit before the client is read from no further.
 REPLIES_MAX = 1 << 20
 INTERNAL_ERROR = b"ERR internal error"
