@@ -51,9 +51,11 @@ if TYPE_CHECKING:
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
 RESUMED = 1_000  #: commands that were put off and are taken up again at a time
 BUSY_S = 0.001  #: a client whose commands took so long waits for its turn among those like it
+QUICK_S = SLICE_S - BUSY_S
 CHUNKS_MAX = 64 * 1024  #: bytes that are read ahead of a client whose commands have to wait
 CHUNK_COST = 64  #: bytes of memory that a chunk takes besides its text
 REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
+FEW_WORDS = 16  #: a command of more words, which blocks, counts as long as it does
 MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
 #: Bytes of replies that may wait for a commit before the client is read from no further.
 REPLIES_MAX = 1 << 20
@@ -73,6 +75,12 @@ def _check_listener(entry: Command) -> None:
     """Refuse what a client must not say that listens under RESP2.  Raises CommandError."""
     if entry.name not in _FOR_LISTENERS:
         raise CommandError(_LISTENS.format(name=entry.name.lower()))
+
+
+def _check_hands_out(entry: Command) -> None:
+    """Refuse what would give jobs to a client that may be gone.  Raises CommandError."""
+    if entry.hands_out:
+        raise CommandError(CLOSED)
 
 
 def _told_ids(reply: bytes) -> list[bytes]:
@@ -133,6 +141,9 @@ class ClientConnection(Listener):
         self._is_new = True  #: nothing has come yet
         #: Its commands took long the last time, or nobody knows yet how long they take.
         self._is_busy = True
+        #: What comes is run at once: it is not busy, waits for nothing, reads its replies, and nothing was put off.
+        self._is_ready = False
+        self._is_closed = False  #: it has closed its side of the connection
         self._blocked: Command | None = None
         self._blocked_size = 0  #: bytes of the command that blocked it
         self._owes = False  #: so many replies wait for a commit that its next commands have to wait
@@ -206,7 +217,7 @@ class ClientConnection(Listener):
 
     def close(self) -> None:
         """End the connection after the replies that are due."""
-        self._closing = True
+        self._closing, self._is_ready = True, False
         self._drop_input()
 
     def _drop_input(self) -> None:
@@ -239,6 +250,7 @@ class ClientConnection(Listener):
     def _abort(self) -> None:
         """End the connection without a word: from now on nothing is run or sent, and no job is given to it."""
         self._lost = self._closing = True
+        self._is_ready = False
         self._drop_input()
         self.transport.abortConnection()
 
@@ -265,7 +277,8 @@ class ClientConnection(Listener):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the client: it takes no job any more."""
-        self._lost = True
+        self._lost = self._closing = True
+        self._is_ready = False
         self._blocked = None
         self._drop_input()
         self._out.clear()
@@ -316,29 +329,8 @@ class ClientConnection(Listener):
         """Run the commands that these bytes complete."""
         traffic = self._traffic
         traffic.bytes_in += len(data)
-        if self._closing or self._lost:
+        if (not self._is_ready or traffic.paused) and self._has_to_wait(data):
             return
-        if self._unseen:
-            self._unseen = []
-        if (
-            self._blocked is not None
-            or self._backlog
-            or self._chunks
-            or self._stalled
-            or self._is_busy
-            or self._owes
-            or traffic.paused
-        ):
-            is_first, self._is_new = self._is_new, False
-            if is_first and not self._stalled and not traffic.paused and _is_quick(data):
-                self._take(data)
-            else:
-                self._put_off(data)
-        else:
-            self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        """Run the commands that a chunk completes."""
         parser = self._parser
         commands = parser.feed(data)
         if commands:
@@ -351,6 +343,17 @@ class ClientConnection(Listener):
             if parser.error is not None and not self._backlog and self._blocked is None:
                 self._protocol_error()
             self.report()
+
+    def _has_to_wait(self, data: bytes) -> bool:
+        """Put off what comes, if it has to wait; returns whether it had."""
+        if self._closing:
+            return True
+        is_first, self._is_new = self._is_new, False
+        if is_first and not self._traffic.paused and not self._stalled and _is_quick(data):
+            self._is_busy, self._is_ready = False, True
+            return False
+        self._put_off(data)
+        return True
 
     def _put_off(self, data: bytes) -> None:
         """Keep a chunk until the client may go on, and read no more when that is enough."""
@@ -390,6 +393,8 @@ class ClientConnection(Listener):
         if self._lost or self._blocked is not None or self._stalled or self._owes or self._traffic.paused:
             return
         backlog = self._backlog
+        if backlog or self._chunks:
+            self._is_busy = False
         if backlog:
             commands = [backlog.popleft() for _ in range(min(len(backlog), RESUMED))]
             self._backlog_size -= sum(map(weight, commands))
@@ -397,7 +402,9 @@ class ClientConnection(Listener):
         elif self._chunks:
             data = self._chunks.popleft()
             self._chunks_size -= len(data) + CHUNK_COST
-            self._take(data)
+            self._traffic.bytes_in -= len(data)  # counted when it came
+            self._is_ready = True
+            self.dataReceived(data)
         self._go_on()
         if self._reported:
             self.report()
@@ -410,15 +417,19 @@ class ClientConnection(Listener):
             if not self._closing:
                 self._protocol_error()
         elif self._chunks:
+            self._is_ready = False
             self.queue()
-        elif not self._read_on:
-            self._read_on = True
-            if not self._stalled:
-                self.transport.resumeProducing()
+        else:
+            self._is_ready = not (self._is_busy or self._stalled or self._owes or self._closing)
+            if not self._read_on:
+                self._read_on = True
+                if not self._stalled:
+                    self.transport.resumeProducing()
 
     def other_end_closed(self) -> None:
-        """The other end has closed its side while nothing is read: end a client that waits, as when that is read."""
-        if (self._blocked is not None or self._traffic.paused) and not self._stalled:
+        """The other end has closed its side; a client that waits and is not read from ends, as when that is read."""
+        self._is_closed = True
+        if not self._read_on and (self._blocked is not None or self._traffic.paused) and not self._stalled:
             self.transport.loseConnection()
 
     # What it holds.
@@ -471,15 +482,7 @@ class ClientConnection(Listener):
         self.active_at = node.state.now
         traffic.running = self
         try:
-            wire = self._wire
-            if (
-                traffic.guarded
-                or self.limited
-                or self.reply_mode != "on"
-                or self.channels
-                or self.patterns
-                or (wire is not None and wire.is_closed)
-            ):
+            if traffic.guarded or self.limited or self.reply_mode != "on" or self.listening_size or self._is_closed:
                 done = self._run_guarded(commands)
             else:
                 done = self._run_plain(commands)
@@ -490,12 +493,13 @@ class ClientConnection(Listener):
             self._backlog.extendleft(reversed(rest))
             self._backlog_size += sum(map(weight, rest))
         traffic.driver.finish_step(self)
-        if len(self._out) > MANY_REPLIES:
+        if done > MANY_REPLIES or self._held:
             self._count_replies()
         if self._unlock_limits:
             self._unlock_limits = False
             self._lift_limits()
         elif self._backlog:
+            self._is_ready = False
             if self._blocked is None:
                 self._read_no_more()
                 self.queue()
@@ -505,6 +509,8 @@ class ClientConnection(Listener):
         """Count replies that wait for a commit; when they are many, the next commands wait, too."""
         size = sum(map(len, self._out)) + sum(map(len, self._held))
         self._owes = size + REPLY_COST * (len(self._out) + len(self._held)) > REPLIES_MAX
+        if self._owes:
+            self._is_ready = False
         self.report()
 
     def _run_plain(self, commands: list[list[bytes]]) -> int:
@@ -521,15 +527,13 @@ class ClientConnection(Listener):
         encode: Any = None
         handed: Any = None
         tally: Tally = _NOBODYS
-        started = perf_counter()
-        turn_ends = started + SLICE_S
+        turn_ends = (started := perf_counter()) + SLICE_S
         for args in commands:
             if args[0] != word or entry is None:  # what a pipeline says again need not be looked up again
                 word = args[0]
                 entry = PLAIN.get(word)
                 if entry is None:
-                    traffic.commands_run += begun
-                    return begun + self._run_guarded(commands[begun:])
+                    return self._run_unlisted(commands, begun)
                 runs: Runnable = entry
                 recall, encode = runs.recall, runs.encode3 if resp3 else runs.encode2
                 hands_out, handed, tally = runs.hands_out, runs.handed, runs.tally
@@ -564,18 +568,23 @@ class ClientConnection(Listener):
             ):
                 break
         traffic.commands_run += begun
-        self._is_busy = started > turn_ends - (SLICE_S - BUSY_S)
+        if started > turn_ends - QUICK_S:
+            self._is_busy, self._is_ready = True, False
         return begun
+
+    def _run_unlisted(self, commands: list[list[bytes]], begun: int) -> int:
+        """Go on with the command behind those that were begun, which only the complete table has."""
+        self._traffic.commands_run += begun
+        return begun + self._run_guarded(commands[begun:])
 
     def _run_guarded(self, commands: list[list[bytes]]) -> int:
         """Run commands one by one with every check; returns how many were begun."""
         begun = 0
         turn_ends = perf_counter() + SLICE_S
-        is_closed = self._wire is not None and self._wire.is_closed
         for args in commands:
             begun += 1
             was_skipping = self.reply_mode == "skip"
-            reply = self._run_one(args, is_closed)
+            reply = self._run_one(args)
             if reply is None:
                 break
             if self.reply_mode == "on":
@@ -590,14 +599,12 @@ class ClientConnection(Listener):
             ):
                 break
         self._traffic.commands_run += begun
-        self._is_busy = perf_counter() > turn_ends - (SLICE_S - BUSY_S)
+        if perf_counter() > turn_ends - QUICK_S:
+            self._is_busy, self._is_ready = True, False
         return begun
 
-    def _run_one(self, args: list[bytes], is_closed: bool) -> bytes | None:
-        """Run one command with every check; returns the reply, b"" for none, None when the client is blocked.
-
-        `is_closed`: the client has closed its side, so it may be gone altogether.
-        """
+    def _run_one(self, args: list[bytes]) -> bytes | None:
+        """Run one command with every check; returns the reply, b"" for none, None when the client is blocked."""
         daemon = self._daemon
         started = perf_counter()
         entry: Command | None = None
@@ -607,8 +614,8 @@ class ClientConnection(Listener):
             listens = self.protocol == 2 and self.subscriptions > 0
             if listens:
                 _check_listener(entry)
-            if is_closed and entry.hands_out:
-                raise CommandError(CLOSED)
+            if self._is_closed:
+                _check_hands_out(entry)
             value = daemon.carry_out(self, entry, args)
             if value is BLOCKED:
                 self._block(entry, args)
@@ -629,9 +636,10 @@ class ClientConnection(Listener):
 
     def _block(self, entry: Command, args: list[bytes]) -> None:
         self._blocked = entry
-        self._blocked_size = weight(args)
+        self._is_ready = False
         entry.tally.calls += 1
-        if self._blocked_size > STEP:
+        if args[FEW_WORDS:]:
+            self._blocked_size = weight(args)
             self.report()
 
     def _lift_limits(self) -> None:
@@ -659,7 +667,8 @@ class ClientConnection(Listener):
             self._out.append(reply)
         elif self.reply_mode == "skip":
             self.reply_mode = "on"
-        if self._backlog or self._chunks or self._parser.error is not None or self._reported or not self._read_on:
+        self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)
+        if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
             self.queue()
 
     def push(self, line: bytes) -> None:
@@ -680,20 +689,27 @@ class ClientConnection(Listener):
         """Send the replies that are due."""
         out = self._out
         if out and not self._lost:
-            if len(out) > 1 and len(out[-1]) > LARGE_REPLY:
-                data = b"".join(out[:-1])
-                large = out[-1]
-                out.clear()
-                self._send(data)
-                self._send(large)
+            if len(out) == 1:
+                data = out[0]
+            elif len(out[-1]) > LARGE_REPLY:
+                data = out.pop()
+                self._send(b"".join(out))
             else:
-                data = out[0] if len(out) == 1 else b"".join(out)
-                out.clear()
-                self._send(data)
-            if self._handed and not self.transport.refused:
-                self._unseen, self._handed = self._handed, []
-            wire = self._wire
-            if wire is None or not wire.at_once or self._reported or self._owes:
+                data = b"".join(out)
+            out.clear()
+            self._traffic.bytes_out += len(data)
+            handle = self._handle
+            if handle is not None:
+                handle.send(data)
+            else:
+                self.transport.write(data)
+                handle = self._wire
+            if self._handed:
+                if not self.transport.refused:
+                    self._unseen, self._handed = self._handed, []
+            elif self._unseen:
+                self._unseen = []
+            if self._reported or (handle is not None and not handle.at_once):
                 self._check_output()
         if self._closing and not self._lost:
             self.transport.unregisterProducer()
@@ -788,7 +804,7 @@ class ClientConnection(Listener):
 
     def pauseProducing(self) -> None:
         """The transport has more than it wants: run and read nothing until it has sent that."""
-        self._stalled = True
+        self._stalled, self._is_ready = True, False
         self.transport.pauseProducing()
         self._check_output()
 
@@ -799,8 +815,7 @@ class ClientConnection(Listener):
         if self._read_on:
             self.transport.resumeProducing()
         self.report()
-        if self._backlog or self._chunks or not self._read_on:
-            self.queue()
+        self.queue()
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` does the rest."""

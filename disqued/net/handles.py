@@ -10,8 +10,8 @@ which is Twisted's, nothing is looked up for a request: it tells its handle what
 """
 
 import socket
-from errno import EPIPE
 from collections.abc import Callable
+from errno import EPIPE
 from typing import Any
 
 
@@ -28,7 +28,7 @@ class Listener:
         """The system has taken some of what the transport had buffered."""
 
     def other_end_closed(self) -> None:
-        """The other end has closed its side while nothing is read."""
+        """The other end has closed its side; what it sent before may have yet to come."""
 
 
 class Handle:
@@ -59,6 +59,13 @@ class Handle:
         self.ended, self.at_once = True, False
         self.recv = self._send = _closed
         self.listener = self.watcher = self.transport = None
+
+    def note_closed(self) -> None:
+        """Note that the other end has closed its side."""
+        if not self.is_closed:
+            self.is_closed = True
+            if self.watcher is not None:
+                self.watcher.other_end_closed()
 
     def note_error(self) -> None:
         """Note what the system says went wrong with the connection."""

@@ -38,7 +38,9 @@ class EpollReactor(EPollReactor):
 
     # That the other end has closed its side is reported with what it sent last.
 
-    def _add(self, xer: Any, primary: Any, other: Any, selectables: Any, event: int, antievent: int) -> None:
+    def _add(  # noqa: PLR0917 - Twisted's
+        self, xer: Any, primary: Any, other: Any, selectables: Any, event: int, antievent: int
+    ) -> None:  # fmt: skip
         descriptor = xer.fileno()
         if descriptor not in self._watched or descriptor in primary:
             super()._add(xer, primary, other, selectables, _with_end(event), _with_end(antievent))
@@ -48,7 +50,9 @@ class EpollReactor(EPollReactor):
         self._poller.modify(descriptor, event | EPOLLRDHUP | (antievent if descriptor in other else 0))
         primary.add(descriptor)
 
-    def _remove(self, xer: Any, primary: Any, other: Any, selectables: Any, event: int, antievent: int) -> None:
+    def _remove(  # noqa: PLR0917 - Twisted's
+        self, xer: Any, primary: Any, other: Any, selectables: Any, event: int, antievent: int
+    ) -> None:  # fmt: skip
         descriptor = xer.fileno()
         if descriptor in self._watched and descriptor in primary:
             self._poller.modify(descriptor, EPOLLRDHUP)

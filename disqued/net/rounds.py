@@ -72,16 +72,15 @@ class Rounds:
             if selectable is None:
                 continue
             handle: Handle | None = getattr(selectable, "handle", None)
-            if event != EPOLLIN and handle is not None:
-                event = self._note_end(handle, event)
             if event != EPOLLIN or handle is None:
-                if event == 0:
+                rest = event if handle is None else self._note_end(handle, event)
+                if rest != EPOLLIN or handle is None:
+                    if received:
+                        self._deliver_all(received)
+                        received = []
+                    if rest:
+                        self._carry_out(selectable, descriptor, rest)
                     continue
-                if received:
-                    self._deliver_all(received)
-                    received = []
-                self._carry_out(selectable, descriptor, event)
-                continue
             data: bytes | None = None
             try:
                 data = handle.recv(BULK_SIZE if handle.is_bulk else READ_SIZE)
@@ -104,17 +103,12 @@ class Rounds:
         """
         if not event & CLOSED:
             return event
-        handle.is_closed = True
         if event & EPOLLERR:
             handle.note_error()
-        if event & EPOLLIN:
-            return event & ~CLOSED
-        if event & EPOLLRDHUP:
+        if not event & EPOLLIN and event & EPOLLRDHUP:
             handle.unwatch()
-            watcher = handle.watcher
-            if watcher is not None and not event & (EPOLLHUP | EPOLLERR):
-                watcher.other_end_closed()
-        return event & ~EPOLLRDHUP
+        handle.note_closed()
+        return event & ~CLOSED if event & EPOLLIN else event & ~EPOLLRDHUP
 
     def _deliver_all(self, received: list[tuple[Handle, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""

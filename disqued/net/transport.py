@@ -140,7 +140,8 @@ class _Eager:
         if not self.handle.is_closed:
             poller = select.poll()
             poller.register(self.socket, select.POLLRDHUP)
-            self.handle.is_closed = bool(poller.poll(0))
+            if poller.poll(0):
+                self.handle.note_closed()
         return self.handle.is_closed
 
     def last_error(self) -> int:
