@@ -6,7 +6,7 @@ What changes the queue is a command and goes through `call`.  What only looks ma
 loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
@@ -60,11 +60,14 @@ class Gateway(Protocol):
     def commits(self) -> Commits:
         """Counts of its commits, as far as there is a store that wants the journal."""
 
-    def call(self, words: Sequence[bytes], *, address: str) -> Deferred[Any]:
+    def call(
+        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> Deferred[Any]:
         """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
 
         `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
-        that were handed out.
+        that were handed out.  No job is handed out when `is_gone` says that there is nobody any more: ask the
+        transport of the request, whose `is_gone` looks at the socket.
         """
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:

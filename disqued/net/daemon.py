@@ -320,13 +320,16 @@ class Daemon(Factory):
         self._last_id += 1
         return ClientConnection(self, self._last_id)
 
-    def call(self, words: Sequence[bytes], *, address: str) -> "Deferred[Any]":
+    def call(
+        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> "Deferred[Any]":
         """Run a command for somebody in this process, whom `address` names; fires with its value or a CommandError.
 
-        Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.
+        Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.  No job is
+        handed out when `is_gone` says that there is nobody any more.
         """
         self._last_id += 1
-        return Caller(self, self._last_id, address).run(words)
+        return Caller(self, self._last_id, address, is_gone).run(words)
 
     def make_parser(self) -> RequestParser:
         """A parser with the limits in force."""
