@@ -342,6 +342,8 @@ class ClientConnection(Listener):
         if not parser.idle or self._reported:
             if parser.error is not None and not self._backlog and self._blocked is None:
                 self._protocol_error()
+            if parser.is_long:
+                self._is_busy, self._is_ready = True, False
             self.report()
 
     def _has_to_wait(self, data: bytes) -> bool:
@@ -381,7 +383,8 @@ class ClientConnection(Listener):
         """Go on in a turn that is shared with others that take long, if there is something to go on with."""
         if not self._is_queued and not self._lost:
             self._is_queued = True
-            self._traffic.busy.add(self)
+            is_short = not self._backlog and self._chunks_size <= SINGLE_SIZE + CHUNK_COST
+            self._traffic.busy.add(self, is_short=is_short)
 
     def turn(self) -> None:
         """Go on with what was put off: it is its turn among those that take long."""

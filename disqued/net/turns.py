@@ -47,21 +47,26 @@ def soon_of(reactor: Any) -> Soon:
 class Busy:
     """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
 
-    So a turn does not grow with how many there are, and who asks for little waits for one slice at most.
+    Half of the slice is for those whose input is short: they do not wait for long pipelines.  So a turn does not grow
+    with how many clients there are, and a client that asks for little waits for one slice at most.
     """
 
     def __init__(self, reactor: Any) -> None:
         """`reactor` has `callLater`."""
         self._reactor = reactor
-        self._waiting: deque[ClientConnection] = deque()
+        self._short: deque[ClientConnection] = deque()
+        self._long: deque[ClientConnection] = deque()
         self._is_due = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._short) + len(self._long)
 
-    def add(self, client: "ClientConnection") -> None:
+    def add(self, client: "ClientConnection", *, is_short: bool) -> None:
         """Let a client have its turn, behind those that wait already."""
-        self._waiting.append(client)
+        (self._short if is_short else self._long).append(client)
+        self._call()
+
+    def _call(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._reactor.callLater(0, self._share)
@@ -69,19 +74,18 @@ class Busy:
     def _share(self) -> None:
         """Let clients go on, one after the other, until the slice is over."""
         self._is_due = False
-        waiting = self._waiting
-        ends = perf_counter() + SLICE_S
-        for _ in range(len(waiting)):
-            client = waiting.popleft()
-            try:
-                client.turn()
-            except Exception:  # a bug of ours: the others have their turn
-                log.err()  # type: ignore[no-untyped-call]
-            if perf_counter() > ends:
-                break
-        if waiting and not self._is_due:
-            self._is_due = True
-            self._reactor.callLater(0, self._share)
+        for waiting in (self._short, self._long):
+            ends = perf_counter() + SLICE_S / 2
+            for _ in range(len(waiting)):
+                client = waiting.popleft()
+                try:
+                    client.turn()
+                except Exception:  # a bug of ours: the others have their turn
+                    log.err()  # type: ignore[no-untyped-call]
+                if perf_counter() > ends:
+                    break
+        if self._short or self._long:
+            self._call()
 
 
 class Turns:

@@ -73,6 +73,8 @@ PIPELINE_WORDS: Final = 999
 WORD_COST: Final = 56
 #: The same for a command, that is, a list of words.
 COMMAND_COST: Final = 96
+#: Words of an unfinished command from which on each of its chunks may take a millisecond.
+MANY_WORDS: Final = 512
 
 _CRLF: Final = b"\r\n"
 _STAR: Final = ord("*")
@@ -378,6 +380,11 @@ class RequestParser:
     def held(self) -> int:
         """Bytes of memory that the unfinished command takes."""
         return len(self._pending) + self._got + self._size + WORD_COST * len(self._words)
+
+    @property
+    def is_long(self) -> bool:
+        """True when so many words of the unfinished command have come that reading it takes its time."""
+        return len(self._words) > MANY_WORDS
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take a chunk of any size and return the commands that it completed, in order; they are not to be changed."""

@@ -385,7 +385,12 @@ async def test_a_quick_first_command_does_not_wait_for_the_turns_of_others(launc
     quick, inline, slow = await running.connect(), await running.connect(), await running.connect()
     waited: list[str] = []
     add = running.daemon.traffic.busy.add
-    running.daemon.traffic.busy.add = lambda client: (waited.append(client.last_command), add(client))  # type: ignore[method-assign]
+
+    def noted(client: Any, *, is_short: bool) -> None:
+        waited.append(client.last_command)
+        add(client, is_short=is_short)
+
+    running.daemon.traffic.busy.add = noted  # type: ignore[method-assign]
     assert await quick.call("PING") == b"PONG"
     inline.transport.write(b"ping\r\n")
     assert await inline.replies(1) == [b"PONG"]
