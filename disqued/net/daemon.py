@@ -95,6 +95,7 @@ class Daemon(Factory):
             on_crash=self._message_crashed,
         )  # fmt: skip
         self.tls = Secured(reactor)
+        self.bus.buffers = self.buffers
         self.driver.send = self.bus.send
         self.pubsub = PubSub(node, reactor)
         self.bus.on_event = self.pubsub.publish
