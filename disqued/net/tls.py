@@ -180,6 +180,11 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     # What the protocol above sees.
 
+    def abortConnection(self) -> None:
+        """End now; what was not sent is dropped within this call."""
+        super().abortConnection()  # type: ignore[no-untyped-call]
+        self._appSendBuffer = []
+
     def loseConnection(self) -> None:
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
         self.unregisterProducer()  # type: ignore[no-untyped-call]

@@ -100,6 +100,36 @@ async def test_a_close_that_the_loop_has_not_seen_yet_takes_no_job(launch: Launc
 
 
 @async_test
+async def test_a_job_that_nobody_could_read_goes_back(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
+        await wait_until(lambda: len(running.daemon.clients) == 2)
+        session = running.daemon.sessions()[-1]
+    # It closed after the poller was asked, and before the reply is sent; the loop does not turn here.
+    session.dataReceived(pack("GETJOB", "FROM", "q"))
+    assert len(running.daemon.node.state.queues.by_name[b"q"].units) == 0
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert other.fileno() == -1
+    assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
+
+
+@async_test
+async def test_a_job_that_may_have_been_read_does_not_go_back_at_once(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
+        other.sendall(pack("GETJOB", "FROM", "q"))
+        await wait_until(lambda: len(running.daemon.node.state.queues.by_name[b"q"].units) == 0)
+        await client.call("PING")
+        # A reset: it has the reply, and closes without reading it whole.
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert await client.call("GETJOB", "NOHANG", "FROM", "q") is None
+
+
+@async_test
 async def test_a_blocked_consumer_hears_of_its_time_out(launch: Launch) -> None:
     client = await launch().connect()
     assert await client.call("GETJOB", "TIMEOUT", 20, "FROM", "q") is None
