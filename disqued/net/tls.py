@@ -87,7 +87,7 @@ class EagerTls(TLSMemoryBIOProtocol):
     def give_up(self, reason: str) -> None:
         """End a handshake that is not done, and let it be told why."""
         self.refusal = reason
-        self.abortConnection()  # type: ignore[no-untyped-call]
+        self.abortConnection()
 
     def _checkHandshakeStatus(self) -> None:
         super()._checkHandshakeStatus()  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._in_time()
         above = self.factory.wrappedFactory.buildProtocol(self._address)
         if above is None:
-            self.abortConnection()  # type: ignore[no-untyped-call]
+            self.abortConnection()
             return
         self.wrappedProtocol = above
         above.makeConnection(self)
