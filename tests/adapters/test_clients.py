@@ -13,7 +13,7 @@ from twisted.logger import capturedLogs
 from disqued.commands import table
 from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
-from disqued.net import buffers, clients, turns
+from disqued.net import buffers, clients, rounds, turns
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -690,3 +690,29 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
     assert running.daemon.traffic.running is None
     running.daemon.traffic.slow_s = float("inf")
     assert await other.call("QLEN", "q") == 0
+
+
+@async_test
+async def test_of_many_connections_that_end_at_once_some_end_in_each_turn(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "ENDS_AT_ONCE", 10)
+    running = launch()
+    stays = await running.connect()
+    here = [socket.create_connection(("127.0.0.1", running.port.getHost().port)) for _ in range(60)]
+    await wait_until(lambda: len(running.daemon.clients) == 61)
+    ended: list[int] = []
+    end = rounds.Rounds._end
+
+    def noted(self: rounds.Rounds, transport: Any, why: Any) -> None:
+        ended.append(len(self._ending))
+        end(self, transport, why)
+
+    monkeypatch.setattr(rounds.Rounds, "_end", noted)
+    for each in here:
+        each.close()
+    assert await stays.call("PING") == b"PONG"
+    assert len(running.daemon.clients) > 1, "the others need not end first"
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert len(ended) == 60
+    assert max(ended) >= 40, "those that were put off waited"
