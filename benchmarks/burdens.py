@@ -11,6 +11,11 @@
     deaf      500 consumers that ask for all they can get and read nothing
     trickle   100 connections on each port (RESP, bus, HTTP) that send a byte of an endless request now and then
     large     four clients that add, take and acknowledge bodies of 64 MiB
+    bodies    12 clients that each send 190 of the 200 MB of a body
+    words     12 clients that each send 900 000 words of a command, and not the last ones
+    blocked   12 clients that wait for a job and send small commands meanwhile, as fast as they are taken
+    peeks     200 clients that each ask for a job of 10 MiB and read nothing
+    pipelines 200 clients that each send small commands as fast as they are taken, and read the replies
     soak      thousands of adds and acks a second for minutes, with a journal that is compacted meanwhile
 
 The node is bound to one processor, everybody else shares the other one.  Memory is resident memory in MiB, times are
@@ -50,6 +55,7 @@ MEBIBYTE: Final = 1 << 20
 
 IDLE, ACTIVE, DEAF, TRICKLING, LARGE = 10_000, 1_000, 500, 100, 4
 ACTIVE_PAUSE_S: Final = 0.4  #: between two commands of one of the active connections
+GREEDY, MANY = 12, 200
 LARGE_BODY: Final = 64 * MEBIBYTE
 SOAK_CLIENTS, SOAK_AT_ONCE = 4, 20
 SOAK_PAUSE_S: Final = 0.02  #: between two chunks of a client that soaks
@@ -205,6 +211,70 @@ def large(ports: Ports, end: Event, pipe: Pipe) -> None:
     pipe.send(f"{moved} bodies of 64 MiB went in and out")
 
 
+def _offer(ports: Ports, end: Event, pipe: Pipe, requests: Iterable[tuple[bytes, bytes]], *, reads: bool) -> None:
+    """Send each client's request, then something again and again, as far as the node takes it; then tell of it."""
+    selector = selectors.DefaultSelector()
+    sent = ended = 0
+    left: dict[socket.socket, tuple[memoryview, bytes]] = {}
+    for first, again in requests:
+        made = socket.create_connection((HOST, ports.resp), 10.0)
+        made.setblocking(False)
+        left[made] = memoryview(first), again
+        selector.register(made, selectors.EVENT_WRITE | (selectors.EVENT_READ if reads else 0))
+    pipe.send("ready")
+    while not end.is_set():
+        for key, events in selector.select(0.05):
+            connection: socket.socket = key.fileobj  # type: ignore[assignment]  # what was registered
+            rest, again = left[connection]
+            try:
+                if events & selectors.EVENT_READ and not connection.recv(1 << 16):
+                    raise ConnectionResetError
+                if events & selectors.EVENT_WRITE:
+                    count_sent = connection.send(rest[: 1 << 18])
+                    sent += count_sent
+                    left[connection] = rest[count_sent:] or memoryview(again), again
+                    if not left[connection][0]:
+                        selector.unregister(connection)
+            except BlockingIOError:
+                pass
+            except OSError:
+                ended += 1
+                selector.unregister(connection)
+    for connection in left:
+        connection.close()
+    pipe.send(f"{len(left)} clients sent {sent / MEBIBYTE:,.0f} MiB; the node ended {ended} of them")
+
+
+def bodies(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send nearly all of a large body."""
+    begun = b"*4\r\n$6\r\nADDJOB\r\n$4\r\nlate\r\n$200000000\r\n" + b"x" * 190_000_000
+    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+
+
+def unfinished(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send nearly all words of a long command."""
+    begun = b"*1000000\r\n$6\r\nACKJOB\r\n" + b"".join(b"$6\r\n%06d\r\n" % number for number in range(900_000))
+    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+
+
+def blocked(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Wait for a job that never comes, and go on sending."""
+    begun = words(b"GETJOB", b"FROM", b"never")
+    _offer(ports, end, pipe, [(begun, b"*1\r\n$4\r\nPING\r\n" * 10_000)] * GREEDY, reads=False)
+
+
+def peeks(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Ask for a large job, and read nothing."""
+    with Connection(ports.resp) as connection:
+        connection.call(b"ADDJOB", b"large", b"x" * (10 * MEBIBYTE), b"0")
+    _offer(ports, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * MANY, reads=False)
+
+
+def pipelines(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send small commands without a pause."""
+    _offer(ports, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * MANY, reads=True)
+
+
 def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Add, take and acknowledge in pipelines."""
     add = words(b"ADDJOB", b"soak", b"x" * 100, b"0") * SOAK_AT_ONCE
@@ -238,12 +308,19 @@ class Burden:
     seconds: float = 20.0
 
 
+#: What the memory of the node is measured against: 1.3 times this, 150 MiB, and the buffers of connections.
+SMALL: Final = ("--maxmemory", "200mb")
 BURDENS: Final = (
     Burden("idle", idle, ("--maxclients", "12000")),
     Burden("active", active, ("--maxclients", "12000")),
     Burden("deaf", deaf),
     Burden("trickle", trickle),
     Burden("large", large, ("--maxmemory", "2gb")),
+    Burden("bodies", bodies, SMALL),
+    Burden("words", unfinished, SMALL),
+    Burden("blocked", blocked, SMALL),
+    Burden("peeks", peeks, SMALL),
+    Burden("pipelines", pipelines, SMALL),
     Burden(
         "soak", soak,
         ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-min-size", "16mb"), seconds=300.0,

@@ -238,7 +238,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Size(_MB),
                 _GB,
                 "How much of a command that has not arrived whole is kept for a client. More disconnects it, since no "
-                "sensible command is larger.",
+                "sensible command is larger. All connections together hold at most a quarter of maxmemory, but at "
+                "least 64 MiB, and one command or reply more; beyond that the node ends the largest. A client whose "
+                "commands wait, as behind one that blocks, is read no further than 64 KiB.",
                 unit="bytes",
                 mutable=True,
             ),
