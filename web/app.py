@@ -43,7 +43,7 @@ from disqued.web import (  # noqa: F401 - they declare routes
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
-from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor
+from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor, missing_command
 from disqued.web.site import Site
 from disqued.web.told import told, wants_page
 from disqued.web.values import dump
@@ -155,6 +155,9 @@ class _Asking:
         access = site.access
         self._visitor = access.guest(request) if entry.role is Role.NOBODY else access.visitor(request)
         access.admit(self._visitor, entry, request)
+        missing = missing_command(entry)
+        if missing is not None:
+            raise Problem.no_command(missing)
         self._body = await read_body(entry, request, site.in_thread)
         query = read_query(entry, request)
         if entry.media == STREAM and request.method == b"HEAD":

@@ -8,8 +8,7 @@ Each command of the table is a route of its own, whose body is made of the comma
 
 The declaration of a command says what else matters here.  What is answered with bodies of jobs in it needs the right to
 see them.  A command that concerns the connection that it comes on has no meaning, and says so; so do those of ACL, as
-users are let in at the port for clients alone.  One that rename-command took away or renamed is refused as unknown,
-here as everywhere.
+users are let in at the port for clients alone.  One that rename-command took away or renamed is a problem 404.
 """
 
 from typing import Any, Final
@@ -152,7 +151,7 @@ def _declare(entry: Command) -> None:
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
-        needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
+        commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
         example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large,
     )(act)  # fmt: skip
 

@@ -292,7 +292,8 @@ def _setting_row(setting: Setting, value: str) -> Values:
     is_secret = setting.name in SECRET_SETTINGS and bool(value)
     change = None
     if setting.mutable and setting.status is Status.LIVE:
-        change = actions.set_setting(setting, "" if is_secret else value)
+        way = actions.set_setting(setting, "" if is_secret else value)
+        change = way if way.is_possible else None
     return {"setting": setting, "value": MASK if is_secret else value, "change": change}
 
 

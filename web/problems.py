@@ -64,6 +64,11 @@ class Problem(Exception):
         text = f"no job {_shown(job_id)} is known to this node: it is over, or held by other nodes alone"
         return cls(404, text, code="NOJOB")
 
+    @classmethod
+    def no_command(cls, name: str) -> "Problem":
+        """404 ERR: this node has a command under another name, or not at all."""
+        return cls(404, f"this node has no command {name}: rename-command removed or renamed it", code="ERR")
+
     @property
     def document(self) -> dict[str, Any]:
         """The problem document."""

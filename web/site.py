@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from disqued.commands import table
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
 from disqued.web.gateway import Gateway
 from disqued.web.history import History
 from disqued.web.live import Live
 from disqued.web.metrics import Metrics
+from disqued.web.problems import Problem
 from disqued.web.reports_file import ReportsFile
 from disqued.web.turns import InThread
 from disqued.web.values import as_bytes
@@ -46,11 +48,12 @@ class Site:
     )
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
-        """Run a command for a visitor; returns its value.  Raises CommandError."""
-        return await self.gateway.call(
-            [word if isinstance(word, bytes) else as_bytes(word) for word in words],
-            address=f"{visitor.address}/{visitor.name}",
-        )
+        """Run a command for a visitor; returns its value.  Raises CommandError, and Problem 404 for a renamed command."""
+        given = [word if isinstance(word, bytes) else as_bytes(word) for word in words]
+        name = table.name_of(given)
+        if not table.is_callable(name):
+            raise Problem.no_command(name)
+        return await self.gateway.call(given, address=f"{visitor.address}/{visitor.name}")
 
     def start(self) -> None:
         """Begin to remember."""
