@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from twisted.internet.defer import Deferred
 
 from disqued.attempts import Attempts
-from disqued.commands.host import Session
+from disqued.commands.host import Budget, Session
 from disqued.config import Config
 from disqued.core.node import Node
 
@@ -43,6 +43,10 @@ class Gateway(Protocol):
     @property
     def node(self) -> Node:
         """The node: to look at, never to change."""
+
+    @property
+    def buffers(self) -> Budget:
+        """What connections hold outside maxmemory: HTTP requests and responses report theirs, too."""
 
     @property
     def paused(self) -> bool:

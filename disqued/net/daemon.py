@@ -34,6 +34,7 @@ from disqued.core.recovery import Recovery
 from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
 from disqued.net import ends, settings
 from disqued.net.access import Access
+from disqued.net.buffers import Buffers
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
 from disqued.net.certificates import Secured
@@ -84,7 +85,8 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
-        self.traffic = Traffic(node, self.driver)
+        self.buffers = Buffers(node.state.memory)
+        self.traffic = Traffic(node, self.driver, self.buffers)
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
@@ -304,6 +306,7 @@ class Daemon(Factory):
         self.traffic.reset()
         self.statistics.reset()
         self.strangers.reset()
+        self.buffers.reset()
         self._access.reset_counts()
         self._node.state.memory.peak = self._node.state.memory.used
         for entry in every_command():

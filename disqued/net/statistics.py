@@ -133,6 +133,7 @@ class Statistics:
             "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
             "blocked_clients": sum(client.is_blocked for client in clients),
             "unauthenticated_clients": len(daemon.strangers),
+            **daemon.buffers.facts(),
         }
 
     def _stats(self, daemon: "Daemon") -> dict[str, Any]:

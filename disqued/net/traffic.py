@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from disqued.core.node import Node
 
 if TYPE_CHECKING:
+    from disqued.net.buffers import Buffers
     from disqued.net.clients import ClientConnection
     from disqued.net.driver import Driver
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 class Traffic:
     """The state that connections and the daemon share, and the counters of what passes."""
 
-    def __init__(self, node: Node, driver: "Driver") -> None:
+    def __init__(self, node: Node, driver: "Driver", buffers: "Buffers") -> None:
         self.node = node
         self.driver = driver
+        self.buffers = buffers  #: what all connections hold outside maxmemory
         self.running: ClientConnection | None = None  #: the client whose command runs now
         #: True while commands of all clients must be looked at one by one: a load, a monitor, a failed journal.
         self.guarded = True
