@@ -10,7 +10,6 @@ too many connections, the one that has been idle for longest makes room for the 
 of them together have a limit, too.  Times are seconds, sizes bytes.
 """
 
-import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
@@ -23,8 +22,9 @@ from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.server import Request
 from twisted.web.server import Site as HttpSite
 
-from disqued.web import answers
+from disqued.web import answers, heads
 from disqued.web.app import Root
+from disqued.web.framing import Chunks, Whole
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Reply, Role
 from disqued.web.site import Site
@@ -48,13 +48,10 @@ READ_BYTES_S: Final = 20_000.0
 LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
 
-#: A request target with its host (RFC 9112, 3.2.2).
-_ABSOLUTE: Final = re.compile(rb"https?://(?P<host>[^/?#]*)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
-
 
 def _path_of(target: bytes) -> bytes:
     """The path of a target, whether it names its host or not."""
-    whole = _ABSOLUTE.fullmatch(target)
+    whole = heads.ABSOLUTE.fullmatch(target)
     return (target if whole is None else whole["rest"]).partition(b"?")[0]
 
 
@@ -88,11 +85,10 @@ class AdminRequest(Request):
 
     def _of_this_host(self, target: bytes) -> bytes:
         """The path and query of a target; one that names its host, as to a proxy, says more than the header Host."""
-        whole = _ABSOLUTE.fullmatch(target)
+        whole = heads.ABSOLUTE.fullmatch(target)
         if whole is None:
             return target
-        if len(self.requestHeaders.getRawHeaders(b"host", [])) == 1:
-            self.requestHeaders.setRawHeaders(b"host", [whole["host"]])
+        self.requestHeaders.setRawHeaders(b"host", [whole["host"]])
         rest = whole["rest"]
         return rest if rest.startswith(b"/") else b"/" + rest
 
@@ -111,16 +107,18 @@ class AdminChannel(HTTPChannel):
     """One connection."""
 
     requestFactory = AdminRequest
-    maxHeaders = HEADERS_MAX
-    totalHeadersSize = HEADER_BYTES
+    delimiter = b"\n"  # so that a line without CR is seen, and refused
     MAX_LENGTH = HEADER_BYTES
 
     transport: Any
     site: "AdminFactory"
-    _path = b""  #: target of the request that is coming, once its first line has
+    _path = b""  #: target of the request that is coming, once its head has
 
     def __init__(self) -> None:
         super().__init__()
+        self._lines: list[bytes] = []  #: of the head that is coming
+        self._head_size = 0
+        self._closes = False  #: the client wants no further answer
         self._refused = False
         self._lost = False
         self._watch: Any = None  #: the timer of a request that is still coming
@@ -189,7 +187,8 @@ class AdminChannel(HTTPChannel):
 
     def _watch_partial(self) -> None:
         """Set the timer of a request whose headers have begun to come."""
-        is_partial = not self._handlingRequest and not self._refused and (self.requests or self._buffer)
+        has_begun = self.requests or self._lines or self._buffer
+        is_partial = not self._handlingRequest and not self._refused and has_begun
         if is_partial and self._watch is None and not self._lost:
             self._watch = self.site.reactor.callLater(HEADER_S, self._too_slow)
 
@@ -216,26 +215,59 @@ class AdminChannel(HTTPChannel):
         self._watch = self.site.reactor.callLater(PROGRESS_S, self._look_at_body)
 
     def lineReceived(self, line: bytes) -> None:
-        """Take a line of the headers, or what stands before them."""
+        """Take a line of the head, without its LF; the first line may be empty."""
         if self._refused:
             return
-        if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
+        self._head_size += len(line)
+        if self._head_size > HEADER_BYTES:
             self.lineLengthExceeded(line)
             return
-        super().lineReceived(line)
+        try:
+            heads.check_line(line)
+            if len(line) > 1:
+                self._take_line(line[:-1])
+            elif self._lines:
+                self._begin(heads.read(self._lines))
+            elif self._head_size > 1:
+                raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
+        except Problem as problem:
+            self.refuse(problem)
+
+    def _take_line(self, line: bytes) -> None:
+        if len(self._lines) > HEADERS_MAX:
+            raise Problem(431, f"there are more than {HEADERS_MAX} headers")
+        self._lines.append(line)
+
+    def _begin(self, head: heads.Head) -> None:
+        """Begin a request whose head has come."""
+        self._lines, self._head_size = [], 0
+        request = self.requestFactory(self)
+        self.requests.append(request)
+        for name, value in head.fields:
+            request.requestHeaders.addRawHeader(name, value)
+        self._command, self._path, self._version = head.method, head.target, head.version
+        self._closes, self.length = head.closes, head.length
+        if head.length is None:
+            self._transferDecoder: Any = Chunks(request.handleContentChunk, self._finishRequestBody)
+        elif head.length:
+            self._transferDecoder = Whole(head.length, request.handleContentChunk, self._finishRequestBody)
+        self.allHeadersReceived()
+        if self._refused:
+            return
+        if self.length == 0:
+            self.allContentReceived()
+        else:
+            self.setRawMode()
+
+    def checkPersistence(self, request: AdminRequest, version: bytes) -> bool:
+        """Return whether another request may come after this one."""
+        if self._closes:
+            request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
+        return not self._closes
 
     def lineLengthExceeded(self, line: bytes) -> None:
         """Refuse headers that are too long."""
         self.refuse(Problem(431, f"request line and headers are longer than {HEADER_BYTES} bytes"))
-
-    def headerReceived(self, line: bytes) -> bool:
-        """Take a header, unless there are too many."""
-        if self._refused:
-            return False
-        if self._receivedHeaderCount >= self.maxHeaders:
-            self.refuse(Problem(431, f"there are more than {HEADERS_MAX} headers"))
-            return False
-        return bool(super().headerReceived(line))
 
     def allHeadersReceived(self) -> None:
         """Look at what is to come before it comes."""
@@ -265,8 +297,12 @@ class AdminChannel(HTTPChannel):
 
     def rawDataReceived(self, data: bytes) -> None:
         """Take a part of a body, or what comes while a request is answered."""
-        if not self._refused:
+        if self._refused:
+            return
+        try:
             super().rawDataReceived(data)
+        except Problem as problem:
+            self.refuse(problem)
 
     def allContentReceived(self) -> None:
         """Have the request answered."""
@@ -324,10 +360,6 @@ class AdminChannel(HTTPChannel):
     def _linger_ends(self) -> None:
         self._watch = None
         self.transport.abortConnection()
-
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        """What Twisted calls when it cannot make sense of a request."""
-        self.refuse(Problem(400, "this is no request of HTTP/1.1"))
 
     def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Any) -> None:
         """Write the headers of an answer, without telling the versions of what is behind it."""

@@ -125,24 +125,6 @@ async def test_headers_have_a_limit(hall: Hall, sent: bytes) -> None:
     assert problem_of(hall.connect(sent))[0] == 431
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"NONSENSE\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
-        POST + b"Content-Length: -1\r\n\r\n",
-        POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n",
-        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
-        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
-        POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-    ],
-)
-@async_test
-async def test_what_is_no_http_ends_the_connection(hall: Hall, sent: bytes) -> None:
-    assert problem_of(hall.connect(sent)) == (400, "this is no request of HTTP/1.1")
-
-
 @async_test
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(hall: Hall) -> None:
     limit = hall.factory.body_limit
