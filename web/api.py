@@ -18,7 +18,7 @@ from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, peeked, shown_to
 from disqued.web.problems import Problem
 from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, object_of, route
 from disqued.web.site import Site
-from disqued.web.turns import json_reply, next_turn
+from disqued.web.turns import next_turn
 from disqued.web.values import BYTES
 
 PAGE_MAX: Final = 1_000  #: elements of a page of a scan
@@ -116,7 +116,7 @@ async def qpeek(site: Site, asked: Asked) -> Reply:
     queue = queue_of(asked)
     rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
     jobs = [peeked(asked.visitor, row) for row in rows]
-    return await json_reply(site.gateway.reactor, {"queue": queue, "jobs": jobs})
+    return await site.json({"queue": queue, "jobs": jobs})
 
 
 @route(
@@ -157,7 +157,7 @@ async def scan_jobs(site: Site, asked: Asked) -> Reply:
     cursor, found = await _scanned(site, asked, "JSCAN", [*words, "REPLY", "ALL" if full else "ID"], most)
     items = await _shown(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="id")
-    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
+    return await site.json({"cursor": int(cursor), "items": items})
 
 
 @route(
@@ -180,7 +180,7 @@ async def scan_queues(site: Site, asked: Asked) -> Reply:
     cursor, found = await _scanned(site, asked, "QSCAN", words, FULL_MAX if full else PAGE_MAX)
     items = await _described(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="name")
-    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
+    return await site.json({"cursor": int(cursor), "items": items})
 
 
 Words = list[bytes | str | int]

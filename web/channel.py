@@ -1,15 +1,16 @@
 """Twisted's HTTP/1.1, with limits on everything that a client may send, or be slow about.
 
     connection --> request line and headers --> body --> the route --> answer --> the next request, or idle
-                   16 KiB, 100 of them,         size,    (its own      read at 20 KB/s at least
-                   20 s in all                  10 KiB    time)
+                   16 KiB, 100 of them,         size,    (its own      in pieces,
+                   20 s in all                  10 KiB    time)        read at 20 KB/s at least
                                                 in 10 s
 
 What is over a limit is told as every problem is, and the connection ends; what is too slow is cut.  When there are
-too many connections, the one that has been idle for longest makes room for the new one.  Bodies stay in memory, and all
-of them together have a limit, too.  Times are seconds, sizes bytes.
+too many connections, the one that has been idle for longest makes room for the new one.  Bodies of requests and answers
+stay in memory, and count towards the budget of all connections of the node.  Times are seconds, sizes bytes.
 """
 
+import socket
 from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
@@ -24,6 +25,7 @@ from twisted.web.server import Site as HttpSite
 
 from disqued.web import answers, heads
 from disqued.web.app import Root
+from disqued.web.bodies import Body
 from disqued.web.framing import Chunks, Whole
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Reply, Role
@@ -38,13 +40,15 @@ BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len i
 BODY_SLACK: Final = 64 << 10  #: what may stand around it
 USUAL_BODY_MAX: Final = 256 << 10  #: of a request that brings no job
 STRANGERS_BODY_MAX: Final = 16 << 10  #: of a request that says nothing of who asks
-BODIES_MAX: Final = 4 * BODY_MAX  #: of all bodies that are in memory at once
 HEADER_S: Final = 20.0
 PROGRESS_S: Final = 10.0
 PROGRESS_BYTES: Final = 10 << 10  #: of a body, in each PROGRESS_S
 IDLE_S: Final = 75.0
-READ_S: Final = 30.0  #: that a client may leave an answer unread, and more for a long one:
+READ_S: Final = 30.0  #: that a client may read nothing, and more where much has been written that it can read:
 READ_BYTES_S: Final = 20_000.0
+QUIET: Final = 64 << 10  #: of answers that a transport takes before it says that the client does not read
+LOOK_S: Final = 1.0  #: between two looks at a client that does not read
+HOLD_STEP: Final = 4096  #: by how much a connection holds more or less before the budget hears of it
 LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
 
@@ -73,6 +77,12 @@ class AdminRequest(Request):
         if channel.takes(self, len(data)):
             self.received += len(data)
             self.content.write(data)
+
+    def take_body(self) -> bytes:
+        """Return the body, and keep it no longer."""
+        body: bytes = self.content.getvalue()
+        self.content = BytesIO()
+        return body
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Go on with a request that is complete."""
@@ -124,8 +134,11 @@ class AdminChannel(HTTPChannel):
         self._watch: Any = None  #: the timer of a request that is still coming
         self._in_body = False
         self._progress = 0  #: of the body, since the timer was set
-        self._reading: Any = None  #: the timer of an answer that is not read
-        self._unread = 0  #: bytes of answers since the client had read all
+        self._reading: Any = None  #: the timer of looks at a client that does not read; None = it does
+        self._read_by = 0.0  #: when it has to have read what is unread
+        self._unread = 0  #: bytes of answers since the client had read all, as far as is known
+        self._body: Body | None = None  #: of the answer that is being sent
+        self._reported = 0  #: what the budget knows of
         self._active_at = 0.0  #: when something came last, or an answer was complete
         self.host: str | None = None  #: IP address of the client; None through a Unix socket
         self.is_leaving = False  #: it has made room for another one
@@ -166,6 +179,7 @@ class AdminChannel(HTTPChannel):
         for request in self.requests:
             self._let_go(request)
         super().connectionLost(reason)
+        self.site.budget.drop(self)
         self.site.forget(self)
 
     def end(self) -> None:
@@ -303,6 +317,8 @@ class AdminChannel(HTTPChannel):
             super().rawDataReceived(data)
         except Problem as problem:
             self.refuse(problem)
+        if self._handlingRequest:
+            self.report()
 
     def allContentReceived(self) -> None:
         """Have the request answered."""
@@ -311,18 +327,15 @@ class AdminChannel(HTTPChannel):
             super().allContentReceived()
 
     def takes(self, request: AdminRequest, size: int) -> bool:
-        """Say whether so many bytes more of a body may come; else refuse the request."""
+        """Return whether so many bytes more of a body may come; else refuse the request."""
         if self._refused:
             return False
         limit = self._limit(request)
         if request.received + size > limit:
             self.refuse(_too_long(limit))
             return False
-        if self.site.bodies + size > BODIES_MAX:
-            self.refuse(Problem(503, "too many large bodies come at once", headers={"Retry-After": "5"}))
-            return False
-        self.site.bodies += size
-        return True
+        self.report(size)
+        return not self._refused
 
     def _limit(self, request: AdminRequest) -> int:
         if not request.is_known:
@@ -375,24 +388,59 @@ class AdminChannel(HTTPChannel):
 
     def _let_go(self, request: AdminRequest) -> None:
         """Stop counting a body that is no longer in memory."""
-        self.site.bodies -= request.received
         request.received = 0
+        self.report()
+
+    def send(self, request: AdminRequest, body: Body) -> "Deferred[None]":
+        """Send the body of an answer, a piece whenever there is room for it; fires when all of it is written."""
+        self._body = body
+        sender = Sender(self, request, body)
+        request.registerProducer(sender, False)
+        self.report()
+        return sender.done
+
+    def sent(self) -> None:
+        """Note that the body of an answer has been written, or is given up."""
+        self._body = None
+        self.report()
 
     def write(self, data: bytes) -> None:
         """Write a part of an answer."""
-        self._unread += len(data)
+        self._count(len(data))
         super().write(data)
 
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Write a part of an answer that comes in chunks."""
+        parts = list(iovec)
+        self._count(sum(map(len, parts)))
+        super().writeSequence(parts)
+
+    def _count(self, size: int) -> None:
+        """Count bytes that are about to be written."""
+        if self._reading is None:
+            # What the client has not read of what was written before is less, or the transport would have said so.
+            self._unread = min(self._unread, QUIET)
+        self._unread += size
+
     def pauseProducing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Meet a client that does not read as fast as we write."""
         super().pauseProducing()
         if self._reading is None:
-            self._reading = self.site.reactor.callLater(READ_S + self._unread / READ_BYTES_S, self._unread_too_long)
+            patience = READ_S + (self._unread + self._kernel_size()) / READ_BYTES_S
+            self._read_by = self.site.reactor.seconds() + patience
+            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
+        self.report()
+
+    def _kernel_size(self) -> int:
+        """Bytes that the kernel may keep for the client, which shows no progress while it reads those."""
+        sock = getattr(self.transport, "socket", None)
+        return 0 if sock is None else int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
 
     def resumeProducing(self) -> None:
-        """The client has read all."""
+        """Go on: the client has read all."""
         self._stop_reading()
         super().resumeProducing()
+        self.report()
 
     def _stop_reading(self) -> None:
         self._unread = 0
@@ -400,10 +448,38 @@ class AdminChannel(HTTPChannel):
             self._reading.cancel()
             self._reading = None
 
-    def _unread_too_long(self) -> None:
+    def _look_at_reader(self) -> None:
+        """Cut a client that has read too little for too long; see what its answer costs by now."""
+        if self.site.reactor.seconds() < self._read_by:
+            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
+            self.report()
+            return
         self._reading = None
         self._log.info("{peer} does not read its answer: cut", peer=str(self.transport.getPeer()))
         self.transport.abortConnection()
+
+    # What it holds.
+
+    def report(self, more: int = 0) -> None:
+        """Tell the budget of all connections what this one holds, and `more`, where that has changed."""
+        held = more + sum(request.received for request in self.requests) + sum(map(len, self._dataBuffer))
+        if self._reading is not None:
+            held += self._unread
+        if self._body is not None:
+            held += self._body.size
+        if not self._lost and (abs(held - self._reported) >= HOLD_STEP or (self._reported and not held)):
+            self._reported = held
+            self.site.budget.hold(self, held)
+
+    def end_for_buffers(self, size: int) -> None:
+        """End the connection, which holds the most while all of them hold too much."""
+        self._reported = 0
+        self._log.info("{peer} holds {size} bytes, too much: cut", peer=str(self.transport.getPeer()), size=size)
+        if self._in_body:
+            detail = f"all connections together hold too much, and this one most of it: {size} bytes"
+            self.refuse(Problem(503, detail, headers={"Retry-After": "5"}))
+        else:
+            self.transport.abortConnection()
 
     def timeoutConnection(self) -> None:
         """Close a connection that is idle; one whose client still reads an answer is not."""
@@ -412,6 +488,45 @@ class AdminChannel(HTTPChannel):
             return
         self.loseConnection()
         self._abortingCall = self.callLater(LINGER_S, self.forceAbortClient)
+
+
+class Sender:
+    """Writes the body of an answer, a piece whenever the transport has room for it."""
+
+    def __init__(self, channel: AdminChannel, request: AdminRequest, body: Body) -> None:
+        """`body` is closed by the caller."""
+        self.done: Deferred[None] = Deferred(lambda _: self._stop())
+        self._channel = channel
+        self._request = request
+        self._body = body
+        self._is_over = False
+
+    def resumeProducing(self) -> None:
+        """Write the next piece."""
+        if self._is_over:
+            return
+        try:
+            piece = self._body.next_piece()
+        except Exception:  # a bug of ours, which whoever waits will log
+            self._stop()
+            self.done.errback(Failure())
+            return
+        if piece:
+            self._request.write(piece)
+            self._channel.report()
+        else:
+            self._stop()
+            self.done.callback(None)
+
+    def stopProducing(self) -> None:
+        """Do nothing: when the connection is lost, whoever waits is cancelled."""
+
+    def _stop(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._request.producer = None
+            self._channel.unregisterProducer()
+            self._channel.sent()
 
 
 class AdminFactory(HttpSite):
@@ -425,7 +540,7 @@ class AdminFactory(HttpSite):
     def __init__(self, admin: Site, reactor: Any) -> None:
         super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
         self.admin = admin
-        self.bodies = 0  #: bytes of bodies in memory
+        self.budget = admin.gateway.buffers
         #: Paths of the routes that take whole jobs.
         self.large = frozenset(entry.path.encode("ascii") for entry in ROUTES if entry.is_large)
         self.channels: set[AdminChannel] = set()

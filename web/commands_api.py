@@ -20,7 +20,6 @@ from disqued.web.jobs_shown import without_secrets
 from disqued.web.problems import Problem
 from disqued.web.routes import Asked, Reply, Role, Schema, route
 from disqued.web.site import Site
-from disqued.web.turns import json_reply
 
 #: Flagged as reading, since Disque flagged them so, and yet they change something.
 CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
@@ -144,7 +143,7 @@ def _declare(entry: Command) -> None:
             raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field {field} out")
         value = await site.call(asked.visitor, *call)
         reply = {"reply": without_secrets(value) if entry.name == "CONFIG GET" else value}
-        return await json_reply(site.gateway.reactor, reply)
+        return await site.json(reply)
 
     role = role_of(entry)
     route(

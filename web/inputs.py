@@ -70,7 +70,7 @@ async def read_body(entry: Route, request: Any, in_thread: InThread) -> Any:
     """
     if entry.body is None:
         return None
-    raw: bytes = request.content.getvalue()
+    raw: bytes = request.take_body()
     if entry.takes_form and media_of(request)[0] == FORM:
         return _read_form(raw)
     try:

@@ -21,6 +21,7 @@ import attrs
 from disqued.commands.table import is_callable
 
 if TYPE_CHECKING:
+    from disqued.web.bodies import Body
     from disqued.web.site import Site
 
 Schema = Mapping[str, Any]  #: JSON schema, draft 2020-12
@@ -87,7 +88,7 @@ class Asked:
 class Reply:
     """An answer that is not plain JSON with status 200."""
 
-    body: bytes
+    body: "bytes | Body"
     media: str
     status: int = 200
     headers: Mapping[str, str] = attrs.field(factory=dict)

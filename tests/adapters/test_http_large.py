@@ -311,11 +311,11 @@ async def test_one_large_body_is_read_after_the_other_and_counted_until_its_answ
     readers.may_go_on.clear()
     exchanges = [client.begin("POST", "/api/add", body=job(), headers=JSON) for _ in range(3)]
     await wait_until(lambda: readers.at_work == 1)
-    assert client.server.factory.bodies == 3 * len(job())
+    assert client.running.daemon.buffers.used == 3 * len(job())
     readers.may_go_on.set()
     assert [(await exchange.answer()).status for exchange in exchanges] == [200] * 3
     assert readers.most_at_work == 1
-    assert client.server.factory.bodies == 0
+    assert client.running.daemon.buffers.used == 0
     assert await length(client) == 3
 
 
@@ -331,7 +331,7 @@ async def test_who_hangs_up_adds_nothing_and_holds_nobody_up(admin: Admin, reade
     await wait_until(lambda: readers.at_work == 1)
     gone.hang_up()
     waiting.hang_up()
-    assert client.server.factory.bodies == len(job())
+    assert client.running.daemon.buffers.used == len(job())
     assert readers.most_at_work == 1
     readers.may_go_on.set()
     assert (await staying.answer()).status == 200
