@@ -238,19 +238,20 @@ class AdminChannel(HTTPChannel):
             return
         try:
             heads.check_line(line)
-            if len(line) > 1:
-                self._take_line(line[:-1])
-            elif self._lines:
-                self._begin(heads.read(self._lines))
-            elif self._head_size > 1:
-                raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
+            self._take_line(line[:-1])
         except Problem as problem:
             self.refuse(problem)
 
     def _take_line(self, line: bytes) -> None:
+        """Take a line of the head; the empty one after it begins the request.  Raises Problem."""
         if len(self._lines) > HEADERS_MAX:
             raise Problem(431, f"there are more than {HEADERS_MAX} headers")
-        self._lines.append(line)
+        if line:
+            self._lines.append(line)
+        elif self._lines:
+            self._begin(heads.read(self._lines))
+        elif self._head_size > 1:
+            raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
 
     def _begin(self, head: heads.Head) -> None:
         """Begin a request whose head has come."""
@@ -354,6 +355,7 @@ class AdminChannel(HTTPChannel):
         for request in self.requests:
             self._let_go(request)
         reply = self._told(problem)
+        assert isinstance(reply.body, bytes)
         own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
         fields = {**answers.HEADERS, **reply.headers, **own}
         lines = [

@@ -150,7 +150,8 @@ def _declare(entry: Command) -> None:
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
-        commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
+        commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only),
+        example=EXAMPLES.get(entry.name, {}),
         example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large,
     )(act)  # fmt: skip
 

@@ -65,7 +65,9 @@ class Action:
     @property
     def is_possible(self) -> bool:
         """False while `rename-command` keeps the node from what the action does."""
-        return all(missing_command(entry) is None for entry in ROUTES if (entry.method, entry.path) == ("POST", self.path))
+        return all(
+            missing_command(entry) is None for entry in ROUTES if (entry.method, entry.path) == ("POST", self.path)
+        )
 
     @property
     def inputs(self) -> list[Input]:

@@ -65,9 +65,7 @@ def written() -> Reply:
 def document(routes: Iterable[Route] | None = None) -> dict[str, Any]:
     """The document."""
     listed = [
-        entry
-        for entry in (ROUTES if routes is None else routes)
-        if entry.listed and missing_command(entry) is None
+        entry for entry in (ROUTES if routes is None else routes) if entry.listed and missing_command(entry) is None
     ]
     paths: dict[str, Any] = {}
     for entry in listed:

@@ -28,9 +28,10 @@ STATUS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 TITLES: Final[Mapping[int, str]] = {
     400: "Bad request", 401: "Who are you", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    408: "Request timed out", 409: "Not possible now", 413: "Too large", 415: "JSON is needed", 417: "Expectation failed", 421: "Another host",
-    429: "Too many requests", 431: "Headers too large", 500: "Internal error", 501: "Not implemented", 503: "Not available",
-    505: "Another version of HTTP", 507: "Memory is full",
+    408: "Request timed out", 409: "Not possible now", 413: "Too large", 415: "Unsupported media type",
+    417: "Expectation failed", 421: "Another host", 429: "Too many requests", 431: "Headers too large",
+    500: "Internal error", 501: "Not implemented", 503: "Not available", 505: "Another version of HTTP",
+    507: "Memory is full",
 }  # fmt: skip
 
 

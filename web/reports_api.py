@@ -185,9 +185,7 @@ async def _answer(site: Site, question: Callable[[Reader], Found]) -> Reply:
         _name_queue(row)
         for fault in row.get("faults", ()):
             _name_queue(fault)
-    return await site.json(
-        {"computed_at": found.computed_at, "more": found.more, "rows": found.rows}
-    )
+    return await site.json({"computed_at": found.computed_at, "more": found.more, "rows": found.rows})
 
 
 def _name_queue(row: dict[str, Any]) -> None:

@@ -51,7 +51,10 @@ class Site:
     )
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
-        """Run a command for a visitor; returns its value.  Raises CommandError, and Problem 404 for a renamed command."""
+        """Run a command for a visitor; returns its value.
+
+        Raises CommandError, and Problem 404 for a command that was renamed or removed.
+        """
         given = [word if isinstance(word, bytes) else as_bytes(word) for word in words]
         name = table.name_of(given)
         if not table.is_callable(name):

@@ -232,7 +232,10 @@ async def connect(launch: Launch, tmp_path: Path, request: Any) -> AsyncIterator
     """A function that connects to an admin side."""
     key, certificate = tmp_path / "node.key", tmp_path / "node.pem"
     make_certificate(key, certificate)
-    kind = {"tcp": "tcp:0:interface=127.0.0.1", "tls": f"ssl:0:interface=127.0.0.1:privateKey={key}:certKey={certificate}"}
+    kind = {
+        "tcp": "tcp:0:interface=127.0.0.1",
+        "tls": f"ssl:0:interface=127.0.0.1:privateKey={key}:certKey={certificate}",
+    }
     server = AdminServer(launch(f"http-endpoint {kind[request.param]}").daemon)
     server.listen()
     clients: list[Client] = []
@@ -312,7 +315,9 @@ async def test_what_is_unusual_and_allowed_is_answered(connect: Callable[[], Any
 HIDDEN = b"GET /api/hidden HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case[2] in (400, 413, 417, 501, 505)], ids=lambda case: case[0])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case[2] in (400, 413, 417, 501, 505)], ids=lambda case: case[0]
+)
 def test_a_request_is_refused_however_it_is_cut_into_packets(case: tuple[str, bytes, int]) -> None:
     _, data, status = case
     if not is_refused_by_reading(data):

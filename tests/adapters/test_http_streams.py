@@ -3,7 +3,7 @@
 import base64
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -29,7 +29,7 @@ Admin = Callable[..., AdminClient]
 async_test = pytest_twisted.ensureDeferred
 
 MIB = 1 << 20
-TEXT = ('é"\\\n\x01 plain text ' * 40_000)[: 700_000].encode()
+TEXT = ('é"\\\n\x01 plain text ' * 40_000)[:700_000].encode()
 BINARY = bytes(range(256)) * 4_000
 
 
@@ -191,17 +191,17 @@ class Hall:
         return Asked(transport, protocol)
 
     async def add(self, body: bytes, queue: str = "q") -> bytes:
-        # Not the deadline of its queue: what shares a bucket of the schedule with another item is kept there for longer.
+        # Its deadline is not that of its queue: the schedule drops entries of two items together.
         words = [b"ADDJOB", queue.encode(), body, b"0", b"RETRY", b"50"]
         job_id: bytes = await self.running.daemon.call(words, address="test")
         return job_id
 
 
 @pytest.fixture
-def hall(launch: Launch) -> Iterator[Hall]:
+def hall(launch: Launch) -> Hall:
     clock = Clock()
     client = admin(launch("maxmemory 1gb"))
-    yield Hall(client, AdminFactory(client.site, clock), clock)
+    return Hall(client, AdminFactory(client.site, clock), clock)
 
 
 ROUTES = (
