@@ -113,6 +113,11 @@ class Body:
         return kept
 
     @property
+    def is_short(self) -> bool:
+        """True when all of it is one piece, and ready."""
+        return not self._users and self._text <= LONG
+
+    @property
     def length(self) -> int | None:
         """Bytes of the whole body; None while that depends on how the long values are written."""
         if any(isinstance(part, tuple) and part[1] != "raw" for part in self._parts):

@@ -12,6 +12,7 @@ stay in memory, and count towards the budget of all connections of the node.  Ti
 
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -244,7 +245,7 @@ class AdminChannel(HTTPChannel):
 
     def _take_line(self, line: bytes) -> None:
         """Take a line of the head; the empty one after it begins the request.  Raises Problem."""
-        if len(self._lines) > HEADERS_MAX:
+        if line and len(self._lines) > HEADERS_MAX:
             raise Problem(431, f"there are more than {HEADERS_MAX} headers")
         if line:
             self._lines.append(line)
@@ -367,10 +368,21 @@ class AdminChannel(HTTPChannel):
 
     def _told(self, problem: Problem) -> Reply:
         """A problem as it is told to whoever asks, as far as that has come."""
-        if not self.requests:
-            return problem.reply()
-        request, admin = self.requests[-1], self.site.admin
-        return told(admin, admin.access.nobody(request), request, problem, _path_of(self._path))
+        admin = self.site.admin
+        if self.requests:
+            request, path = self.requests[-1], self._path
+        else:
+            request, path = self._sketch()
+        return told(admin, admin.access.nobody(request), request, problem, _path_of(path))
+
+    def _sketch(self) -> tuple[AdminRequest, bytes]:
+        """Return a request with the headers that have come and make sense, and its target: to see who asks."""
+        request = self.requestFactory(self)
+        for line in self._lines[1:]:
+            with suppress(Problem):
+                request.requestHeaders.addRawHeader(*heads.read_field(line))
+        words = self._lines[0].split(b" ") if self._lines else []
+        return request, words[1] if len(words) > 1 else b""
 
     def _linger_ends(self) -> None:
         self._watch = None

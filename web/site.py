@@ -69,7 +69,7 @@ class Site:
         except BaseException:
             body.close()
             raise
-        return Reply(body, JSON)
+        return Reply(body.next_piece() if body.is_short else body, JSON)
 
     def start(self) -> None:
         """Begin to remember."""
