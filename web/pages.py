@@ -149,11 +149,9 @@ def queues_values(view: View, cut: Cut) -> Values:
 async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
     """A table of queues."""
     view = view_of(asked)
-    rows = await walk(site.gateway, site.live.rates)
-    return "queues.html", {
-        **queues_values(view, await view.cut(rows, site.gateway.reactor)),
-        "add": actions.add_job(None),
-    }
+    async with site.large_walk:
+        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.reactor)
+    return "queues.html", {**queues_values(view, cut), "add": actions.add_job(None)}
 
 
 # One queue.

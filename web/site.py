@@ -15,7 +15,7 @@ from disqued.web.metrics import Metrics
 from disqued.web.problems import Problem
 from disqued.web.reports_file import ReportsFile
 from disqued.web.routes import JSON, Reply
-from disqued.web.turns import InThread
+from disqued.web.turns import InThread, OneAtATime
 from disqued.web.values import as_bytes
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Site:
         ),
     )
     kept: Store = attrs.field(init=False, factory=Store)  #: long values of answers that are being sent
+    large_walk: OneAtATime = attrs.field(init=False, factory=OneAtATime)  #: for pages that gather a row of every queue
     in_thread: InThread = attrs.field(
         init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
     )

@@ -14,6 +14,22 @@ def next_turn(reactor: Any) -> "Deferred[None]":
     return deferLater(reactor, 0, lambda: None)
 
 
+class OneAtATime:
+    """Lets one piece of work go on at a time: what it gathers is in memory once, however many wait for their turn.
+
+    async with one_at_a_time: ...
+    """
+
+    def __init__(self) -> None:
+        self._lock = DeferredLock()
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class InThread:
     """Does long work in a thread, one piece of it after the other.
 

@@ -17,9 +17,11 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net import buffers
-from disqued.web import bodies
+from disqued.web import bodies, queue_views
 from disqued.web.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, Kept, Store
 from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
+from disqued.web.gateway import SLICE_ROWS
+from disqued.web.queue_views import PAGE_ROWS, QueueRow, View
 from disqued.web.values import dump
 from tests.adapters.http import LOCAL, AdminClient, admin, read_answer
 from tests.adapters.inprocess import Running, wait_until
@@ -375,3 +377,50 @@ async def test_requests_that_wait_behind_an_answer_count(hall: Hall) -> None:
     before = hall.factory.budget.used
     asked.protocol.dataReceived(b"x" * 20_000)
     assert hall.factory.budget.used == before + 20_000
+
+
+# Pages with very many rows.
+
+
+@pytest.mark.parametrize("sort", ["name", "length"])
+@async_test
+async def test_a_page_of_very_many_queues_is_cut_in_slices(monkeypatch: pytest.MonkeyPatch, sort: str) -> None:
+    rows = [
+        QueueRow(b"%06d" % (number * 7_919 % 20_011), number % 97, None, None, None, 0, (), 0, "none")
+        for number in range(20_000)
+    ]
+    looked_at = [0]
+    key, largest_first = queue_views.SORTS[sort]
+
+    def counting(row: QueueRow) -> Any:
+        looked_at[-1] += 1
+        return key(row)
+
+    def turn(loop: Any) -> Any:
+        looked_at.append(0)
+        return bodies.next_turn(loop)
+
+    monkeypatch.setitem(queue_views.SORTS, sort, (counting, largest_first))
+    monkeypatch.setattr(queue_views, "next_turn", turn)
+    ordered = sorted(rows, key=key, reverse=largest_first)
+    for page in (1, 2, 77, 200, 300):
+        looked_at.append(0)
+        cut = await View("", sort, page).cut(rows, reactor)
+        shown = min(page, 200)
+        assert cut.rows == ordered[(shown - 1) * PAGE_ROWS : shown * PAGE_ROWS]
+        assert (cut.found, cut.page, cut.pages) == (20_000, shown, 200)
+    assert max(looked_at) <= SLICE_ROWS + PAGE_ROWS + len(rows) // SLICE_ROWS
+
+
+@async_test
+async def test_what_gathers_a_row_of_every_queue_is_done_for_one_request_at_a_time(hall: Hall) -> None:
+    await hall.add(b"x")
+    async with hall.client.site.large_walk:
+        asked = [hall.ask(target) for target in ("/queues", "/workers", "/metrics/per-queue", "/queues")]
+        for _ in range(20):
+            await bodies.next_turn(reactor)
+        assert [one.received for one in asked] == [b""] * 4
+        asked[0].transport.loseConnection()
+    for one in asked[1:]:
+        await wait_until(lambda one=one: one.received.startswith(b"HTTP/1.1 200 OK"))  # type: ignore[misc]
+    assert not asked[0].received
