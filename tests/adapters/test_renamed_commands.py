@@ -12,6 +12,7 @@ import pytest
 from pytest_twisted import ensureDeferred
 
 from disqued.commands import catalogue, table
+from disqued.commands.categories import CommandBook
 from disqued.web import openapi
 from disqued.web.fields import COMMANDS
 from disqued.web.routes import ROUTES
@@ -107,6 +108,12 @@ def test_a_name_that_another_command_took_does_not_count() -> None:
     assert not table.is_callable("PING")
     assert table.is_callable("COMMAND")
     assert table.is_callable("COMMAND DOCS")
+
+
+def test_rules_of_acl_know_removed_commands() -> None:
+    table.rename("CONFIG", "")
+    assert CommandBook().called("config|get") == {"CONFIG GET"}
+    assert "CONFIG SET" in CommandBook().every()
 
 
 def test_the_manual_has_every_command_once() -> None:
