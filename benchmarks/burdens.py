@@ -10,6 +10,8 @@
     active    1 000 connections that add, take and acknowledge jobs, a few thousand commands a second together
     deaf      500 consumers that ask for all they can get and read nothing
     trickle   100 connections on each port (RESP, bus, HTTP) that send a byte of an endless request now and then
+    unread    200 clients that ask for a job of 10 MiB over HTTP and read nothing
+    peek      a client that peeks at a job of 200 MiB over HTTP, again and again
     large     four clients that add, take and acknowledge bodies of 64 MiB
     bodies    12 clients that each send 190 of the 200 MB of a body
     words     12 clients that each send 900 000 words of a command, and not the last ones
@@ -54,6 +56,8 @@ SETTLE_S: Final = 5.0  #: how long the node has to give memory back
 MEBIBYTE: Final = 1 << 20
 
 IDLE, ACTIVE, DEAF, TRICKLING, LARGE = 10_000, 1_000, 500, 100, 4
+UNREAD: Final = 200  #: clients of HTTP that read nothing
+UNREAD_BODY, PEEK_BODY = 10 * MEBIBYTE, 200 * MEBIBYTE
 ACTIVE_PAUSE_S: Final = 0.4  #: between two commands of one of the active connections
 GREEDY, MANY = 12, 200
 LARGE_BODY: Final = 64 * MEBIBYTE
@@ -192,6 +196,37 @@ def _begin(port: int, text: bytes) -> socket.socket:
     return made
 
 
+def unread(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Ask for a large job over HTTP on many connections, and read nothing."""
+    with Connection(ports.resp) as client:
+        job_id = client.call(b"ADDJOB", b"unread", b"x" * UNREAD_BODY, b"0")
+    pipe.send("ready")
+    held = [_begin(ports.http, _get(b"/api/show/" + job_id)) for _ in range(UNREAD)]
+    end.wait()
+    for each in held:
+        each.close()
+    pipe.send(f"{UNREAD} clients of HTTP asked for a job of {UNREAD_BODY // MEBIBYTE} MiB and read nothing")
+
+
+def peek(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Peek at a very large job over HTTP."""
+    with Connection(ports.resp) as client:
+        client.call(b"ADDJOB", b"peek", b"x" * PEEK_BODY, b"0")
+    pipe.send("ready")
+    done = 0
+    while not end.is_set():
+        with _begin(ports.http, _get(b"/api/qpeek/peek")) as client:
+            received = sum(map(len, iter(lambda: client.recv(MEBIBYTE), b"")))
+        if received < PEEK_BODY:
+            raise LoadFailed(f"an answer of {received} bytes came, and not of {PEEK_BODY}")
+        done += 1
+    pipe.send(f"{done} answers with a job of {PEEK_BODY // MEBIBYTE} MiB were read over HTTP")
+
+
+def _get(path: bytes) -> bytes:
+    return b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path
+
+
 def large(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Add, take and acknowledge large bodies, one after the other on each connection."""
     body = b"x" * LARGE_BODY
@@ -315,6 +350,8 @@ BURDENS: Final = (
     Burden("active", active, ("--maxclients", "12000")),
     Burden("deaf", deaf),
     Burden("trickle", trickle),
+    Burden("unread", unread, ("--maxmemory", "1gb")),
+    Burden("peek", peek, ("--maxmemory", "1gb", "--proto-max-bulk-len", "300mb")),
     Burden("large", large, ("--maxmemory", "2gb")),
     Burden("bodies", bodies, SMALL),
     Burden("words", unfinished, SMALL),

@@ -292,7 +292,7 @@ async def test_a_bug_in_a_command_is_answered_reported_and_survived(launch: Laun
         client.transport.write(pack("QLEN", "q") + pack("BUGGY") + pack("ADDJOB", "q", "body", 0))
         before, error, after = await client.replies(3)
     finally:
-        del table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
+        del table.MANUAL["BUGGY"], table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
     assert (before, str(error), after[:2]) == (0, "ERR internal error", b"DI")
     assert running.daemon.statistics.crashes == 1
     (report,) = tmp_path.glob("crash-*.txt")
