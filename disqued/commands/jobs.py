@@ -28,6 +28,7 @@ from disqued.commands.values import (
 )
 from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
+from disqued.core.groups import units_of
 from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
@@ -481,17 +482,18 @@ def describe(node: Node, job: Job) -> list[Any]:
 
 def _units(node: Node, event: Event) -> list[list[Any]]:
     """What each group that touched an event made of it, by name."""
-    rows: list[list[Any]] = []
-    groups = {} if event.log is None else event.log.groups
-    for name, group in sorted(groups.items()):
-        unit = group.units.get(event)
-        if unit is not None:
-            is_held = unit.state == ACTIVE
-            left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
-            rows.append([name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms])
-        elif group.is_done(event):
-            rows.append([name, b"done", 0, 0])
-    return rows
+    rows: dict[bytes, list[Any]] = {}
+    log = event.log
+    if log is None:
+        return []
+    for unit in units_of(event):
+        is_held = unit.state == ACTIVE
+        left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
+        name = unit.group.name
+        rows[name] = [name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms]
+    for group in log.done_with(event):
+        rows[group.name] = [group.name, b"done", 0, 0]
+    return [row for _, row in sorted(rows.items())]
 
 
 def _described(node: Node, job: Job) -> list[Any]:

@@ -34,6 +34,7 @@ from disqued.core.state import State
 from disqued.core.unfinished import Parts
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
+TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
 
 
@@ -64,8 +65,7 @@ class Beginnings:
         ended = group.merge(epoch, floor)
         if ended is None:
             return False
-        for unit in ended:
-            state.schedule.cancel(unit)
+        state.end_units(group, ended)
         group.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
@@ -76,8 +76,7 @@ class Beginnings:
         """Hear that it means nothing any more where a group began."""
         group = log.groups.get(name)
         if group is not None:
-            for unit in group.forget():
-                self._state.schedule.cancel(unit)
+            self._state.end_units(group, group.forget())
             log.let_go(group)
 
     def floor_now(self, log: Log) -> Floor:
@@ -150,13 +149,15 @@ class Beginnings:
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, message)
 
-    def tell(self, node_id: bytes, log: Log) -> None:
-        """Tell a node of all beginnings of a log."""
+    def tell(self, node_id: bytes, log: Log) -> Parts:
+        """Tell a node of all beginnings of a log, bit by bit."""
         if log.horizon:
             self._state.send(node_id, self.of_log(log))
-        for group in log.groups.values():
-            if group.epoch or group.floor:
+        for count, group in enumerate(list(log.begun), 1):
+            if group in log.begun:
                 self._state.send(node_id, self.of_group(log, group))
+            if count % TOLD_PER_PART == 0:
+                yield
 
     def on_begin(self, sender: bytes, message: Message) -> None:
         """Hear where a group began, or up to where a log was flushed."""

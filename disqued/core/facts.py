@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from disqued.core.arbiters import HEARD_MS, NOBODY
-from disqued.core.groups import START, Log
+from disqued.core.groups import START, Log, units_of
 from disqued.core.job import WAIT_REPL, Event
 from disqued.core.logs import Logs
 from disqued.core.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Lease, Message
@@ -151,7 +151,7 @@ class Facts(Timed):
         node_id = this.node_id
         for count, log in enumerate(list(self._all_logs()), 1):
             if others:
-                self._logs.beginnings.tell(node_id, log)
+                yield from self._logs.beginnings.tell(node_id, log)
             for events in _pieces(log):
                 if self._rounds.get(node_id) is not this:
                     return
@@ -173,7 +173,7 @@ class Facts(Timed):
         if not event.holders or node_id not in event.holders:
             return False
         # After a start it is not known yet who hands out what.
-        return bool(event.done) or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
+        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
 
     # Telling.
 
@@ -195,7 +195,7 @@ class Facts(Timed):
     def tell(self, node_id: bytes, event: Event) -> None:
         """Tell a node what is known of an event, of which it has just got a copy."""
         self.note_holder(node_id, event)
-        if event.done or any(self._leases_of(event)):
+        if event.has_facts or any(self._leases_of(event)):
             self._state.send(node_id, (FACTS, 0, (self._fact(event),), False))
 
     def round_due(self, this: Round) -> None:
@@ -236,14 +236,11 @@ class Facts(Timed):
         self._state.schedule.cancel(this)
 
     def _leases_of(self, event: Event) -> Iterator[Lease]:
-        if event.log is not None:
-            for group in event.log.groups.values():
-                unit = group.units.get(event)
-                if unit is not None:
-                    yield self._logs.lease_of(unit)
+        for unit in units_of(event):
+            yield self._logs.lease_of(unit)
 
     def _fact(self, event: Event) -> Fact:
-        return Fact(event.id, tuple(sorted(event.done)), tuple(self._leases_of(event)))
+        return Fact(event.id, tuple(event.done), tuple(self._leases_of(event)))
 
     # Hearing.
 

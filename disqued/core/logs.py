@@ -34,7 +34,7 @@ from disqued.core.arbiters import Arbiters
 from disqued.core.background import Background
 from disqued.core.beginnings import Beginnings
 from disqued.core.delivery import FETCHED_BYTES, Delivery
-from disqued.core.groups import Behind, Group, Log, read_scope
+from disqued.core.groups import Behind, Group, Log, note_early, read_scope
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.members import Members
 from disqued.core.messages import DELIVERED, SETACK, Lease
@@ -189,7 +189,7 @@ class Logs:
         state = self._state
         if queue.pause & PAUSE_OUT:
             return
-        if queue.name in state.interested or any(group.waiters for group in log.groups.values()):
+        if log.waiting or queue.name in state.interested:
             state.ready[queue] = None
 
     # Events go to consumers.
@@ -405,6 +405,8 @@ class Logs:
         queue = self._state.queues.by_name.get(unit.queue)
         if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
             return False
+        if unit.group.units.get(unit.event) is not unit:
+            return False  # its group has begun anew
         self._return(unit, self._state.next_front())
         self._note_lease(unit)
         return True
@@ -481,7 +483,7 @@ class Logs:
 
     def adopt(self, event: Event, scope: bytes) -> bool:
         """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
-        if event.log is None or scope in event.done:
+        if event.log is None or event.is_done_for(scope):
             return False
         group = self._know(event.log, scope)
         if group.scope != scope:
@@ -497,12 +499,12 @@ class Logs:
 
     def note_done(self, event: Event, scope: bytes) -> bool:
         """Hear that a group is done with an event; say whether that is news."""
-        if scope in event.done:
+        if event.is_done_for(scope):
             return False
         log = event.log
         if log is None:
             # Its delay is not over here.
-            event.done |= {scope}
+            note_early(self._state.memory, event, scope)
             self._note_done(event, scope)
             return True
         group = self._know(log, scope)
@@ -535,7 +537,7 @@ class Logs:
             until = state.now + lease.left_ms if lease.left_ms else 0
             if unit is None or (lease.deliveries, not lease.left_ms, until) > unit.progress:
                 self._lease_elsewhere(group, event, lease, sender)
-        elif lease.scope in event.done:
+        elif event.is_done_for(lease.scope):
             state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
 
     def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:

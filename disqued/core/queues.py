@@ -109,6 +109,13 @@ class OrderedUnits:
         for later in range(number + 1, len(blocks)):
             yield from blocks[later]
 
+    def count_before(self, place: tuple[int, bytes]) -> int:
+        """Count the units in front of a place: O(blocks)."""
+        if not self._blocks:
+            return 0
+        number = self._block_of(place)
+        return sum(map(len, self._blocks[:number])) + bisect_left(self._blocks[number], place, key=_place)
+
     def release(self) -> Iterator[int]:
         """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
         while self._blocks:

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from disqued.core.counters import Counters
 from disqued.core.departed import Departed
 from disqued.core.ended import Ended
-from disqued.core.groups import Group, Log
+from disqued.core.groups import Group, Log, forget_early
 from disqued.core.ids import JobIds
 from disqued.core.job import (
     FLAG_CAME_BACK,
@@ -37,6 +37,7 @@ from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.units import GroupUnit
 from disqued.core.worker import Home, Worker
 
 AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
@@ -46,6 +47,7 @@ QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
+ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
 KEYED = b"k"  #: first byte of the alias of a job with a key
@@ -393,6 +395,7 @@ class State:
         if isinstance(job, NamedJob):
             self._forget_name(job)
         elif isinstance(job, Event) and job.state != QUEUED:
+            forget_early(self.memory, job)
             queue = self.queues.by_name.get(job.queue)
             if queue is not None and queue.log is not None:
                 queue.log.delayed.pop(job, None)
@@ -402,6 +405,24 @@ class State:
         assert event.log is not None
         for unit in event.log.remove(event):
             self.schedule.cancel(unit)
+
+    def end_units(self, group: Group, units: list[GroupUnit]) -> None:
+        """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
+        parts = self._end_units(group, units, self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
+
+    def _end_units(self, group: Group, units: list[GroupUnit], jobs: Registry) -> Parts:
+        # After a flush of the whole node there is nothing to take them from.
+        while self.jobs is jobs:
+            for unit in units[-ENDED_AT_ONCE:]:
+                unit.unlink()
+                unit.unbind()
+                self.schedule.cancel(unit)
+            del units[-ENDED_AT_ONCE:]
+            if not group.forget_left(ENDED_AT_ONCE) and not units:
+                return
+            yield
 
     def log(self, name: bytes) -> Log:
         """The log of the queue of this name, created when there is none."""
@@ -451,13 +472,10 @@ class State:
                 self.forget_beginning(group)
             for node_id in list(self.peers.linked):
                 self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
-        for group in list(log.groups.values()):
-            log.let_go(group)
 
     def forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""
-        for unit in group.forget():
-            self.schedule.cancel(unit)
+        self.end_units(group, group.forget())
         if self.journaling:
             self.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
         group.log.let_go(group)
