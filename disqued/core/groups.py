@@ -158,7 +158,10 @@ class Group:
     @property
     def is_blank(self) -> bool:
         """True when a new group of this name would be no other."""
-        return not (self.units or self.waiters or self.epoch or self.floor or self.scope in self.log.marks)
+        log = self.log
+        return not (
+            self.units or self.waiters or self.epoch or self.floor or self.scope in log.marks or self in log.searching
+        )
 
     def is_behind(self, event: Event) -> bool:
         """Tell whether the group began behind an event."""
@@ -262,6 +265,17 @@ class Group:
 
         `strict`: only events that this node made.
         """
+        searching = self.log.searching
+        try:
+            event = self._next(now, strict=strict)
+        except Behind:
+            # Whoever goes on begins where this search came.
+            searching[self] = None
+            raise
+        searching.pop(self, None)
+        return event
+
+    def _next(self, now: int, *, strict: bool) -> Event | None:
         # This may make exceptions of events, so it comes first.
         event = self._next_event(now, strict=strict)
         piles = (self.own,) if strict else (self.own, self.foreign)
@@ -458,7 +472,8 @@ class Log:
 
     __slots__ = (
         "_by_number", "_free", "_of_origin", "begun", "cost", "delayed", "events", "furthest", "groups", "horizon",
-        "longest_ms", "marks", "memory", "origin", "queue", "seen", "since", "until", "waiting",
+        "longest_ms", "marks", "memory", "origin", "queue", "searching", "seen", "since",
+        "until", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: bytes, memory: Memory, origin: bytes) -> None:
@@ -472,6 +487,7 @@ class Log:
         self.delayed: dict[Event, None] = {}  #: events whose delay is not over
         self.groups: dict[bytes, Group] = {}  #: by name
         self.waiting: dict[Group, None] = {}  #: groups for which somebody waits
+        self.searching: dict[Group, None] = {}  #: groups whose next event has yet to be found
         self.begun: dict[Group, None] = {}  #: groups with an epoch, or that began somewhere
         self.furthest: tuple[int, bytes] = START  #: no group is or was past this place
         self.horizon: Floor = {}  #: what is up to here was flushed
@@ -616,6 +632,12 @@ class Log:
             return False
         self.horizon = {}
         return True
+
+    def forget_searches(self) -> None:
+        """Let go of groups whose search for an event nobody went on with."""
+        searching, self.searching = self.searching, {}
+        for group in searching:
+            self.let_go(group)
 
     def unneeded(self, now: int, *, forgets: bool) -> list[Group]:
         """The groups that began somewhere, which matters to this node no more; none if it `forgets` nothing now."""

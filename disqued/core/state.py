@@ -472,6 +472,7 @@ class State:
                 self.forget_beginning(group)
             for node_id in list(self.peers.linked):
                 self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
+        log.forget_searches()
 
     def forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""
