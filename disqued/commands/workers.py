@@ -281,7 +281,7 @@ class WorkerInfo:
             b"epoch", worker.epoch,
             b"home", node.id,
             b"ttl", worker.ttl_ms,
-            b"idle-ms", node.state.now - worker.alive_at,
+            b"idle-ms", node.state.now - worker.last_sign,
             b"bound", int(worker.bound_to is not None),
             b"queues", list(worker.queues),
             b"processes", len(worker.leases),

@@ -504,6 +504,9 @@ class Delivery:
         state = self._state
         state.blocked[waiter.client] = waiter
         waiter.enter()
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters[waiter.client] = None
         if timeout_ms:
             state.schedule.add(waiter, state.now + timeout_ms)
 
@@ -513,6 +516,9 @@ class Delivery:
         if waiter is None:
             return False
         waiter.leave()
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters.pop(client, None)
         self._state.schedule.cancel(waiter)
         self.on_waited(client)
         return True
