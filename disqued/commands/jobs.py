@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.names import note_emptied, with_new
+from disqued.commands.parts import in_parts
 from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
@@ -56,6 +57,7 @@ JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
 # Of a command on very many jobs; a part takes some milliseconds.
 CHECKED_PER_PART = 10_000  #: ids whose form is checked
 CHANGED_PER_PART = 500  #: jobs that are changed
+CHANGED_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
 TTL = seconds("TTL", 1, "TTL must be a number > 0")
 RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
@@ -253,8 +255,12 @@ class _InParts:
         words.pop()
         changed = 0
         while words:
-            changed += sum(map(self.command.change(node), words[: -CHANGED_PER_PART - 1 : -1]))
-            del words[-CHANGED_PER_PART:]
+            node.state.effort = 0
+            change = self.command.change(node)
+            for _ in range(min(CHANGED_PER_PART, len(words))):
+                changed += change(words.pop())
+                if node.state.effort > CHANGED_EFFORT:
+                    break
             yield
         return changed
 
@@ -366,6 +372,20 @@ class DelJob(_OnEachJob):
     def change(node: Node) -> Callable[[bytes], bool]:
         """Drop a job from this node."""
         return node.acks.delete
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Drop each; returns how many there were, or BLOCKED when groups have very much of them."""
+        return in_parts(node, client, self._parts(node))
+
+    def _parts(self, node: Node) -> Parts:
+        state, dropped = node.state, 0
+        state.effort = 0
+        for job_id in self.ids:
+            if state.effort > CHANGED_EFFORT:
+                yield
+                state.effort = 0
+            dropped += node.acks.delete(job_id)
+        return dropped
 
 
 @command(

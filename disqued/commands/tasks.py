@@ -13,12 +13,13 @@ import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
 from disqued.commands.names import note_emptied, work_queue
+from disqued.commands.parts import in_parts
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
 from disqued.commands.values import integer as integer_kind
-from disqued.commands.workers import WORKER_ID, in_parts
+from disqued.commands.workers import WORKER_ID
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.inquiries import Known
@@ -593,8 +594,7 @@ class WqProcs:
         if self.queue is not None:
             queue = node.state.queues.by_name.get(self.queue)
             return () if queue is None else queue.leased
-        queues = node.state.queues.by_name.values()
-        return chain.from_iterable(queue.leased for queue in queues if queue.leased)
+        return chain.from_iterable(queue.leased for queue in list(node.state.queues.by_name.values()) if queue.leased)
 
     def _row(self, node: Node, unit: Unit) -> tuple[Any, ...] | None:
         """Describe a process; None if it is over, or was not asked for."""

@@ -25,7 +25,7 @@ Times are integer milliseconds; stamps are those of `Job.ctime`.
 from collections.abc import Callable
 
 from disqued.core.groups import Floor, Group, Log, raise_floor, read_scope
-from disqued.core.job import WORK_SCOPE, Event
+from disqued.core.job import WORK_SCOPE, Event, Unit
 from disqued.core.messages import BEGIN, Message
 from disqued.core.outbox import GONE_DELETED, GROUP
 from disqued.core.queues import Queue
@@ -36,6 +36,7 @@ from disqued.core.unfinished import Parts
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
 
 class Beginnings:
@@ -125,12 +126,17 @@ class Beginnings:
 
     def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
         state = self._state
-        events: list[Event] = [event for event in (*log, *log.delayed) if log.is_flushed(event)]
-        for at in range(0, len(events), FORGOTTEN_PER_PART):
-            for event in events[at : at + FORGOTTEN_PER_PART]:
-                if state.jobs is jobs and jobs.get(event.id) is event:
-                    state.forget(event, GONE_DELETED)
-            yield
+        events: list[Unit] = [*log.events.listed(), *log.delayed]
+        state.effort = 0
+        for event in events:
+            assert isinstance(event, Event)
+            if state.effort >= FORGOTTEN_EFFORT:
+                yield
+                state.effort = 0
+            state.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
+            if state.jobs is jobs and jobs.get(event.id) is event and log.is_flushed(event):
+                state.forget(event, GONE_DELETED)
+        yield
 
     # Other nodes.
 

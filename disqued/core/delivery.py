@@ -594,7 +594,7 @@ class Delivery:
         ready.clear()
 
     def serve(self) -> None:
-        """Hand jobs to the consumers that wait for the queues that became ready in this step; to very many bit by bit."""
+        """Hand jobs to those who wait for the queues that became ready in this step; to very many bit by bit."""
         state = self._state
         ready, actor = state.ready, state.actor
         self._served = 0

@@ -31,6 +31,7 @@ from disqued.core.state import State
 from disqued.core.unfinished import Parts
 
 LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
+GROUPS_PER_EVENT: Final = 16  #: that cost as much as an event by itself
 QUEUES_PER_PART: Final = 500
 ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
 ANSWER_MAX_MS: Final = 60_000
@@ -314,10 +315,12 @@ def _pieces(log: Log) -> Iterator[list[Event]]:
     place = START
     while True:
         events: list[Event] = []
+        # Each may come or go in every group.
+        most = max(1, LOOKED_AT_PER_PART // (1 + len(log.groups) // GROUPS_PER_EVENT))
         for event in log.events.after(place):
             assert isinstance(event, Event)
             events.append(event)
-            if len(events) == LOOKED_AT_PER_PART:
+            if len(events) == most:
                 break
         if not events:
             return

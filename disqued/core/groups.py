@@ -100,8 +100,8 @@ class Group:
     """A group of consumers of one log."""
 
     __slots__ = (
-        "_late", "_left", "epoch", "floor", "foreign", "is_asked", "leased", "log", "name", "overlap", "own", "position", "redo",
-        "scope", "since", "units", "until", "waiters",
+        "_late", "_left", "epoch", "floor", "foreign", "is_asked", "leased", "log", "name", "overlap", "own",
+        "position", "redo", "scope", "since", "units", "until", "waiters",
     )  # fmt: skip
 
     def __init__(self, log: "Log", name: bytes) -> None:
@@ -580,6 +580,22 @@ class Log:
         if not event.elsewhere and _place(event) <= self.furthest:
             for group in self.groups.values():
                 group.arrived(event)
+
+    def came_here(self, event: Event) -> None:
+        """An event is handed out by this node from now on, and was by another one, or by none."""
+        if _place(event) <= self.furthest:
+            for group in self.groups.values():
+                group.came_here(event)
+        else:
+            for unit in units_of(event):
+                unit.group.came_here(event)
+
+    def went_away(self, event: Event) -> None:
+        """An event that this node handed out is handed out by another one from now on, or by none."""
+        for unit in list(units_of(event)):
+            unit.group.went_away(event)
+        for group in list(event.late or ()):
+            group.went_away(event)
 
     def remove(self, event: Event) -> list[GroupUnit]:
         """Take an event out; returns the units that end with it."""

@@ -161,11 +161,10 @@ class Logs:
         is_elsewhere = self.arbiters.is_elsewhere(event)
         if is_elsewhere != event.elsewhere:
             event.elsewhere = is_elsewhere
-            for group in log.groups.values():
-                if is_elsewhere:
-                    group.went_away(event)
-                else:
-                    group.came_here(event)
+            if is_elsewhere:
+                log.went_away(event)
+            else:
+                log.came_here(event)
         if is_elsewhere:
             self._doubt(event)
         else:

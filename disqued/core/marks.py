@@ -42,18 +42,12 @@ def has(marks: bytes, number: int) -> bool:
 
 def numbers(marks: bytes) -> list[int]:
     """Return the numbers of a set in order."""
-    found: list[int] = []
     if _is_list(marks):
-        for at in range(0, len(marks) - 1, _WIDTH):
-            found.append(int.from_bytes(marks[at : at + _WIDTH], "big"))
-        return found
+        return [int.from_bytes(marks[at : at + _WIDTH], "big") for at in range(0, len(marks) - 1, _WIDTH)]
+    found: list[int] = []
     for byte, bits in enumerate(marks):
-        number = byte << 3
-        while bits:
-            if bits & 1:
-                found.append(number)
-            bits >>= 1
-            number += 1
+        if bits:
+            found += [8 * byte + bit for bit in range(8) if bits >> bit & 1]
     return found
 
 

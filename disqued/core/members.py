@@ -64,6 +64,10 @@ class Members:
         """Groups as whose members connections consume a queue."""
         return list(self._counts.get(queue, ()))
 
+    def has(self, queue: bytes) -> bool:
+        """Tell whether any connection consumes a queue."""
+        return queue in self._counts
+
     def queues(self) -> list[bytes]:
         """Queues that any connection consumes."""
         return list(self._counts)

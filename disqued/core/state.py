@@ -61,10 +61,10 @@ class State:
 
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
-        "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
-        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested",
+        "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox",
+        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail",
+        "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -89,6 +89,8 @@ class State:
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
+        #: What this tick has done beside one thing for each deadline, in units of a tenth of a microsecond or so.
+        self.effort: int = 0
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
@@ -403,8 +405,10 @@ class State:
     def _leave_log(self, event: Event) -> None:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
+        self.effort += 8 * len(event.marks)
         for unit in event.log.remove(event):
             self.schedule.cancel(unit)
+            self.effort += 10
 
     def end_units(self, group: Group, units: list[GroupUnit]) -> None:
         """Take the units of a group that has begun anew from those who have them; very many bit by bit."""

@@ -240,6 +240,7 @@ class Workers:
 
     def _end_dead(self, worker: Worker) -> Parts:
         self._state.counters.workers_died += 1
+        self._state.effort += 200 + 20 * min(len(worker.leases), LEASES_AT_ONCE)
         queues = dict.fromkeys([*worker.queues, *(unit.queue for unit in worker.leases)])
         returned = yield from self._end(worker)
         content = dumps({"workerId": readable(worker.id), "returned": returned}).encode("ascii")
