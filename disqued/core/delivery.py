@@ -516,11 +516,8 @@ class Delivery:
         if waiter is None:
             return False
         waiter.leave()
-        worker = waiter.form.worker
-        if worker is not None:
-            worker.waiters.pop(client, None)
         self._state.schedule.cancel(waiter)
-        self.on_waited(client)
+        self._let_worker_go(waiter)
         return True
 
     def timed_out(self, waiter: Waiter) -> None:
@@ -556,20 +553,40 @@ class Delivery:
                 self.stop_waiting(watcher.client)
                 self._state.outbox.replies.append((watcher.client, queue.name, []))
 
-    def refuse_waiters(self, error: CommandError | None) -> None:
-        """Answer every blocked consumer: with an error, or with no jobs; very many hear so bit by bit."""
-        clients = list(self._state.blocked)
-        for client in clients:
-            self.stop_waiting(client)
-        parts = self._refuse(clients, error)
+    def refuse_waiters(self, error: CommandError) -> None:
+        """Answer every blocked consumer with an error; very many hear so bit by bit."""
+        self._begin(self._refuse(list(self._state.blocked.values()), error))
+
+    def forget_waiters(self) -> None:
+        """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
+        waiters = list(self._state.blocked.values())
+        self._state.blocked = {}
+        self._begin(self._answer_nothing(waiters))
+
+    def _begin(self, parts: Parts) -> None:
         if next(parts, self) is not self:
             self._state.work(parts)
 
-    def _refuse(self, clients: list[Client], error: CommandError | None) -> Parts:
-        for at in range(0, len(clients), SERVED_AT_ONCE):
-            if at:
+    def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            if self._state.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
+                self._state.outbox.replies.append((waiter.client, error, []))
+            if count % SERVED_AT_ONCE == 0:
                 yield
-            self._state.outbox.replies += [(client, error, []) for client in clients[at : at + SERVED_AT_ONCE]]
+
+    def _answer_nothing(self, waiters: list[Waiter]) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            self._let_worker_go(waiter)
+            self._state.outbox.replies.append((waiter.client, None, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _let_worker_go(self, waiter: Waiter) -> None:
+        """Note that nobody waits any more, for a worker if it was for one."""
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters.pop(waiter.client, None)
+        self.on_waited(waiter.client)
 
     def _serve_rest(self, rest: dict[Queue, None]) -> Parts:
         """Go on with queues that have very many consumers."""
@@ -647,7 +664,9 @@ class Delivery:
                 state.counters.working += 1
                 span_ms = state.spans.get(job, 0)
                 requeue_at = state.now + (span_ms or options.retry_ms)
-                is_bound = job in state.bound
+                # What a consumer of this node has keeps its place among what was handed out.
+                stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
+                is_bound = job in state.bound or (stays and not span_ms)
                 if is_bound:
                     job.requeue_at = requeue_at
                     job.flags &= ~FLAG_ANNOUNCED

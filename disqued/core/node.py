@@ -443,7 +443,7 @@ class Node:
 
     def flush(self) -> None:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
-        self.delivery.refuse_waiters(None)
+        self.delivery.forget_waiters()
         self.keys.flushed()
         self.replication.refuse_all()
         self.lists.answer_all()

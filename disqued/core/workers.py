@@ -291,7 +291,8 @@ class Workers:
         """Answer those an error who wait for units for a worker, on queues that are meant."""
         state = self._state
         for client in list(worker.waiters):
-            if meant(queue.name for queue in state.blocked[client].queues):
+            waiter = state.blocked.get(client)
+            if waiter is not None and meant(queue.name for queue in waiter.queues):
                 self._delivery.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
 
