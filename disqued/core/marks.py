@@ -15,6 +15,7 @@ from typing import Final
 
 HEAD: Final = 33  #: bytes of a bytes object without its text
 LONGER: Final = 4  #: times the size of the list from which a bit map becomes one
+_ONE_BYTE: Final = [bytes([byte]) for byte in range(256)]  #: one object each: CPython does not always see to it
 _WIDTH: Final = 4  #: bytes of a number in a list
 
 
@@ -61,6 +62,8 @@ def with_one_more(marks: bytes, number: int) -> bytes:
     size = (number >> 3) + 1
     if size > len(marks) and size > LONGER * ((count(marks) + 1) * _WIDTH + 1):
         return _list([*numbers(marks), number])
+    if size == 1 and len(marks) < 2:
+        return _ONE_BYTE[(marks[0] if marks else 0) | 1 << number]
     bits = bytearray(marks)
     if size > len(bits):
         bits.extend(bytes(size - len(bits)))

@@ -47,6 +47,7 @@ QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
+BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
 ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
@@ -469,14 +470,28 @@ class State:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
         if log.forget_horizon(self.now) and self.journaling:
             self.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
-        for group in log.unneeded(self.now, forgets=not self.peers.is_one_away):
-            scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
-            group.is_asked = True
-            if not asks:
-                self.forget_beginning(group)
-            for node_id in list(self.peers.linked):
-                self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
+        parts = self._forget_unneeded(log, log.unneeded(self.now, forgets=not self.peers.is_one_away), self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
         log.forget_searches()
+
+    def _forget_unneeded(self, log: Log, groups: list[Group], jobs: Registry) -> Parts:
+        for count, group in enumerate(groups, 1):
+            # Between two parts it may have come to matter, or everything may have been flushed.
+            if self.jobs is not jobs:
+                return
+            if group in log.begun and not log.needs(group, self.now):
+                self._forget_one(log, group)
+            if count % BEGINNINGS_AT_ONCE == 0:
+                yield
+
+    def _forget_one(self, log: Log, group: Group) -> None:
+        scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
+        group.is_asked = True
+        if not asks:
+            self.forget_beginning(group)
+        for node_id in list(self.peers.linked):
+            self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
 
     def forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""

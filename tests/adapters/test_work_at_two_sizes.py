@@ -26,7 +26,9 @@ from benchmarks.profile import Bed, Transport
 from benchmarks.raw import words
 from disqued.commands import clients, groups, jobs, lists, parts, queues, tasks, workers
 from disqued.commands.table import every_command
-from disqued.core import beginnings, delivery, facts, leaving, lists as core_lists, node, state, tasks as core_tasks
+from disqued.core import beginnings, delivery, facts, leaving, node, schedule, state
+from disqued.core import lists as core_lists
+from disqued.core import tasks as core_tasks
 from disqued.core import workers as core_workers
 from disqued.core.node import Node
 from disqued.net import pubsub
@@ -36,21 +38,26 @@ pytestmark = pytest.mark.reference
 SMALL, LARGE = 120, 1_200
 SLACK = 120  #: lines that a step may run more in the larger node: blocks, tables and searches by halves
 STEP = 12_000  #: lines that a step may run, where slices are a tenth of what they are
-ONE_EVENT = 45 * LARGE  #: lines that one event may run which ends for so many groups at once
+ONE_EVENT = 65 * LARGE  #: lines that one event may run which ends for so many groups at once
 WORKERS = 15 * LARGE  #: lines that a flush may run, which looks at each worker
+REQUEUES = 4 * STEP  #: lines that a tick may run in which a tenth of DUE_PER_TICK jobs are queued again
 TURNS_MAX = 5_000
 
 #: What one step does at most, in a tenth of it.
 SLICES: list[tuple[Any, str]] = [
     (parts, "LOOKED_AT_PER_PART"), (parts, "SPELT_PER_PART"), (parts, "SORTED_AT_ONCE"), (groups, "SPELT_PER_PART"),
-    (groups, "COUNTED_PER_PART"), (groups, "NAMED_PER_PART"), (workers, "LISTED_PER_PART"), (clients, "LISTED_PER_PART"),
+    (groups, "COUNTED_PER_PART"), (groups, "NAMED_PER_PART"),
+    (workers, "LISTED_PER_PART"), (clients, "LISTED_PER_PART"),
     (tasks, "LISTED_PER_PART"), (lists, "COUNTED_AT_ONCE"), (jobs, "CHANGED_PER_PART"), (jobs, "CHANGED_EFFORT"),
     (beginnings, "FORGOTTEN_PER_PART"), (beginnings, "FORGOTTEN_EFFORT"), (beginnings, "TOLD_PER_PART"),
     (delivery, "SERVED_AT_ONCE"), (delivery, "OVER_AT_ONCE"), (delivery, "OVER_PER_PART"),
-    (facts, "LOOKED_AT_PER_PART"), (facts, "QUEUES_PER_PART"), (core_lists, "FLUSHED_PER_PART"),
+    (schedule, "BEGUN_AT_ONCE"), (facts, "LOOKED_AT_PER_PART"), (facts, "QUEUES_PER_PART"),
+    (core_lists, "FLUSHED_PER_PART"),
     (core_lists, "LOOKED_AT_PER_PART"), (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (state, "ENDED_AT_ONCE"),
+    (state, "BEGINNINGS_AT_ONCE"),
     (state, "FREED_AT_ONCE"), (core_tasks, "LOOKED_AT_ONCE"), (core_tasks, "CHANGED_AT_ONCE"),
-    (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"), (queues, "ELEMENTS_MAX"), (queues, "LOOKED_AT_MAX"), (queues, "DESCRIBED_MAX"),
+    (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"),
+    (queues, "ELEMENTS_MAX"), (queues, "LOOKED_AT_MAX"), (queues, "DESCRIBED_MAX"),
     (core_workers, "WORKERS_AT_ONCE"), (core_workers, "LEASES_AT_ONCE"),
 ]  # fmt: skip
 
@@ -98,6 +105,7 @@ class Crowd:
     def __init__(self, folder: Path, size: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.size = size
+        self.time_went_by = False
         self.bed = Bed.make(folder, settings="maxclients 100000")
         self.node: Node = self.bed.node
         self.bed.client.transport = Wire()
@@ -160,12 +168,16 @@ class Crowd:
         self.mine = mine
         for at in range(0, size, 60):
             say("QREGISTER", *(f"registered {number}" for number in range(at, at + 60)), client=self.connect())
-            say("QREGISTER", "GROUP", "g", *(f"member {number}" for number in range(at, at + 60)), client=self.connect())
+            say(
+                "QREGISTER", "GROUP", "g", *(f"member {number}" for number in range(at, at + 60)), client=self.connect()
+            )
             listener = self.connect()
             say("SUBSCRIBE", *(f"wq:q{number}:work" for number in range(at, at + 60)), client=listener)
             say("PSUBSCRIBE", *(f"wq:p{number}:*" for number in range(at, at + 60)), client=listener)
+        self.blocked: list[Any] = []
         for number in range(size):
-            self.begin("GETJOB", "FROM", "awaited", client=self.connect())
+            self.blocked.append(self.connect())
+            self.begin("GETJOB", "FROM", "awaited", client=self.blocked[-1])
             self.begin("QGET", "quiet", f"group {number}", "BLOCK", 3_000, client=self.connect())
 
     def take(self, name: str, count: int) -> list[Any]:
@@ -193,6 +205,28 @@ class Crowd:
                 reactor.calls.remove(call)
                 call.called = 1
                 call.func(*call.args, **call.kw)
+        if self.is_due:
+            self.tick()
+
+    def pass_ms(self, span_ms: int) -> None:
+        """Let so much time go by, and begin what is due then."""
+        clock = self.node.clock
+        later, wall = clock.now() + span_ms, clock.wall() + span_ms
+        clock.now, clock.wall = (lambda: later), (lambda: wall)  # type: ignore[method-assign]
+        self.time_went_by = True
+        self.tick()
+
+    def tick(self) -> None:
+        """Do the first part of what is due."""
+        self.node.begin()
+        self.node.tick()
+        self.bed.daemon.driver.finish_step(None)
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether deadlines are over that time has gone by."""
+        due = self.node.deadline()
+        return self.time_went_by and due is not None and due <= self.node.clock.now()
 
     def settle(self) -> None:
         """Let everything come to an end that has begun."""
@@ -207,7 +241,7 @@ class Crowd:
         """Tell whether nothing is left that was begun."""
         reactor: Any = self.bed.reactor
         is_due = any(call.getTime() <= reactor.seconds() for call in reactor.calls)
-        return not len(self.node.state.unfinished) and not is_due
+        return not len(self.node.state.unfinished) and not is_due and not self.is_due
 
 
 def _bytes(word: object) -> bytes:
@@ -453,7 +487,7 @@ MORE: dict[str, Case] = {
         lambda crowd: ("DELJOB", *crowd.ids["wide"]), grows="facts and leases", most=ONE_EVENT, fresh=True
     ),
     "SHOW of an event of very many groups": Case(
-        lambda crowd: ("SHOW", crowd.ids["wide"][0]), grows="groups that it answers"
+        lambda crowd: ("SHOW", crowd.ids["wide"][0]), grows="groups that it answers", most=20 * LARGE
     ),
 }  # fmt: skip
 
@@ -500,13 +534,59 @@ def slips(case: Case, small: list[int], large: list[int]) -> str:
 
 
 def test_every_command_has_a_case_and_nothing_else_does() -> None:
-    assert sorted(CASES) == sorted(entry.name for entry in every_command() if entry.make.__module__.startswith("disqued"))
+    assert sorted(CASES) == sorted(
+        entry.name for entry in every_command() if entry.make.__module__.startswith("disqued")
+    )
 
 
 @pytest.mark.parametrize("name", [*CASES, *MORE])
 def test_no_step_of_a_command_grows_with_everything(place: Path, name: str) -> None:
     case = CASES.get(name) or MORE[name]
     small, large = counted(place, case, SMALL), counted(place, case, LARGE)
-    print(name, "steps", len(small), "of", max(small), "->", len(large), "of", max(large))
     told = slips(case, small, large)
     assert not told, f"{name}: {told}"
+
+
+#: What happens by itself, or to a connection: what is there before, what begins it, and whether it is over.
+EVENTS: dict[str, tuple[Callable[[Crowd], object], Callable[[Crowd], object], int]] = {
+    "the end of a connection that shows the life of very many workers": (
+        lambda crowd: None, lambda crowd: crowd.mine.connectionLost(), STEP,
+    ),
+    "the end of a connection to which very many workers are bound": (
+        lambda crowd: [
+            crowd.say("WORKER", "START", "ID", f"bound {number}", "TTL", 0, "BIND", client=crowd.mine)
+            for number in range(crowd.size)
+        ],
+        lambda crowd: crowd.mine.connectionLost(), 2 * STEP,
+    ),
+    "the end of a consumer among very many": (
+        lambda crowd: None, lambda crowd: crowd.blocked[-1].connectionLost(), STEP,
+    ),
+    "leases of very many groups that end together": (
+        lambda crowd: None, lambda crowd: crowd.pass_ms(3_000_001), REQUEUES,
+    ),
+    "the end of very many events and jobs together": (
+        lambda crowd: None, lambda crowd: crowd.pass_ms(5_000_001), ONE_EVENT,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_step_of_what_happens_grows_with_everything(place: Path, name: str) -> None:
+    before, begin, most = EVENTS[name]
+    found: list[list[int]] = []
+    for size in (SMALL, LARGE):
+        crowd = Crowd(place / f"event-{size}", size)
+        before(crowd)
+        crowd.settle()
+        found.append(crowd.steps(lambda crowd=crowd: begin(crowd), lambda crowd=crowd: crowd.is_quiet))
+    told = slips(Case(lambda crowd: (), grows=name, most=most), *found)
+    assert not told, f"{name}: {told}"
+
+
+def test_a_step_that_grows_is_noticed() -> None:
+    plain, slices = said("PING"), said("QINFO", grows="groups")
+    assert not slips(plain, [100], [100 + SLACK])
+    assert "where there is ten times as much" in slips(plain, [100], [101 + SLACK])
+    assert not slips(slices, [100], [STEP])
+    assert f"more than {STEP}" in slips(slices, [100], [100, STEP + 1])
