@@ -18,6 +18,11 @@
     blocked   12 clients that wait for a job and send small commands meanwhile, as fast as they are taken
     peeks     200 clients that each ask for a job of 10 MiB and read nothing
     pipelines 200 clients that each send small commands as fast as they are taken, and read the replies
+    leases    30 000 groups whose leases of one event end together
+    groups    QINFO of a queue with 100 000 groups, again and again
+    pending   RQ.INSPECT PENDING of a list of which consumers have 100 000 elements
+    workers   KEEPALIVE on one connection with 20 000 workers
+    queues    WQ.QUEUES on a node with 100 000 queues
     soak      thousands of adds and acks a second for minutes, with a journal that is compacted meanwhile
 
 The node is bound to one processor, everybody else shares the other one.  Memory is resident memory in MiB, times are
@@ -33,7 +38,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from itertools import count, cycle
+from itertools import chain, count, cycle
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -59,8 +64,10 @@ IDLE, ACTIVE, DEAF, TRICKLING, LARGE = 10_000, 1_000, 500, 100, 4
 UNREAD: Final = 200  #: clients of HTTP that read nothing
 UNREAD_BODY, PEEK_BODY = 10 * MEBIBYTE, 200 * MEBIBYTE
 ACTIVE_PAUSE_S: Final = 0.4  #: between two commands of one of the active connections
-GREEDY, MANY = 12, 200
+GREEDY, CROWD = 12, 200
 LARGE_BODY: Final = 64 * MEBIBYTE
+LEASING_GROUPS, MANY, WORKERS = 30_000, 100_000, 20_000
+FILLED_AT_ONCE: Final = 500  #: commands in a pipeline
 SOAK_CLIENTS, SOAK_AT_ONCE = 4, 20
 SOAK_PAUSE_S: Final = 0.02  #: between two chunks of a client that soaks
 
@@ -302,12 +309,12 @@ def peeks(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Ask for a large job, and read nothing."""
     with Connection(ports.resp) as connection:
         connection.call(b"ADDJOB", b"large", b"x" * (10 * MEBIBYTE), b"0")
-    _offer(ports, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * MANY, reads=False)
+    _offer(ports, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * CROWD, reads=False)
 
 
 def pipelines(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Send small commands without a pause."""
-    _offer(ports, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * MANY, reads=True)
+    _offer(ports, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * CROWD, reads=True)
 
 
 def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
@@ -331,6 +338,66 @@ def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
             done += len(jobs)
             time.sleep(SOAK_PAUSE_S / SOAK_CLIENTS)
     pipe.send(f"{done / (time.monotonic() - started):,.0f} jobs a second added, taken and acknowledged")
+
+
+def _fill(connection: Connection, commands: Iterable[tuple[bytes, ...]]) -> None:
+    """Run commands in pipelines, whatever they answer."""
+    batch: list[bytes] = []
+    for command in chain(commands, [()]):
+        if command:
+            batch.append(words(*command))
+        if len(batch) == FILLED_AT_ONCE or not command:
+            connection.send(b"".join(batch))
+            for _ in batch:
+                connection.receive()
+            batch.clear()
+
+
+def leases(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Let the leases of very many groups end together, again and again."""
+    rounds = 0
+    with Connection(ports.resp) as connection:
+        connection.call(b"QADD", b"leases", b"3600", b"event")
+        pipe.send("ready")
+        while not end.is_set():
+            _fill(connection, ((b"QGET", b"leases", b"group-%d" % n, b"EX", b"3") for n in range(LEASING_GROUPS)))
+            rounds += 1
+    pipe.send(f"{LEASING_GROUPS} groups, {rounds} leases each")
+
+
+def _asker(fill: Callable[[Connection], None], *ask: bytes) -> Attack:
+    """A burden that fills a node, and says a command again and again."""
+
+    def attack(ports: Ports, end: Event, pipe: Pipe) -> None:
+        asked = 0
+        with Connection(ports.resp) as connection:
+            fill(connection)
+            pipe.send("ready")
+            while not end.is_set():
+                connection.call(*ask)
+                asked += 1
+        pipe.send(f"{ask[0].decode()} {asked} times")
+
+    return attack
+
+
+def _fill_groups(connection: Connection) -> None:
+    connection.call(b"QADD", b"groups", b"3600", b"event")
+    _fill(connection, ((b"QGET", b"groups", b"group-%d" % number, b"EX", b"3600") for number in range(MANY)))
+
+
+def _fill_pending(connection: Connection) -> None:
+    _fill(connection, ((b"RQ.PUSH", b"pending", b"element") for _ in range(MANY)))
+    _fill(connection, ((b"RQ.POP", b"COUNT", b"1000", b"pending") for _ in range(MANY // 1_000)))
+
+
+def _fill_workers(connection: Connection) -> None:
+    _fill(connection, ((b"WORKER", b"START", b"ID", b"w-%d" % number, b"TTL", b"0") for number in range(WORKERS)))
+
+
+def _fill_queues(connection: Connection) -> None:
+    _fill(connection, ((b"ADDJOB", b"queues-%d" % number, b"hello", b"0") for number in range(MANY)))
+    _fill(connection, ((b"GETJOB", b"FROM", b"queues-%d" % number) for number in range(MANY)))
 
 
 @attrs.frozen
@@ -358,6 +425,11 @@ BURDENS: Final = (
     Burden("blocked", blocked, SMALL),
     Burden("peeks", peeks, SMALL),
     Burden("pipelines", pipelines, SMALL),
+    Burden("leases", leases),
+    Burden("groups", _asker(_fill_groups, b"QINFO", b"groups")),
+    Burden("pending", _asker(_fill_pending, b"RQ.INSPECT", b"pending", b"PENDING", b"-1", b"1")),
+    Burden("workers", _asker(_fill_workers, b"WORKER", b"KEEPALIVE", b"w-1")),
+    Burden("queues", _asker(_fill_queues, b"WQ.QUEUES")),
     Burden(
         "soak", soak,
         ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-min-size", "16mb"), seconds=300.0,

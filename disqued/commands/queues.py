@@ -10,7 +10,7 @@ from zlib import crc32
 
 import attrs
 
-from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe
+from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe, touches
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
@@ -200,6 +200,7 @@ LOOKED_AT_PER_COUNT = 10  #: entries looked at, for each one that is wanted, bef
 # What one call does at most, whatever it is asked for: some milliseconds' work.
 ELEMENTS_MAX = 2_000  #: names, or ids
 DESCRIBED_MAX = 250  #: descriptions of jobs
+ROW_COST = 256  #: bytes as which what a group made of an event counts
 LOOKED_AT_MAX = 10_000
 
 #: A cursor from here on goes on within a table of jobs: WITHIN + lowest key to come * TABLES + number of the table.
@@ -375,7 +376,7 @@ def _id_size(job: Job) -> int:
 
 
 def _described_size(job: Job) -> int:
-    return len(job.queue) + len(job.body)
+    return len(job.queue) + len(job.body) + ROW_COST * touches(job)
 
 
 def _touched_at(job: Job) -> int:

@@ -59,6 +59,7 @@ from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob, Wrong
 OVER_AT_ONCE: Final = (
     500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 )
+SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
 OVER_PER_PART: Final = (
     1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 )
@@ -123,8 +124,8 @@ class Delivery:
     """The machine between the queues and the consumers of one node."""
 
     __slots__ = (
-        "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "keep_event", "leases", "on_dropped",
-        "on_waited", "publish", "serve_log",
+        "_over", "_over_at", "_rest", "_served", "_state", "copies", "expect", "give_back_event", "keep_event",
+        "leases", "on_dropped", "on_waited", "publish", "serve_log",
     )  # fmt: skip
 
     def __init__(self, state: State) -> None:
@@ -132,6 +133,9 @@ class Delivery:
         self.copies = Copies(state)
         self.leases = Leases(state)
         self._over_at = 0
+        self._served = 0  #: consumers answered by `serve` in this part
+        #: Queues with more consumers to be answered than one part answers; None = there are none.
+        self._rest: dict[Queue, None] | None = None
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
         #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
         self.on_dropped: Callable[[Job], None] = lambda _: None
@@ -500,6 +504,9 @@ class Delivery:
         state = self._state
         state.blocked[waiter.client] = waiter
         waiter.enter()
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters[waiter.client] = None
         if timeout_ms:
             state.schedule.add(waiter, state.now + timeout_ms)
 
@@ -510,7 +517,7 @@ class Delivery:
             return False
         waiter.leave()
         self._state.schedule.cancel(waiter)
-        self.on_waited(client)
+        self._let_worker_go(waiter)
         return True
 
     def timed_out(self, waiter: Waiter) -> None:
@@ -539,25 +546,88 @@ class Delivery:
         """Let all who want to hear of it know that a queue has a job, if it has one: nothing is kept for them."""
         if self.has_some(queue):
             for watcher in list(queue.watchers):
+                if self._served >= SERVED_AT_ONCE:
+                    self._state.ready[queue] = None
+                    return
+                self._served += 1
                 self.stop_waiting(watcher.client)
                 self._state.outbox.replies.append((watcher.client, queue.name, []))
 
-    def refuse_waiters(self, error: CommandError | None) -> None:
-        """Answer every blocked consumer: with an error, or with no jobs."""
-        for client in list(self._state.blocked):
-            self.stop_waiting(client)
-            self._state.outbox.replies.append((client, error, []))
+    def refuse_waiters(self, error: CommandError) -> None:
+        """Answer every blocked consumer with an error; very many hear so bit by bit."""
+        self._begin(self._refuse(list(self._state.blocked.values()), error))
+
+    def forget_waiters(self) -> None:
+        """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
+        waiters = list(self._state.blocked.values())
+        self._state.blocked = {}
+        self._begin(self._answer_nothing(waiters))
+
+    def _begin(self, parts: Parts) -> None:
+        if next(parts, self) is not self:
+            self._state.work(parts)
+
+    def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            if self._state.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
+                self._state.outbox.replies.append((waiter.client, error, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _answer_nothing(self, waiters: list[Waiter]) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            self._let_worker_go(waiter)
+            self._state.outbox.replies.append((waiter.client, None, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _let_worker_go(self, waiter: Waiter) -> None:
+        """Note that nobody waits any more, for a worker if it was for one."""
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters.pop(waiter.client, None)
+        self.on_waited(waiter.client)
+
+    def _serve_rest(self, rest: dict[Queue, None]) -> Parts:
+        """Go on with queues that have very many consumers."""
+        state = self._state
+        while rest:
+            yield
+            queues = list(rest)
+            rest.clear()
+            for queue in queues:
+                # A flush forgets them.
+                if state.queues.by_name.get(queue.name) is queue:
+                    state.ready[queue] = None
+            self.serve()
+        self._rest = None
+
+    def _put_off(self, ready: dict[Queue, None]) -> None:
+        """Serve these in the next part."""
+        if self._rest is None:
+            self._rest = {}
+            self._state.work(self._serve_rest(self._rest))
+        self._rest.update(ready)
+        ready.clear()
 
     def serve(self) -> None:
-        """Hand jobs to the consumers that wait for the queues that became ready in this step."""
+        """Hand jobs to those who wait for the queues that became ready in this step; to very many bit by bit."""
         state = self._state
         ready, actor = state.ready, state.actor
+        self._served = 0
         while ready:
+            if self._served >= SERVED_AT_ONCE:
+                self._put_off(ready)
+                break
             queue = next(iter(ready))
             del ready[queue]
             if queue.log is not None:
                 self.serve_log(queue)
             while queue.waiters:
+                if self._served >= SERVED_AT_ONCE:
+                    ready[queue] = None
+                    break
+                self._served += 1
                 waiter = next(iter(queue.waiters))
                 state.act_for(waiter.client)
                 unit = self.take(queue)
@@ -594,7 +664,9 @@ class Delivery:
                 state.counters.working += 1
                 span_ms = state.spans.get(job, 0)
                 requeue_at = state.now + (span_ms or options.retry_ms)
-                is_bound = job in state.bound
+                # What a consumer of this node has keeps its place among what was handed out.
+                stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
+                is_bound = job in state.bound or (stays and not span_ms)
                 if is_bound:
                     job.requeue_at = requeue_at
                     job.flags &= ~FLAG_ANNOUNCED

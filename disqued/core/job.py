@@ -24,9 +24,11 @@ from mypy_extensions import mypyc_attr
 from disqued.core.schedule import Timed
 
 if TYPE_CHECKING:
-    from disqued.core.groups import Log
+    from disqued.core.groups import Group, Log
+    from disqued.core.units import GroupUnit
 
 WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
+_NOBODY: Final[frozenset[bytes]] = frozenset()
 
 KIND_WORK: Final = 0  #: gone once it is acknowledged
 KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
@@ -237,11 +239,14 @@ class Event(Job):
     It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
     """
 
-    __slots__ = ("absent", "done", "elsewhere", "log")
+    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
 
     def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
         super().__init__(job_id, queue, body, ctime, options)
-        self.done: frozenset[bytes] = frozenset()  #: scopes of the groups that are done with it
+        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
+        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
+        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
+        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
         self.log: Log | None = None  #: the log that it is in
@@ -250,6 +255,20 @@ class Event(Job):
     def origin(self) -> bytes:
         """The first 8 hex digits of the id of the node that made it."""
         return self.id[2:10]
+
+    @property
+    def done(self) -> list[bytes]:
+        """Scopes of the groups that are done with it, in order."""
+        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
+
+    @property
+    def has_facts(self) -> bool:
+        """Tell whether any group is done with it."""
+        return bool(self.marks or self.early)
+
+    def is_done_for(self, scope: bytes) -> bool:
+        """Tell whether it is a fact that a group is done with it."""
+        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
 
 
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:

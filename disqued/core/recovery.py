@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from disqued.core.copies import delay_left
 from disqued.core.delivery import Delivery
-from disqued.core.groups import Log, read_scope
+from disqued.core.groups import Log, read_scope, units_of
 from disqued.core.job import (
     ACKED,
     ACTIVE,
@@ -111,18 +111,17 @@ def _beginnings(state: State, log: Log) -> Iterator[Record]:
     offset = state.wall - state.now
     if log.horizon:
         yield (GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items())), log.since + offset)
-    for group in log.groups.values():
-        if group.epoch or group.floor:
+    for group in list(log.begun):
+        if group in log.begun:
             yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())), group.since + offset)
 
 
 def _facts(state: State, event: Event) -> Iterator[Record]:
     """What is known of an event beside that it is there: who is done with it, and who has it or had it."""
-    for scope in sorted(event.done):
+    for scope in event.done:
         yield (UNIT_DONE, event.id, scope)
-    for group in event.log.groups.values() if event.log is not None else ():
-        unit = group.units.get(event)
-        if unit is not None:
+    for unit in list(units_of(event)):
+        if unit.group.units.get(event) is unit:
             yield group_lease(unit, state.wall + unit.requeue_at - state.now if unit.requeue_at else 0)
 
 
@@ -228,8 +227,9 @@ class Recovery:
         job = self._state.jobs.get(job_id)
         if scope == WORK_SCOPE or not isinstance(job, Event) or job.log is None:
             return job
-        units = [group.units.get(job) for group in job.log.groups.values() if group.scope == scope]
-        return units[0] if units else None
+        known = read_scope(scope)
+        group = None if known is None else job.log.groups.get(known[0])
+        return None if group is None or group.scope != scope else group.units.get(job)
 
     def apply_some(self, records: Iterator[Any], limit: int) -> Any:
         """Apply the next records, `limit` at most; returns the first that is none, and None where all were."""

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from disqued.core.counters import Counters
 from disqued.core.departed import Departed
 from disqued.core.ended import Ended
-from disqued.core.groups import Group, Log
+from disqued.core.groups import Group, Log, forget_early
 from disqued.core.ids import JobIds
 from disqued.core.job import (
     FLAG_CAME_BACK,
@@ -37,6 +37,7 @@ from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.units import GroupUnit
 from disqued.core.worker import Home, Worker
 
 AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
@@ -46,6 +47,8 @@ QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
+BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
+ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
 KEYED = b"k"  #: first byte of the alias of a job with a key
@@ -59,10 +62,10 @@ class State:
 
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
-        "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
-        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested",
+        "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox",
+        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail",
+        "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -87,6 +90,8 @@ class State:
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
+        #: What this tick has done beside one thing for each deadline, in units of a tenth of a microsecond or so.
+        self.effort: int = 0
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
@@ -393,6 +398,7 @@ class State:
         if isinstance(job, NamedJob):
             self._forget_name(job)
         elif isinstance(job, Event) and job.state != QUEUED:
+            forget_early(self.memory, job)
             queue = self.queues.by_name.get(job.queue)
             if queue is not None and queue.log is not None:
                 queue.log.delayed.pop(job, None)
@@ -400,8 +406,28 @@ class State:
     def _leave_log(self, event: Event) -> None:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
+        self.effort += 8 * len(event.marks)
         for unit in event.log.remove(event):
             self.schedule.cancel(unit)
+            self.effort += 10
+
+    def end_units(self, group: Group, units: list[GroupUnit]) -> None:
+        """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
+        parts = self._end_units(group, units, self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
+
+    def _end_units(self, group: Group, units: list[GroupUnit], jobs: Registry) -> Parts:
+        # After a flush of the whole node there is nothing to take them from.
+        while self.jobs is jobs:
+            for unit in units[-ENDED_AT_ONCE:]:
+                unit.unlink()
+                unit.unbind()
+                self.schedule.cancel(unit)
+            del units[-ENDED_AT_ONCE:]
+            if not group.forget_left(ENDED_AT_ONCE) and not units:
+                return
+            yield
 
     def log(self, name: bytes) -> Log:
         """The log of the queue of this name, created when there is none."""
@@ -444,20 +470,32 @@ class State:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
         if log.forget_horizon(self.now) and self.journaling:
             self.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
-        for group in log.unneeded(self.now, forgets=not self.peers.is_one_away):
-            scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
-            group.is_asked = True
-            if not asks:
-                self.forget_beginning(group)
-            for node_id in list(self.peers.linked):
-                self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
-        for group in list(log.groups.values()):
-            log.let_go(group)
+        parts = self._forget_unneeded(log, log.unneeded(self.now, forgets=not self.peers.is_one_away), self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
+        log.forget_searches()
+
+    def _forget_unneeded(self, log: Log, groups: list[Group], jobs: Registry) -> Parts:
+        for count, group in enumerate(groups, 1):
+            # Between two parts it may have come to matter, or everything may have been flushed.
+            if self.jobs is not jobs:
+                return
+            if group in log.begun and not log.needs(group, self.now):
+                self._forget_one(log, group)
+            if count % BEGINNINGS_AT_ONCE == 0:
+                yield
+
+    def _forget_one(self, log: Log, group: Group) -> None:
+        scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
+        group.is_asked = True
+        if not asks:
+            self.forget_beginning(group)
+        for node_id in list(self.peers.linked):
+            self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
 
     def forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""
-        for unit in group.forget():
-            self.schedule.cancel(unit)
+        self.end_units(group, group.forget())
         if self.journaling:
             self.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
         group.log.let_go(group)

@@ -468,7 +468,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "signs of life are not heard", WORKERS,
-        Workers, "heard", "worker.alive_at = now", "pass",
+        Workers, "heard", "seats.heard_at = self._state.now", "pass",
     ),
     _mutant(
         "one death takes the tasks of all workers", WORKERS,
