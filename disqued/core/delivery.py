@@ -32,11 +32,12 @@ from disqued.core import messages
 from disqued.core.copies import Copies, delay_left
 from disqued.core.job import (
     ACTIVE,
-    FLAG_ANNOUNCED,
+    FLAG_ASKING,
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_DELIVERED,
     FLAG_DROPPED,
+    FLAG_GIVEN,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
@@ -64,11 +65,12 @@ OVER_PER_PART: Final = (
 )
 HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
-ANNOUNCED_MS: Final = 500  #: how long before it queues a job again a node tells the others
+ASKED_AGAIN_MS: Final = 1_000  #: when other holders are asked once more that have not said whether they know better
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 _BITS_KNOWN: Final = 1_024
 _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
+_NOBODY: Final[frozenset[bytes]] = frozenset()
 _LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK | FLAG_COPY  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
@@ -149,12 +151,14 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
+        state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
+        if state.asking:
+            state.asking.pop(job, None)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
-        state = self._state
         state.counters.queued += 1
         queue.accessed_at = state.now
         if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
@@ -234,24 +238,19 @@ class Delivery:
         """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
         at = job.expires_at
         requeue_at = job.requeue_at
-        if requeue_at and self._announces(job):
-            requeue_at = max(1, requeue_at - ANNOUNCED_MS)
+        if job.flags & FLAG_ASKING:
+            requeue_at = self._state.now + max(1, min(ASKED_AGAIN_MS, self._state.peers.timeout_ms // 4))
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
             self._state.schedule.move(job, at)
 
-    @staticmethod
-    def _announces(job: Job) -> bool:
-        """Tell whether other holders have yet to hear that a job will be queued again."""
-        return bool(job.holders and job.options.retry_ms and job.flags & FLAG_QUEUED_BEFORE) and not (
-            job.flags & FLAG_ANNOUNCED
-        )
-
     def put_off(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin anew; somebody else has it."""
         job.requeue_at = requeue_at
-        job.flags &= ~FLAG_ANNOUNCED
+        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
+        if self._state.asking:
+            self._state.asking.pop(job, None)
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
         self.reschedule(job)
@@ -266,29 +265,69 @@ class Delivery:
         if job.state == QUEUED:
             state.schedule.add(job, job.expires_at)
             return
-        if state.bound and job in state.bound and job not in state.spans and job.requeue_at - ANNOUNCED_MS <= now:
+        if state.bound and job in state.bound and job not in state.spans and job.requeue_at <= now:
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
             self.on_dropped(job)
             return
-        if job.requeue_at and job.requeue_at - ANNOUNCED_MS <= now and self._announces(job):
-            job.flags |= FLAG_ANNOUNCED
-            state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-            # Who has it must have the time to say so, however late this is.
-            job.requeue_at = max(job.requeue_at, now + ANNOUNCED_MS)
         if 0 < job.requeue_at <= now:
-            retry_ms = job.options.retry_ms
-            has_own_span = job in state.spans
-            if retry_ms and self.is_paused_in(job.queue):
-                waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
-                job.requeue_at = now + waits_ms
-                job.flags &= ~FLAG_ANNOUNCED
-            elif self.leases.keeps_orphans and self._is_orphan(job):
-                self.leases.adopt(job)
-            elif not self.enqueue(job, front=has_own_span):
-                job.requeue_at = 0
+            self._timer_ended(job)
         self.reschedule(job)
+
+    def _timer_ended(self, job: Job) -> None:
+        """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
+        retry_ms = job.options.retry_ms
+        has_own_span = job in self._state.spans
+        if retry_ms and self.is_paused_in(job.queue):
+            waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
+            job.requeue_at = self._state.now + waits_ms
+            job.flags &= ~FLAG_ASKING
+        elif job.holders and retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
+            return
+        elif self.leases.keeps_orphans and self._is_orphan(job):
+            job.flags &= ~FLAG_ASKING
+            self._state.asking.pop(job, None)
+            self.leases.adopt(job)
+        elif not self.enqueue(job, front=has_own_span):
+            job.requeue_at = 0
+
+    def _has_asked(self, job: Job) -> bool:
+        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for."""
+        state = self._state
+        assert job.holders is not None
+        if not job.flags & FLAG_ASKING:
+            job.flags |= FLAG_ASKING
+            job.requeue_at = state.now
+            missing = frozenset(state.others(job.holders))
+            asked = missing
+        else:
+            asked = missing = state.asking.get(job, _NOBODY)
+        if state.now - job.requeue_at < state.peers.timeout_ms:
+            missing = state.peers.hopeful(missing)
+        else:
+            missing = _NOBODY
+        state.asking[job] = state.holders(missing)
+        for node_id in sorted(asked):
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        return not missing
+
+    def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
+        """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
+        state = self._state
+        missing = state.asking.get(job, _NOBODY)
+        more = state.peers.hopeful(others)
+        for other in sorted(more):
+            state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        state.asking[job] = left = state.holders((missing | more) - {node_id})
+        if not state.peers.hopeful(left):
+            self._timer_ended(job)
+            self.reschedule(job)
+
+    def ask_again(self, job: Job, node_id: bytes) -> None:
+        """Take back what a node has said of a job that this one is about to queue: it goes first."""
+        state = self._state
+        state.asking[job] = state.holders(state.asking.get(job, _NOBODY) | {node_id})
 
     def _is_orphan(self, job: Job) -> bool:
         """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
@@ -481,7 +520,7 @@ class Delivery:
 
     def is_leased(self, job: Job) -> bool:
         """Tell whether a consumer has a job from this node, and for how long is not over yet."""
-        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at - self._state.now > ANNOUNCED_MS
+        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at > self._state.now
 
     # Consumers that wait.
 
@@ -597,7 +636,7 @@ class Delivery:
                 is_bound = job in state.bound
                 if is_bound:
                     job.requeue_at = requeue_at
-                    job.flags &= ~FLAG_ANNOUNCED
+                    job.flags &= ~FLAG_ASKING
                 else:
                     since = state.queue(job.queue).leased.get(job, state.now)
                     self.put_off(job, requeue_at)

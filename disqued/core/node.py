@@ -131,7 +131,7 @@ class Node:
             messages.VITALS: self.membership.on_vitals,
             messages.REPLJOB: self.replication.on_repljob,
             messages.GOTJOB: self._on_gotjob,
-            messages.HOLDERS: self.replication.on_holders,
+            messages.HOLDERS: self.sharing.on_holders,
             messages.ENQUEUE: self.replication.on_enqueue,
             messages.WILLQUEUE: self.sharing.on_willqueue,
             messages.QUEUED: self.sharing.on_queued,

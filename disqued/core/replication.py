@@ -680,15 +680,6 @@ class Replication:
         if not quiet:
             state.send(sender, (GOTJOB, job.id))
 
-    def on_holders(self, sender: bytes, message: Message) -> None:
-        """Hear of more nodes that may hold a job."""
-        state = self._state
-        job = state.jobs.get(message[1])
-        if job is None or job.state == WAIT_REPL or (job.state == ACKED and not job.holders):
-            return
-        if state.unite_holders(job, message[2]) and state.journaling:
-            state.outbox.journal.append((JOB_ADDED, job))
-
     def on_enqueue(self, sender: bytes, message: Message) -> None:
         """Queue a job for the first time: the node that its producer asked does not keep it."""
         job = self._state.jobs.get(message[1])

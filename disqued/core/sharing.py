@@ -22,12 +22,15 @@ README, "Job re-queueing state machine".
 """
 
 from disqued.core import messages
-from disqued.core.delivery import ANNOUNCED_MS, Delivery
+from disqued.core.copies import SPREAD_MS
+from disqued.core.delivery import Delivery
 from disqued.core.ids import comes_first
 from disqued.core.job import (
     ACKED,
     ACTIVE,
+    FLAG_ASKING,
     FLAG_ELSEWHERE,
+    FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
     QUEUED,
     RETRY_NEVER_MS,
@@ -50,23 +53,68 @@ class Sharing:
         self._delivery = delivery
 
     def on_willqueue(self, sender: bytes, message: Message) -> None:
-        """Say so if this node knows better."""
-        job = self.known(sender, message[1])
-        if job is None:
-            return
+        """Say so if this node knows better, or that it does not."""
+        job_id = message[1]
         state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            if not state.say_ended(sender, job_id):
+                state.send(sender, (messages.HOLDERS, job_id, frozenset()))
+            return
+        if job.state == WAIT_REPL:
+            # Its producer waits for copies: nobody can have it before that is over.
+            state.send(sender, (messages.WORKING, job_id, WORK_SCOPE, job.options.probe_ms))
+            return
+        if job.state == ACKED:
+            state.say_done(sender, job)
+            return
         if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
         if job.state == QUEUED:
-            state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+            state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
         elif self._delivery.is_leased(job):
             self._delivery.leases.tell(job)
-        elif job.flags & FLAG_ELSEWHERE and job not in state.elsewhere:
+        elif (word := self._word_for_another(job, sender)) is not None:
+            state.send(sender, word)
+        elif not job.flags & FLAG_ASKING:
+            self._let_go_ahead(job, sender)
+        elif comes_first(sender, state.node_id, job_id):
+            # Both ask for the same; what the sender has answered counts no more.
+            self._delivery.ask_again(job, sender)
+            self._let_go_ahead(job, sender)
+
+    def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
+        """Say that another node than the sender has a job, where that one cannot say so itself; None = it can."""
+        state = self._state
+        left_ms = job.requeue_at - state.now
+        if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
+            # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
+            return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
+        if job.flags & FLAG_ELSEWHERE and job not in state.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
-            lasts = job.requeue_at - state.now > ANNOUNCED_MS
-            if lasts and node_id != sender and node_id not in state.peers.linked:
-                # Nobody else can say so any more.
-                state.send(sender, self._delivery.leases.hint(job))
+            if node_id != sender and node_id not in state.peers.linked:
+                return self._delivery.leases.hint(job)
+        return None
+
+    def _let_go_ahead(self, job: Job, node_id: bytes) -> None:
+        """Tell a node that this one does not have a job, and who else may have it."""
+        state = self._state
+        others = (job.holders or frozenset()) - {state.node_id, node_id}
+        state.send(node_id, (messages.HOLDERS, job.id, state.holders(others)))
+
+    def on_holders(self, sender: bytes, message: Message) -> None:
+        """Hear of more nodes that may hold a job, or that the sender has nothing against queueing it."""
+        _, job_id, holders = message
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None or job.state == WAIT_REPL or (job.state == ACKED and not job.holders):
+            return
+        more = holders - (job.holders or frozenset())
+        if state.unite_holders(job, holders) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        # A list of those that are to hold a job names the node that hears it; an answer to its question does not.
+        if job.flags & FLAG_ASKING and state.node_id not in holders:
+            self._delivery.go_ahead(job, sender, more)
 
     def on_queued(self, sender: bytes, message: Message) -> None:
         """Leave a job to a node that has it in its queue, unless this one has the better claim."""
@@ -102,8 +150,11 @@ class Sharing:
         job = self.known(sender, message[1])
         if job is None or not job.options.retry_ms:
             return
+        left_ms = min(message[3], job.options.retry_ms)
+        if self._delivery.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
+            return  # what a consumer of this node has lasts longer, and puts off as much
         self._delivery.dequeue(job)
-        self._put_off(job, min(message[3], job.options.retry_ms))
+        self._put_off(job, left_ms)
 
     def on_delivered(self, sender: bytes, message: Message) -> None:
         """Hear that a consumer has a job that no timer queues again: it is kept as delivered, in case of need."""
@@ -142,4 +193,4 @@ class Sharing:
         """Let the timer end after that of the node that has the job."""
         if job.state == ACTIVE and job.options.retry_ms:
             state = self._state
-            self._delivery.put_off(job, state.now + min(span_ms + state.spread(ANNOUNCED_MS), RETRY_NEVER_MS))
+            self._delivery.put_off(job, state.now + min(span_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS))
