@@ -25,7 +25,7 @@ what they make of it.
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from disqued.core import messages
@@ -65,6 +65,7 @@ OVER_PER_PART: Final = (
 )
 HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
+LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
 ASKED_AGAIN_MS: Final = 1_000  #: when other holders are asked once more that have not said whether they know better
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
@@ -239,7 +240,7 @@ class Delivery:
         at = job.expires_at
         requeue_at = job.requeue_at
         if job.flags & FLAG_ASKING:
-            requeue_at = self._state.now + max(1, min(ASKED_AGAIN_MS, self._state.peers.timeout_ms // 4))
+            requeue_at = self._asks_again_at(job)
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
@@ -283,7 +284,7 @@ class Delivery:
             waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
             job.requeue_at = self._state.now + waits_ms
             job.flags &= ~FLAG_ASKING
-        elif job.holders and retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
+        elif retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
             return
         elif self.leases.keeps_orphans and self._is_orphan(job):
             job.flags &= ~FLAG_ASKING
@@ -293,24 +294,35 @@ class Delivery:
             job.requeue_at = 0
 
     def _has_asked(self, job: Job) -> bool:
-        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for."""
+        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for.
+
+        A node that was held up may have an acknowledgement in its buffers: it reads them first.
+        """
         state = self._state
-        assert job.holders is not None
-        if not job.flags & FLAG_ASKING:
+        is_late = False
+        asked: Iterable[bytes]
+        if job.flags & FLAG_ASKING:
+            asked = sorted(state.asking.get(job, _NOBODY))
+        else:
+            asked = state.others(job.holders) if job.holders else ()
+            is_late = state.now - job.requeue_at >= LATE_MS
+            if not asked and not is_late:
+                return True
             job.flags |= FLAG_ASKING
             job.requeue_at = state.now
-            missing = frozenset(state.others(job.holders))
-            asked = missing
-        else:
-            asked = missing = state.asking.get(job, _NOBODY)
-        if state.now - job.requeue_at < state.peers.timeout_ms:
-            missing = state.peers.hopeful(missing)
-        else:
-            missing = _NOBODY
-        state.asking[job] = state.holders(missing)
-        for node_id in sorted(asked):
+        for node_id in asked:
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-        return not missing
+        may_wait = state.now - job.requeue_at < state.peers.timeout_ms
+        missing = state.peers.hopeful(asked) if may_wait else _NOBODY
+        state.asking[job] = state.holders(missing)
+        return not missing and not is_late
+
+    def _asks_again_at(self, job: Job) -> int:
+        """When holders that have not answered are asked once more; at once where nobody is to answer."""
+        state = self._state
+        if not state.asking.get(job):
+            return state.now + 1
+        return state.now + max(1, min(ASKED_AGAIN_MS, state.peers.timeout_ms // 4))
 
     def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
         """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
