@@ -110,6 +110,7 @@ class Node:
         self.settling = Settling(self.state, self.logs, self.membership)
         self.settling.on_settled_elsewhere = self.readers.settled
         self.replication.on_refusal = self.membership.tell
+        self.sharing.on_refusal = self.replication.paused_elsewhere
         self.replication.on_unknown = self.facts.on_gotjob
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)

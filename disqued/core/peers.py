@@ -84,6 +84,11 @@ class Peers:
         self.received: int = 0  #: messages of known nodes
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
 
+    @property
+    def expected(self) -> int:
+        """Count the nodes that take copies, or will once there is a link: known, and not suspected."""
+        return sum(not peer.flags for peer in self.by_id.values())
+
     def hopeful(self, node_ids: Iterable[bytes]) -> frozenset[bytes]:
         """Choose the nodes that are known and not suspected: an answer of theirs may still come, link or not."""
         known = self.by_id

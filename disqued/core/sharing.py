@@ -21,6 +21,8 @@ Times are integer milliseconds; spans travel, never instants.  Source: Disque, s
 README, "Job re-queueing state machine".
 """
 
+from collections.abc import Callable
+
 from disqued.core import messages
 from disqued.core.copies import SPREAD_MS
 from disqued.core.delivery import Delivery
@@ -46,11 +48,13 @@ from disqued.core.state import State
 class Sharing:
     """The machine that hears what other holders say of a job."""
 
-    __slots__ = ("_delivery", "_state")
+    __slots__ = ("_delivery", "_state", "on_refusal")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        #: Called with a node that does not keep a copy of a job, as its queue is paused there.
+        self.on_refusal: Callable[[bytes, Job], None] = lambda sender, job: None
 
     def on_willqueue(self, sender: bytes, message: Message) -> None:
         """Say so if this node knows better, or that it does not."""
@@ -107,7 +111,11 @@ class Sharing:
         _, job_id, holders = message
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None or job.state == WAIT_REPL or (job.state == ACKED and not job.holders):
+        if job is None or (job.state == ACKED and not job.holders):
+            return
+        if job.state == WAIT_REPL:
+            if not holders:
+                self.on_refusal(sender, job)
             return
         more = holders - (job.holders or frozenset())
         if state.unite_holders(job, holders) and state.journaling:

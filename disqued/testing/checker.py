@@ -180,8 +180,8 @@ class Ledger:
         if known is None:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
-                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[],
-                was_over=False, made_at=0,
+                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, ack_sent=False,
+                firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)

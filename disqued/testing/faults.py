@@ -35,8 +35,8 @@ STOP_GRACE_MS: Final = 2_000
 BUSY_MS: Final = 700  #: that a node without a fault may be busy for, at most
 
 KINDS: Final = (
-    "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock", "full_disk",
-    "bad_sync", "leaving", "queue", "compact",
+    "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
+    "full_disk", "bad_sync", "leaving", "queue", "compact",
 )  # fmt: skip
 
 
