@@ -19,8 +19,9 @@ number in a millisecond; a queue with more of them is `behind`, and they are dro
 is not known whether there is a job to give, so that whoever asks waits for it, NOHANG or not: some milliseconds later
 comes the job, or the word that there is none.
 
-Other nodes that may hold a job are told before it is queued again (WILLQUEUE) and when it is (QUEUED); `sharing` says
-what they make of it.
+Other nodes that may hold a job are asked before it is queued again (WILLQUEUE), and hear when it is (QUEUED); `sharing`
+has the protocol.  A timer that ends late, since the node was held up, lets the node read first what came meanwhile: the
+acknowledgement may be there.
 
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """

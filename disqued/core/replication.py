@@ -21,9 +21,21 @@ copies are external: one of the nodes that confirmed is told to queue the job (E
 With ASYNC nobody waits: the job is journalled and queued at once, with the nodes that it is sent to as its holders, so
 that its ack reaches them whatever happens here.
 
-A node takes a copy unless it has no memory for it, is leaving, cannot write its journal, or the queue is paused.  It
-says so, but for the pause, and the sender finds others.  Where the producer did not say how many copies it wants, and
-there turn out to be fewer nodes that take one, those are enough.
+A known node without a link counts until it is suspected (PFAIL): an addition waits for it, and it gets its copy as soon
+as it is back.  So a restart that is shorter than the producer's time-out refuses nothing.  ASYNC cannot wait: for that,
+and for the default number of copies, the nodes count that can be reached now.
+
+A node takes a copy unless one of these speaks against it; the sender finds others, and if there are none:
+
+    why not                        what the node says         what the producer hears, at once
+    leaving                        PONG (NODE_LEAVING)        NOREPL, naming the node; by default: fewer copies
+    memory low, journal failed     PONG (NODE_FULL)           NOREPL, naming the node; by default: fewer copies
+    queue paused                   HOLDERS (nobody)           PAUSED
+    the job has ended there        SETACK                     the id: somebody has done it
+    link broken, being restarted   nothing                    the id when it is back, or NOREPL at the time-out;
+                                                              by default: fewer copies
+    link open and silent           nothing                    NOREPL at the time-out; once it is suspected,
+                                                              NOREPL to the next one, and by default fewer copies
 
 Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
 """

@@ -1,21 +1,42 @@
 """Holders of a job keep out of each other's way: one of them has it in its queue, or with a consumer.
 
-Each holder has a timer for each job that it holds, so that a job is delivered whatever becomes of the others.  Half a
-second before it queues a job again a node says so, and who knows better answers:
+Each holder has a timer for each job that it holds, so that a job is delivered whatever becomes of the others.  When its
+timer ends, a node asks before it queues the job again:
 
     us    --WILLQUEUE--> every other holder
-    them  --QUEUED--> all         it waits in my queue                             the timers of the others begin anew
-          --WORKING(left)--> all  a consumer of mine has it for so long            theirs end a little after mine
-          --DELIVERED--> all      the same, of a job that nothing takes from a consumer  theirs wait for a call
+    them  --HOLDERS--> us         I do not have it, and these may hold it, too    when all have said so, we queue it
+          --QUEUED--> all         it waits in my queue                            the timers of the others start again
+          --WORKING(left)--> all  a consumer of mine has it for so long           theirs end a little after mine
+          --DELIVERED--> all      the same, of a job that nothing takes from a consumer   theirs wait for a call
           --SETACK--> us          it is done
-          silence                 unreachable, or none of these                    we queue it, and tell all: QUEUED
+          silence                 we ask again every second
+    us    --QUEUED--> all         here it is
 
-Two nodes that could not hear each other may both queue a job.  When one hears QUEUED of the other, the one keeps it
-that comes first for this job (`ids.comes_first`); the loser takes it out of its queue.  A winner that hears QUEUED of a
+A node waits for a silent holder, link or no link, until it suspects the holder or has waited for the node time-out.
+So a restart or a stall of a holder doubles no delivery, and a partition or a crash delays one by the time-out at most.
+The question comes when the retry period is over and not before: the holder that took an acknowledgement in time knows
+of it when it hears the question.
+
+When two holders ask at the same time, the one that comes first for this job (`ids.comes_first`) does not answer.  The
+other one answers, and needs the word of the first one again, even if it had it already.  So no two nodes ever have
+each other's word:
+
+    first  --WILLQUEUE--> second
+    first  <--WILLQUEUE-- second    (not answered)
+    first  <--HOLDERS---- second
+    first  --QUEUED-----> second    the timer of the second starts again
+
+A node that has given a job away answers WORKING for the taker, which may not have the job yet, until the taker can have
+lost it again.  A node whose producer waits for the first copies of a job (WAIT_REPL) answers WORKING, and nothing else
+of this touches such a job.
+
+HOLDERS is also what the producer's node tells the holders of a job about each other.  Such a list names its receiver,
+and an answer to WILLQUEUE does not.
+
+Two nodes may have queued a job all the same: during a partition, or because clients said so.  When one hears QUEUED of
+the other, the one keeps it that comes first; the loser takes it out of its queue.  A winner that hears QUEUED of a
 loser answers, so that it is enough when one of the two messages arrives.  A job that a consumer has is kept back in the
 same way, unless the consumer gave it up (NACK) or somebody asked for it (ENQUEUE).
-
-While a job waits for its first copies (WAIT_REPL) its producer's node alone decides, and nothing of this touches it.
 
 Times are integer milliseconds; spans travel, never instants.  Source: Disque, src/job.c and src/cluster.c; the Disque
 README, "Job re-queueing state machine".
