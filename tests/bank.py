@@ -66,7 +66,8 @@ class Tally:
         refused = ", ".join(f"{count} {word}" for word, count in sorted(self.refused.items())) or "none"
         return (
             f"{self.added.total()} additions and {self.acked.total()} acknowledgements answered, {self.delivered}"
-            f" deliveries, {self.again} of them again and {self.after_ack} after an acknowledgement, refused: {refused}, connections broken: {self.broken}"
+            f" deliveries, {self.again} of them again and {self.after_ack} after an acknowledgement,"
+            f" refused: {refused}, connections broken: {self.broken}"
         )
 
 
