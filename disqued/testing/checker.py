@@ -333,10 +333,7 @@ class Checker(Ledger):
             self.blame(f"{shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
 
     def _check_one_at_a_time(self, request: Request, at: int, crossing_ms: int) -> None:
-        """Blame a delivery that is too early, or that another one has made needless.
-
-        A request whose consumer has given the job back is not looked at: `last_delivery_at` is none then.
-        """
+        """Blame a delivery that is too early, or that an acknowledgement has made needless; nobody gives jobs back."""
         last_at, acked_at = request.last_delivery_at, request.acked_at
         if last_at is None:
             return
