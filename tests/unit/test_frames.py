@@ -266,6 +266,16 @@ def test_frames_that_change_places_end_the_link() -> None:
     assert refused(reader, second + first) == "replayed"
 
 
+@pytest.mark.parametrize("left_out", [1, 2, 1_000])
+def test_a_frame_that_is_left_out_ends_the_link_and_nothing_behind_it_is_handed_out(left_out: int) -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer.batch([b"first"]))
+    assert drain(reader) == [b"first"]
+    for _ in range(left_out):
+        writer.batch([b"lost"])
+    assert refused(reader, writer.batch([b"behind"])) == "replayed"
+
+
 def test_a_frame_of_another_link_is_none_of_this_one() -> None:
     opener = LinkOpener(b"s", OF_ANNA, b"5" * 32)
     acceptor = LinkAcceptor(b"s", OF_BERT, b"2" * 32)
