@@ -252,7 +252,9 @@ class Delivery:
         job.requeue_at = requeue_at
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
         if self._state.asking:
-            self._state.asking.pop(job, None)
+            missing = self._state.asking.pop(job, None)
+            if missing:
+                self._state.owed[job] = missing
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
         self.reschedule(job)
@@ -329,6 +331,10 @@ class Delivery:
         """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
         state = self._state
         missing = state.asking.get(job, _NOBODY)
+        if self._is_owed(job, node_id):
+            # It may have said so before something happened that made this node give up its question.
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+            return
         more = state.peers.hopeful(others)
         for other in sorted(more):
             state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
@@ -336,6 +342,18 @@ class Delivery:
         if not state.peers.hopeful(left):
             self._timer_ended(job)
             self.reschedule(job)
+
+    def _is_owed(self, job: Job, node_id: bytes) -> bool:
+        """Tell whether an answer may belong to an earlier question; the next one of this node does not."""
+        owed = self._state.owed.get(job)
+        if owed is None or node_id not in owed:
+            return False
+        left = owed - {node_id}
+        if left:
+            self._state.owed[job] = left
+        else:
+            del self._state.owed[job]
+        return True
 
     def ask_again(self, job: Job, node_id: bytes) -> None:
         """Take back what a node has said of a job that this one is about to queue: it goes first."""

@@ -19,7 +19,7 @@ of it when it hears the question.
 
 When two holders ask at the same time, the one that comes first for this job (`ids.comes_first`) does not answer.  The
 other one answers, and needs the word of the first one again, even if it had it already.  So no two nodes ever have
-each other's word:
+each other's word.  An answer to a question that was given up meanwhile does not count for the next question:
 
     first  --WILLQUEUE--> second
     first  <--WILLQUEUE-- second    (not answered)

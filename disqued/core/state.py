@@ -61,8 +61,8 @@ class State:
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
         "bound",
         "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
-        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
+        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "owed",
+        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
         "unique", "wall", "wanted",
     )  # fmt: skip
 
@@ -128,6 +128,8 @@ class State:
         self.acked: dict[Job, int] = {}
         #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
         self.asking: dict[Job, frozenset[bytes]] = {}
+        #: Nodes whose answer to a question that was given up may be on its way: it does not count for a later one.
+        self.owed: dict[Job, frozenset[bytes]] = {}
         #: Jobs that others held and that are done, and that a late message must not bring back.
         self.ended: Ended = Ended()
         #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
@@ -397,6 +399,8 @@ class State:
             self.acked.pop(job, None)
         if self.asking:
             self.asking.pop(job, None)
+        if self.owed:
+            self.owed.pop(job, None)
 
     def _let_go_of_its_own(self, job: Job) -> None:
         """Undo what a job of another class than most took."""

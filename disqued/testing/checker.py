@@ -21,7 +21,7 @@ and, where the rules of a run say so:
     acks last        a job whose acknowledgement was taken by a node that knew it does not come back after the heal
     exactly once     no job is delivered twice, and none after its acknowledgement was heard
     one at a time    no job is delivered again within its retry period, nor after an acknowledgement that came in it;
-                     one that came later may cross a delivery that is under way
+                     at a node that knew the job; any other may cross a delivery that is under way
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
     on time          no job is delivered after its TTL
@@ -340,7 +340,7 @@ class Checker(Ledger):
         if at < last_at + request.retry_ms:
             self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was delivered at {last_at}")
         if acked_at is not None:
-            in_time = acked_at <= last_at + request.retry_ms
+            in_time = request.firm_at is not None and request.firm_at <= last_at + request.retry_ms
             if at > acked_at + (0 if in_time else crossing_ms):
                 self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
 

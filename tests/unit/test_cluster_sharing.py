@@ -312,6 +312,29 @@ def test_a_node_that_was_held_up_hears_others_before_it_queues_a_job_again() -> 
     assert queued_at(cluster, job_id) == "a"
 
 
+def test_an_answer_to_a_question_that_was_given_up_does_not_count_for_the_next_one() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    cluster.hold(b, a)
+    ask(a, job_id)
+    cluster.settle()
+    # b has said that it does not have the job; then it gets it, and says so in another way.
+    a.node.begin()
+    a.node.delivery.put_off(a.job(job_id), a.state.now + 1)
+    assert b("NACK", job_id) == 1
+    b.get()
+    ask(a, job_id)
+    (stale, *_) = cluster.held(b, a)
+    assert stale.kind == HOLDERS
+    cluster.release(b, a, order=lambda flights: flights[:1])
+    assert queued_at(cluster, job_id) == ""
+    assert len(cluster.sent(WILLQUEUE, a, b)) == 3
+    a("DELJOB", job_id)
+    assert not a.state.owed
+
+
 def test_nothing_is_left_of_questions_that_are_over() -> None:
     for end in ("ACKJOB", "DELJOB", "NACK", "WORKING"):
         cluster = Cluster(2)
