@@ -62,8 +62,8 @@ class State:
         "bound",
         "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
         "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "owed",
-        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail",
+        "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 import redis
@@ -296,7 +297,7 @@ class Producers:
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._add, args=(number, node)) for number, node in enumerate(nodes)]
 
-    def __enter__(self) -> "Producers":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -636,3 +636,40 @@ def test_a_batch_is_refused_as_a_whole_when_the_queue_is_paused_elsewhere() -> N
     (error,) = a.answers["client"]
     assert isinstance(error, QueuePaused)
     assert not any(len(member.state.jobs) for member in cluster)
+
+
+# What single messages may not do.
+
+
+def test_nobody_hears_of_a_pause_who_does_not_wait_for_the_copy() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    b("PAUSE", "q", "in")
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "ASYNC")
+    assert cluster.sent(REPLJOB, a, b)
+    assert not cluster.sent(HOLDERS)
+
+
+def test_a_node_that_has_said_that_it_has_a_copy_cannot_take_that_back() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == GOTJOB and flight.sender is b
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3)
+    (job,) = a.state.jobs
+    c.say(a, (HOLDERS, job.id, frozenset()))
+    cluster.settle()
+    assert not a.answers["client"]
+    b.say(a, (HOLDERS, job.id, frozenset()))
+    cluster.settle()
+    assert isinstance(a.answers["client"][0], QueuePaused)
+
+
+def test_a_job_that_a_node_has_handed_out_is_not_queued_by_a_late_word_of_its_maker() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a.state.leaving = True
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 60)
+    (flight,) = cluster.sent(ENQUEUE)
+    assert len(b.get()) == 1
+    cluster.repeat(flight)
+    assert b("QLEN", "q") == 0

@@ -277,6 +277,36 @@ def test_a_job_that_is_on_its_way_to_another_node_is_not_queued_by_a_third_one()
     assert queued_at(cluster, job_id) != ""
 
 
+def test_the_word_of_a_giver_lasts_no_longer_than_the_retry_period_of_the_taker() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 5)
+    a.node.begin()
+    (queue,) = a.state.queues.by_name.values()
+    a.node.federation.moves.give_away(queue, 1, b.id)
+    a.settle()
+    ask(c, job_id)
+    cluster.settle()
+    ((_, _, _, left_ms),) = [flight.message for flight in cluster.sent(WORKING, a, c)]
+    assert 4_500 <= left_ms <= 5_000
+    a.job(job_id).requeue_at = a.state.now + 400
+    ask(c, job_id)
+    cluster.settle()
+    assert cluster.sent(HOLDERS, a, c)
+
+
+def test_a_suspected_holder_is_not_waited_for() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    cluster.cut(a, b)
+    cluster.advance(20_000)
+    ask(a, job_id)
+    cluster.settle()
+    assert queued_at(cluster, job_id) == "a"
+
+
 def test_a_word_that_lasts_no_longer_than_the_lease_of_this_node_does_not_end_it() -> None:
     cluster = Cluster(2)
     a, b = cluster
