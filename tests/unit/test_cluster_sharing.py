@@ -5,6 +5,7 @@ import pytest
 from disqued.core.ids import JobIds, comes_first
 from disqued.core.messages import GOTJOB, HOLDERS, QUEUED, SETACK, WILLQUEUE, WORKING, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
+from disqued.core.peers import FULL, LEAVING
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID
 
@@ -293,6 +294,21 @@ def test_the_word_of_a_giver_lasts_no_longer_than_the_retry_period_of_the_taker(
     ask(c, job_id)
     cluster.settle()
     assert cluster.sent(HOLDERS, a, c)
+
+
+@pytest.mark.parametrize("flag", [FULL, LEAVING])
+def test_a_holder_that_takes_no_copies_is_waited_for(flag: int) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    a.state.peers.by_id[b.id].flags = flag
+    cluster.hold(b, a)
+    ask(a, job_id)
+    cluster.settle()
+    assert queued_at(cluster, job_id) == ""
+    cluster.release(b, a)
+    assert queued_at(cluster, job_id) == "a"
 
 
 def test_a_suspected_holder_is_not_waited_for() -> None:
