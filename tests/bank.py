@@ -57,6 +57,8 @@ class Tally:
     added: Counter[int] = attrs.field(factory=Counter)  #: by node
     acked: Counter[int] = attrs.field(factory=Counter)
     delivered: int = 0
+    again: int = 0  #: of these: a job that was delivered before
+    after_ack: int = 0  #: of these: after an acknowledgement was answered
     refused: Counter[str] = attrs.field(factory=Counter)  #: by the first word of the refusal
     broken: int = 0  #: connections that ended, or could not be made
 
@@ -65,7 +67,8 @@ class Tally:
         refused = ", ".join(f"{count} {word}" for word, count in sorted(self.refused.items())) or "none"
         return (
             f"{self.added.total()} additions and {self.acked.total()} acknowledgements answered, {self.delivered}"
-            f" deliveries, refused: {refused}, connections broken: {self.broken}"
+            f" deliveries, {self.again} of them again and {self.after_ack} after an acknowledgement,"
+            f" refused: {refused}, connections broken: {self.broken}"
         )
 
 
@@ -252,6 +255,8 @@ class Bank:
             self.tally.delivered += len(jobs)
             for queue, job_id, body in jobs:
                 request = self.checker.delivered(job_id, queue, body, _now(), node)
+                self.tally.again += request is not None and request.deliveries > 1
+                self.tally.after_ack += request is not None and request.acked_at is not None
                 if request is not None:
                     self._by_id[job_id] = request
         for _, job_id, _ in jobs:

@@ -19,24 +19,26 @@ number in a millisecond; a queue with more of them is `behind`, and they are dro
 is not known whether there is a job to give, so that whoever asks waits for it, NOHANG or not: some milliseconds later
 comes the job, or the word that there is none.
 
-Other nodes that may hold a job are told before it is queued again (WILLQUEUE) and when it is (QUEUED); `sharing` says
-what they make of it.
+Other nodes that may hold a job are asked before it is queued again (WILLQUEUE), and hear when it is (QUEUED); `sharing`
+has the protocol.  A timer that ends late, since the node was held up, lets the node read first what came meanwhile: the
+acknowledgement may be there.
 
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from disqued.core import messages
 from disqued.core.copies import Copies, delay_left
 from disqued.core.job import (
     ACTIVE,
-    FLAG_ANNOUNCED,
+    FLAG_ASKING,
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_DELIVERED,
     FLAG_DROPPED,
+    FLAG_GIVEN,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
@@ -65,11 +67,13 @@ OVER_PER_PART: Final = (
 )
 HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
-ANNOUNCED_MS: Final = 500  #: how long before it queues a job again a node tells the others
+LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
+ASKED_AGAIN_MS: Final = 1_000  #: when other holders are asked once more that have not said whether they know better
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 _BITS_KNOWN: Final = 1_024
 _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
+_NOBODY: Final[frozenset[bytes]] = frozenset()
 _LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK | FLAG_COPY  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
@@ -153,12 +157,14 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
+        state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
+        if state.asking:
+            state.asking.pop(job, None)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
-        state = self._state
         state.counters.queued += 1
         queue.accessed_at = state.now
         if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
@@ -238,24 +244,21 @@ class Delivery:
         """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
         at = job.expires_at
         requeue_at = job.requeue_at
-        if requeue_at and self._announces(job):
-            requeue_at = max(1, requeue_at - ANNOUNCED_MS)
+        if job.flags & FLAG_ASKING:
+            requeue_at = self._asks_again_at(job)
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
             self._state.schedule.move(job, at)
 
-    @staticmethod
-    def _announces(job: Job) -> bool:
-        """Tell whether other holders have yet to hear that a job will be queued again."""
-        return bool(job.holders and job.options.retry_ms and job.flags & FLAG_QUEUED_BEFORE) and not (
-            job.flags & FLAG_ANNOUNCED
-        )
-
     def put_off(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin anew; somebody else has it."""
         job.requeue_at = requeue_at
-        job.flags &= ~FLAG_ANNOUNCED
+        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
+        if self._state.asking:
+            missing = self._state.asking.pop(job, None)
+            if missing:
+                self._state.owed[job] = missing
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
         self.reschedule(job)
@@ -270,29 +273,96 @@ class Delivery:
         if job.state == QUEUED:
             state.schedule.add(job, job.expires_at)
             return
-        if state.bound and job in state.bound and job not in state.spans and job.requeue_at - ANNOUNCED_MS <= now:
+        if state.bound and job in state.bound and job not in state.spans and job.requeue_at <= now:
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
             self.on_dropped(job)
             return
-        if job.requeue_at and job.requeue_at - ANNOUNCED_MS <= now and self._announces(job):
-            job.flags |= FLAG_ANNOUNCED
-            state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-            # Who has it must have the time to say so, however late this is.
-            job.requeue_at = max(job.requeue_at, now + ANNOUNCED_MS)
         if 0 < job.requeue_at <= now:
-            retry_ms = job.options.retry_ms
-            has_own_span = job in state.spans
-            if retry_ms and self.is_paused_in(job.queue):
-                waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
-                job.requeue_at = now + waits_ms
-                job.flags &= ~FLAG_ANNOUNCED
-            elif self.leases.keeps_orphans and self._is_orphan(job):
-                self.leases.adopt(job)
-            elif not self.enqueue(job, front=has_own_span):
-                job.requeue_at = 0
+            self._timer_ended(job)
         self.reschedule(job)
+
+    def _timer_ended(self, job: Job) -> None:
+        """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
+        retry_ms = job.options.retry_ms
+        has_own_span = job in self._state.spans
+        if retry_ms and self.is_paused_in(job.queue):
+            waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
+            job.requeue_at = self._state.now + waits_ms
+            job.flags &= ~FLAG_ASKING
+        elif retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
+            return
+        elif self.leases.keeps_orphans and self._is_orphan(job):
+            job.flags &= ~FLAG_ASKING
+            self._state.asking.pop(job, None)
+            self.leases.adopt(job)
+        elif not self.enqueue(job, front=has_own_span):
+            job.requeue_at = 0
+
+    def _has_asked(self, job: Job) -> bool:
+        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for.
+
+        A node that was held up may have an acknowledgement in its buffers: it reads them first.
+        """
+        state = self._state
+        is_late = False
+        asked: Iterable[bytes]
+        if job.flags & FLAG_ASKING:
+            asked = sorted(state.asking.get(job, _NOBODY))
+        else:
+            asked = state.others(job.holders) if job.holders else ()
+            is_late = state.now - job.requeue_at >= LATE_MS
+            if not asked and not is_late:
+                return True
+            job.flags |= FLAG_ASKING
+            job.requeue_at = state.now
+        for node_id in asked:
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        may_wait = state.now - job.requeue_at < state.peers.timeout_ms
+        missing = state.peers.hopeful(asked) if may_wait else _NOBODY
+        state.asking[job] = state.holders(missing)
+        return not missing and not is_late
+
+    def _asks_again_at(self, job: Job) -> int:
+        """When holders that have not answered are asked once more; at once where nobody is to answer."""
+        state = self._state
+        if not state.asking.get(job):
+            return state.now + 1
+        return state.now + max(1, min(ASKED_AGAIN_MS, state.peers.timeout_ms // 4))
+
+    def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
+        """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
+        state = self._state
+        missing = state.asking.get(job, _NOBODY)
+        if self._is_owed(job, node_id):
+            # It may have said so before something happened that made this node give up its question.
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+            return
+        more = state.peers.hopeful(others)
+        for other in sorted(more):
+            state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        state.asking[job] = left = state.holders((missing | more) - {node_id})
+        if not state.peers.hopeful(left):
+            self._timer_ended(job)
+            self.reschedule(job)
+
+    def _is_owed(self, job: Job, node_id: bytes) -> bool:
+        """Tell whether an answer may belong to an earlier question; the next one of this node does not."""
+        owed = self._state.owed.get(job)
+        if owed is None or node_id not in owed:
+            return False
+        left = owed - {node_id}
+        if left:
+            self._state.owed[job] = left
+        else:
+            del self._state.owed[job]
+        return True
+
+    def ask_again(self, job: Job, node_id: bytes) -> None:
+        """Take back what a node has said of a job that this one is about to queue: it goes first."""
+        state = self._state
+        state.asking[job] = state.holders(state.asking.get(job, _NOBODY) | {node_id})
 
     def _is_orphan(self, job: Job) -> bool:
         """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
@@ -485,7 +555,7 @@ class Delivery:
 
     def is_leased(self, job: Job) -> bool:
         """Tell whether a consumer has a job from this node, and for how long is not over yet."""
-        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at - self._state.now > ANNOUNCED_MS
+        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at > self._state.now
 
     # Consumers that wait.
 
@@ -669,7 +739,7 @@ class Delivery:
                 is_bound = job in state.bound or (stays and not span_ms)
                 if is_bound:
                     job.requeue_at = requeue_at
-                    job.flags &= ~FLAG_ANNOUNCED
+                    job.flags &= ~FLAG_ASKING
                 else:
                     since = state.queue(job.queue).leased.get(job, state.now)
                     self.put_off(job, requeue_at)

@@ -82,10 +82,11 @@ FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`,
 FLAG_CAME_BACK: Final = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
 FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
 FLAG_GIVEN_UP: Final = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
-FLAG_ANNOUNCED: Final = 8  #: the other holders have been told that it will be queued at `requeue_at`
+FLAG_ASKING: Final = 8  #: the other holders are asked whether it may be queued, since `requeue_at`: `State.asking`
 FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
 FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
 FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 

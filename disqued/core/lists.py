@@ -27,12 +27,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from disqued.core.acks import Acks
-from disqued.core.delivery import ANNOUNCED_MS, FETCHED_BYTES, Delivery
+from disqued.core.delivery import FETCHED_BYTES, Delivery
 from disqued.core.homes import Homes
 from disqued.core.job import (
     ACKED,
     ACTIVE,
-    FLAG_ANNOUNCED,
+    FLAG_ASKING,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     Job,
@@ -282,8 +282,8 @@ class Lists:
         for unit, (since, granter) in list(queue.elsewhere.items()):
             if granter == node_id and since <= latest and unit.id not in claim.found:
                 job = unit.job
-                job.flags &= ~FLAG_ANNOUNCED
-                job.requeue_at = state.now + ANNOUNCED_MS
+                job.flags &= ~FLAG_ASKING
+                job.requeue_at = state.now
                 self._delivery.reschedule(job)
 
     # What is there.

@@ -111,6 +111,7 @@ class Node:
         self.settling = Settling(self.state, self.logs, self.membership)
         self.settling.on_settled_elsewhere = self.readers.settled
         self.replication.on_refusal = self.membership.tell
+        self.sharing.on_refusal = self.replication.paused_elsewhere
         self.replication.on_unknown = self.facts.on_gotjob
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
@@ -132,7 +133,7 @@ class Node:
             messages.VITALS: self.membership.on_vitals,
             messages.REPLJOB: self.replication.on_repljob,
             messages.GOTJOB: self._on_gotjob,
-            messages.HOLDERS: self.replication.on_holders,
+            messages.HOLDERS: self.sharing.on_holders,
             messages.ENQUEUE: self.replication.on_enqueue,
             messages.WILLQUEUE: self.sharing.on_willqueue,
             messages.QUEUED: self.sharing.on_queued,

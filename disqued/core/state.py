@@ -61,9 +61,10 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
-        "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested",
-        "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox",
+        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
+        "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids",
+        "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
+        "now", "outbox", "owed",
         "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail",
         "unfinished", "unique", "wall", "wanted",
     )  # fmt: skip
@@ -130,6 +131,10 @@ class State:
         self.elsewhere: dict[Job, Home] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
+        #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
+        self.asking: dict[Job, frozenset[bytes]] = {}
+        #: Nodes whose answer to a question that was given up may be on its way: it does not count for a later one.
+        self.owed: dict[Job, frozenset[bytes]] = {}
         #: Jobs that others held and that are done, and that a late message must not bring back.
         self.ended: Ended = Ended()
         #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
@@ -216,10 +221,15 @@ class State:
         holders = job.holders if job.holders and not self.read_only else _NOBODY
         self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
 
-    def say_ended(self, node_id: bytes, job_id: bytes) -> None:
-        """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more."""
+    def say_ended(self, node_id: bytes, job_id: bytes) -> bool:
+        """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more.
+
+        Returns whether it did end here.
+        """
         if job_id in self.ended:
             self.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _NOBODY))
+            return True
+        return False
 
     def spread(self, span_ms: int) -> int:
         """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""
@@ -392,6 +402,10 @@ class State:
             self.evictable.pop(job, None)
         if self.acked:
             self.acked.pop(job, None)
+        if self.asking:
+            self.asking.pop(job, None)
+        if self.owed:
+            self.owed.pop(job, None)
 
     def _let_go_of_its_own(self, job: Job) -> None:
         """Undo what a job of another class than most took."""

@@ -20,6 +20,8 @@ and, where the rules of a run say so:
 
     acks last        a job whose acknowledgement was taken by a node that knew it does not come back after the heal
     exactly once     no job is delivered twice, and none after its acknowledgement was heard
+    one at a time    no job is delivered again within its retry period, nor after an acknowledgement that came in it;
+                     at a node that knew the job; any other may cross a delivery that is under way
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
     on time          no job is delivered after its TTL
@@ -66,6 +68,8 @@ class Request:
     holders: frozenset[NodeName] | None = None  #: nodes that may have a copy when it was answered; None = not known
     deliveries: int = 0
     first_delivery_at: int | None = None
+    last_delivery_at: int | None = None
+    again_after_ack: int = 0  #: deliveries after an acknowledgement was heard
     acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
     ack_sent: bool = False
     firm_at: int | None = None  #: when that was first said by a node that knew the job
@@ -93,6 +97,8 @@ class Rules:
     #: Acknowledgements taken by nodes that did not know the job last, too: no such node has failed.
     all_acks_last: bool = False
     exactly_once: bool = False
+    #: One at a time: how long a late acknowledgement may take to be known everywhere; None = not checked.
+    crossing_ms: int | None = None
     in_order: bool = False
     #: A job that could be delivered at once is, within this time; None = not checked.
     soon_ms: int | None = None
@@ -174,8 +180,8 @@ class Ledger:
         if known is None:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
-                first_delivery_at=None, acked_at=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[],
-                was_over=False, made_at=0,
+                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, ack_sent=False,
+                firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)
@@ -254,6 +260,10 @@ class Checker(Ledger):
             self.blame(f"at most once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if self.rules.exactly_once:
             self._check_once(request, at)
+        if self.rules.crossing_ms is not None:
+            self._check_one_at_a_time(request, at, self.rules.crossing_ms)
+        request.last_delivery_at = at
+        request.again_after_ack += request.acked_at is not None
         self._check_return(request, at)
         if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
             self.blame(f"on time: {shown(request)} is delivered at {at}")
@@ -321,6 +331,18 @@ class Checker(Ledger):
             self.blame(f"exactly once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if request.acked_at is not None:
             self.blame(f"{shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
+
+    def _check_one_at_a_time(self, request: Request, at: int, crossing_ms: int) -> None:
+        """Blame a delivery that is too early, or that an acknowledgement has made needless; nobody gives jobs back."""
+        last_at, acked_at = request.last_delivery_at, request.acked_at
+        if last_at is None:
+            return
+        if at < last_at + request.retry_ms:
+            self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was delivered at {last_at}")
+        if acked_at is not None:
+            in_time = request.firm_at is not None and request.firm_at <= last_at + request.retry_ms
+            if at > acked_at + (0 if in_time else crossing_ms):
+                self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
 
     def _check_return(self, request: Request, at: int) -> None:
         """Blame a delivery after the heal of a job that was acknowledged before."""

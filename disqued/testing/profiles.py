@@ -2,6 +2,8 @@
 
     calm         nothing fails, every job comes once, soon, and nobody forgets to acknowledge
     patient      calm, with consumers that take their time: jobs wait for longer than their retry period
+    busy         nothing fails, but loops are held up for some hundred milliseconds and messages take their time, while
+                 jobs wait, are worked on or are given up for longer than their retry period
     order        calm, and all clients know one node: jobs come in the order in which they were added
     partitions   partitions, one-way ones, clogged, cut and slow links; soon after the heal no ack is left
     network      the same, and single messages lost, doubled, late
@@ -34,7 +36,7 @@ import attrs
 
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
-from disqued.testing.faults import KINDS
+from disqued.testing.faults import BUSY_MS, KINDS
 from disqued.testing.journal import POLICIES
 from disqued.testing.logfacts import LogRules
 from disqued.testing.logs import LIFE_MS, UNENDING_MS, LogLoad
@@ -50,6 +52,11 @@ HASTY: Final = Load(ttls_s=(LONG_TTL_S, LONG_TTL_S, LONG_TTL_S, 20))
 PATIENT: Final = attrs.evolve(
     DILIGENT, retries_s=(0, 10), delays_s=(0, 0, 3), ttls_s=(LONG_TTL_S, LONG_TTL_S, 15), work_ms=6_000
 )
+#: Consumers many of whom are too slow, while jobs wait for longer than their retry period as well.
+HURRIED: Final = attrs.evolve(
+    DILIGENT, replicate=(1, 2, 3, 3, 3), retries_s=(1, 1, 2, 3), think_ms=150, work_ms=2_500, dies=0.05,
+    asynchronous=0.05,
+)  # fmt: skip
 #: Tasks that take longer than their retry period.
 WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
 #: What is popped and given up is recovered by somebody.
@@ -80,6 +87,10 @@ _LOGS: Final = Profile(
 
 ALL: Final = (
     Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=2_000, once_arrives=True)),
+    Profile(
+        "busy", kinds=("busy",), every_ms=300, jitter_ms=20, load=HURRIED, consumers=14, bursts=8, pause_ms=15_000,
+        rules=Rules(all_acks_last=True, crossing_ms=BUSY_MS + 100), quiet_ms=0,
+    ),
     Profile(
         "order", load=DILIGENT, consumers=8, one_node=True,
         rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True),

@@ -208,9 +208,10 @@ class SimServer:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Let it go on, with all that has come meanwhile."""
+        """Let it go on, with all that has come meanwhile: timers first, as the loop takes them."""
         self.is_paused = False
-        backlog, self._backlog = self._backlog, []
+        backlog = sorted(self._backlog, key=lambda entry: entry[0] != self._tick)
+        self._backlog = []
         for call, arguments in backlog:
             if self.is_up:
                 call(*arguments)

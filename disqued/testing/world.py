@@ -62,6 +62,7 @@ class Profile:
     policies: tuple[str, ...] = (ALWAYS,)  #: each node draws one
     maxmemory: int = 1 << 30
     timeout_ms: int = 15_000
+    jitter_ms: int = 1  #: added to the delay of what nodes say, at most
     asked_at_once: int = ASKED_AT_ONCE  #: acks of which a node asks another one at a time when a link opens
     load: Load = Load()
     producers: int = 4  #: at a time
@@ -114,12 +115,13 @@ class World:
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
-        self.network.join(self.servers)
+        self.network.join(self.servers, profile.jitter_ms)
         self.faults = Faults(self, [kind for kind in profile.kinds if kind not in self.without], name)
         self.checker = Checker(attrs.evolve(profile.rules))
         self.ages = 0
         self.jobs = 0  #: that were promised, over all ages
         self.deliveries = 0
+        self.again_after_ack = 0  #: of these: when an acknowledgement had been heard
         self._consumers: list[Consumer] = []
         self._workers: list[LiveWorker] = []
         self._list_consumers: list[ListConsumer] = []
@@ -381,6 +383,7 @@ class World:
             raise Broken(self._report(wrong))
         self.jobs += sum(request.is_promised for request in self.checker.requests.values())
         self.deliveries += sum(request.deliveries for request in self.checker.requests.values())
+        self.again_after_ack += sum(request.again_after_ack for request in self.checker.requests.values())
         self.jobs += self._logs.answered
         self.deliveries += self._logs.checker.deliveries
 

@@ -1,7 +1,9 @@
 """Links of the bus on the wire: who gets in, and what of a stream of frames is believed."""
 
+import hmac
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 from struct import pack
 
 import pytest
@@ -266,6 +268,16 @@ def test_frames_that_change_places_end_the_link() -> None:
     assert refused(reader, second + first) == "replayed"
 
 
+@pytest.mark.parametrize("left_out", [1, 2, 1_000])
+def test_a_frame_that_is_left_out_ends_the_link_and_nothing_behind_it_is_handed_out(left_out: int) -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer.batch([b"first"]))
+    assert drain(reader) == [b"first"]
+    for _ in range(left_out):
+        writer.batch([b"lost"])
+    assert refused(reader, writer.batch([b"behind"])) == "replayed"
+
+
 def test_a_frame_of_another_link_is_none_of_this_one() -> None:
     opener = LinkOpener(b"s", OF_ANNA, b"5" * 32)
     acceptor = LinkAcceptor(b"s", OF_BERT, b"2" * 32)
@@ -333,3 +345,35 @@ def test_a_message_beyond_the_limit_is_refused_in_a_batch_as_well() -> None:
     opener, acceptor = sides()
     opener.feed(acceptor.feed(opener.feed(acceptor.feed(opener.start()))))
     assert refused(acceptor.reader(10), opener.writer().batch([b"x" * 11])) == "oversized"
+
+
+# The format, by hand: nodes of another version have to understand each other.
+
+
+def proof(key: bytes, role: bytes, *texts: bytes) -> bytes:
+    """An HMAC over the role and the texts, each behind its length."""
+    return hmac.new(
+        key, b"disqued bus 1 " + role + b"".join(len(text).to_bytes(4, "little") + text for text in texts), "sha256"
+    ).digest()
+
+
+def test_a_link_opens_and_frames_are_written_as_version_1_says() -> None:
+    anna, bert = encode_greeting(OF_ANNA), encode_greeting(OF_BERT)
+    opener, acceptor = LinkOpener(b"s", OF_ANNA, b"1" * 32), LinkAcceptor(b"s", OF_BERT, b"2" * 32)
+    hello, answer = b"disqued\x01\x01\x20\x00" + b"1" * 32, b"disqued\x01\x01\x20\x00" + b"2" * 32
+    assert opener.start() == hello
+    assert acceptor.feed(hello) == answer
+    greeting = opener.feed(answer)
+    assert greeting[3:] == anna + proof(b"s", b"dials", b"1" * 32, b"2" * 32, anna)
+    assert acceptor.feed(greeting)[3:] == bert + proof(b"s", b"is dialed", b"1" * 32, b"2" * 32, anna, bert)
+    opener.feed(b"\x02" + (len(bert) + 32).to_bytes(2, "little") + bert + proof(
+        b"s", b"is dialed", b"1" * 32, b"2" * 32, anna, bert
+    ))  # fmt: skip
+    writer = opener.writer()
+    for sequence in range(2):
+        head = (
+            (4 + 1 + 20 + 8 + 4 + 3 + 16).to_bytes(4, "little") + b"\x01" + anna[:20] + sequence.to_bytes(8, "little")
+        )
+        frame = head + (3).to_bytes(4, "little") + b"one"
+        mac = blake2b(frame, key=proof(b"s", b"frames", b"1" * 32, b"2" * 32), digest_size=16).digest()
+        assert writer.batch([b"one"]) == frame + mac
