@@ -30,13 +30,14 @@ from disqued.core.job import (
 )
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK, Outbox
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.watermark import Watermark
 from disqued.core.worker import Home, Worker
 
 AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
@@ -62,7 +63,7 @@ class State:
         "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
         "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
         "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "unique", "wall", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -87,6 +88,7 @@ class State:
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
+        self.watermark: Watermark = Watermark()  #: up to when delayed jobs have been queued
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
@@ -113,6 +115,7 @@ class State:
         self.behind: dict[Queue, None] = {}
         #: Queues that got jobs which consumers of other nodes want; dealt with at the end of the step, after `ready`.
         self.giving: dict[Queue, None] = {}
+        self.watermark.held.clear()
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
         #: Jobs that have an alias: {(queue, alias): jobs}.
@@ -297,6 +300,16 @@ class State:
     def next_front(self) -> int:
         """The order key of a unit that is put in front of all others now."""
         return -self.next_ctime()
+
+    def begin_watermark(self) -> None:
+        """Let a new journal know that from now on each delayed job which has been queued is known as such."""
+        self.watermark.until = 1
+        self.outbox.journal.append((WATERMARK, 1))
+
+    def reach(self) -> None:
+        """Let the journal know that delayed jobs whose time is over are queued from now on."""
+        if self.watermark.reach(self.now):
+            self.outbox.journal.append((WATERMARK, self.watermark.until))
 
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""

@@ -192,6 +192,7 @@ class Daemon(Factory):
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self._node.begin()
+        recovery.finish()
         self._node.workers.recover(recovery.held)
         self._node.facts.resume()
         # A flush in the journal took their deadlines along.

@@ -39,6 +39,7 @@ assert MODULES
 PORT = 7711
 BUS_PORT = 17711
 RETRY_MS = 1_000  #: pause between two attempts to commit, after one has failed
+SECURED_MS = 7  #: what a sync takes that held jobs wait for
 SYNC_MS = {EVERYSEC: 1_000, NO: 30_000}  #: when what was written is synced, by the store or by the system
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
 
@@ -139,6 +140,7 @@ class SimServer:
         if self.event_log is not None:
             self.event_log.start()
         node.begin()
+        recovery.finish()
         node.workers.recover(recovery.held)
         node.facts.resume()
         # A flush in the journal took their deadlines along.
@@ -414,6 +416,7 @@ class SimServer:
     def _commit(self, batch: list[Record]) -> bool:
         """Commit; say whether the process is still there."""
         self.commits += 1
+        told = (self.state.watermark.last, self.state.watermark.until)
         if self.dies_at is not None and self._dies_in_commit():
             return False
         try:
@@ -421,6 +424,8 @@ class SimServer:
         except StoreFailed as error:
             self._fail(str(error), batch)
         else:
+            if self.state.watermark.held:
+                self.events.after(0 if self.policy == ALWAYS else SECURED_MS, self._secure, (self.boot, *told))
             if self.policy in SYNC_MS and not self._sync_planned:
                 self._sync_planned = True
                 self.events.after(SYNC_MS[self.policy], self._sync, self.boot)
@@ -472,6 +477,23 @@ class SimServer:
             self._fail(str(error), [])
             self._end_turn_soon()
 
+    def _secure(self, told: tuple[int, int, int]) -> None:
+        """Make safe what held jobs wait for, and queue them."""
+        boot, last, until = told
+        if boot != self.boot or self._is_away(self._secure, told):
+            return
+        try:
+            if self.failure is None:
+                self.journal.sync()
+        except StoreFailed as error:
+            self._fail(str(error), [])
+        if self.failure is not None:
+            self.events.after(RETRY_MS, self._secure, told)
+            return
+        self.node.begin()
+        self.node.delivery.release(last, until)
+        self._finish()
+
     # Failure and return.
 
     def _fail(self, reason: str, batch: list[Record]) -> None:
@@ -503,6 +525,9 @@ class SimServer:
             return
         self.failure = None
         self.state.read_only = False
+        if self.state.watermark.held:
+            told = (self.boot, self.state.watermark.last, self.state.watermark.until)
+            self.events.after(SECURED_MS, self._secure, told)
         self._end_turn_soon()
 
     def _end_turn_soon(self) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -49,6 +50,8 @@ RETRY_MS: Final = 60_000
 RETRY_MAX_MS: Final = 3_600_000
 #: How often the files are looked for while nothing is promised for each commit.
 LOOK_MS: Final = 1_000
+#: How often a sync that somebody waits for is looked after.
+POLL_S: Final = 0.005
 
 
 @implementer(IStore)
@@ -284,6 +287,29 @@ class AofStore:
             self._committed = self._sequence
         if self._failure is not None:
             raise StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
+
+    def secure(self) -> "Deferred[None] | None":
+        if self._fsync == ALWAYS:
+            return None
+        answer: Deferred[None] = Deferred()
+        self._await_disk(self._committed, answer)
+        return answer
+
+    def _await_disk(self, number: int, answer: "Deferred[None]") -> None:
+        """Look again and again whether every record before this number is on the disk."""
+        try:
+            if self._failure is not None:
+                raise StoreFailed(self._failure)
+            if self._appender is None or not self._is_loaded:
+                raise StoreFailed("the journal is being closed or written anew", final=False)
+            is_safe = self._appender.secure(number)
+        except StoreFailed as error:
+            answer.errback(error)
+            return
+        if is_safe:
+            answer.callback(None)
+        else:
+            self._reactor.callLater(POLL_S, self._await_disk, number, answer)
 
     def _check(self) -> None:
         if self._failure is not None:

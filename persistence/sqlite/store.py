@@ -213,6 +213,9 @@ class SqliteStore:
         answer.addCallbacks(self._committed, self._not_committed, errbackArgs=(notes,))
         return answer
 
+    def secure(self) -> "Deferred[None] | None":
+        return None if self._fsync == ALWAYS else self._ask(self._writer.log.sync)
+
     @property
     def _keeps_history(self) -> bool:
         return self._history_ms > 0

@@ -29,6 +29,7 @@ from disqued.persistence.sqlite.schema import (
     connect_writer,
     set_has_queues,
     set_patience,
+    set_watermark,
     write_failure_of,
 )
 from disqued.persistence.sqlite.transaction import Transaction
@@ -194,6 +195,7 @@ class Writer:
             for table in NUMBERED:
                 self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
             set_has_queues(self._connection, value=False)
+            set_watermark(self._connection, 0)
         self.oldest_fact = None
         self.log.sync()
         self._look()
