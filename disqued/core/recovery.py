@@ -295,7 +295,8 @@ class Recovery:
     def finish(self) -> None:
         """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.
 
-        The last thing that is done before the node serves; its `journaling` is on again where there is a journal.
+        The last thing that is done before the node serves; its `journaling` is on again where there is a journal.  If
+        there is no watermark after it, the journal begins one behind what was journaled here.
         """
         state, until = self._state, self._until
         # One that an older version did not write, or a clock that was ahead: what it is about is written again first.
@@ -313,8 +314,6 @@ class Recovery:
                 state.outbox.journal.append((JOB_ADDED, job))
         if is_ahead:
             state.watermark.until = 0
-        if state.journaling and not state.watermark.until:
-            state.begin_watermark()
 
     def _take_for_queued(self, job: Job, due: int) -> None:
         """Treat a delayed job as one that may have been delivered; the clock may say that its time is to come."""

@@ -30,7 +30,7 @@ from disqued.core.job import (
 )
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK, Outbox
+from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK, Outbox, Record
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
@@ -301,10 +301,10 @@ class State:
         """The order key of a unit that is put in front of all others now."""
         return -self.next_ctime()
 
-    def begin_watermark(self) -> None:
-        """Let a new journal know that from now on each delayed job which has been queued is known as such."""
+    def begin_watermark(self) -> Record:
+        """Begin to note how far delayed jobs were queued; returns the record that says so to a journal."""
         self.watermark.until = 1
-        self.outbox.journal.append((WATERMARK, 1))
+        return (WATERMARK, 1)
 
     def reach(self) -> None:
         """Let the journal know that delayed jobs whose time is over are queued from now on."""

@@ -193,6 +193,7 @@ class Daemon(Factory):
         self._node.note_expired(recovery.expired)
         self._node.begin()
         recovery.finish()
+        self.driver.begin_watermark()
         self._node.workers.recover(recovery.held)
         self._node.facts.resume()
         # A flush in the journal took their deadlines along.

@@ -110,6 +110,15 @@ class Driver:
     def _find_journaling(self) -> None:
         self._state.journaling = bool(self.store.records) or self.successor is not None
 
+    def begin_watermark(self) -> None:
+        """Let a journal that has no watermark have one, with whatever it is given next."""
+        if self._state.journaling and not self._state.watermark.until:
+            self._append()
+            record = self._state.begin_watermark()
+            self.store.append([record])
+            if self.successor is not None:
+                self.successor.append([record])
+
     # Steps.
 
     def finish_step(self, client: Recipient | None) -> None:
@@ -476,8 +485,7 @@ class Driver:
         self._append()
         self.successor = successor
         self._find_journaling()
-        if self._state.journaling and not self._state.watermark.until:
-            self._state.begin_watermark()
+        self.begin_watermark()
 
     def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
         """Let the successor, which was given everything by now, take over.

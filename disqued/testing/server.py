@@ -89,6 +89,7 @@ class SimServer:
         self.is_up: bool = False
         self.is_paused: bool = False
         self.dies_at: str | None = None  #: one of STAGES: there the power goes, in the next turn that commits
+        self.on_life: Callable[[bool], None] = lambda serves: None  #: a process serves, or has ended
         self.on_death: Callable[[], None] = lambda: None
         self.commits: int = 0
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
@@ -141,6 +142,8 @@ class SimServer:
             self.event_log.start()
         node.begin()
         recovery.finish()
+        if self.journal.records and not self.state.watermark.until:
+            self.outbox.journal.append(self.state.begin_watermark())
         node.workers.recover(recovery.held)
         node.facts.resume()
         # A flush in the journal took their deadlines along.
@@ -149,6 +152,7 @@ class SimServer:
         node.tick()
         self.outbox.members_changed = True
         self._finish()
+        self.on_life(True)
 
     def remember(self, members: "Iterable[SimServer]") -> None:
         """Let its nodes.conf name these nodes, all of which it has heard of: a process that starts links to them."""
@@ -189,6 +193,7 @@ class SimServer:
         self.is_up = False
         self.is_paused = False
         self.dies_at = None
+        self.on_life(False)
         self.boot += 1
         for dial in self._dials.values():
             dial.is_over = True

@@ -34,6 +34,7 @@ from disqued.core.outbox import (
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
+    WATERMARK,
     Record,
     is_over,
 )
@@ -173,6 +174,57 @@ async def test_a_new_store_holds_nothing(bench: Bench) -> None:
     assert await bench.start() == []
     assert bench.running.bytes_loaded == bench.running.bytes_total
     assert not bench.running.restores_queues
+
+
+def watermarks(records: list[Record]) -> list[int]:
+    """The last watermark of these records; none where there is none."""
+    return [record[1] for record in records if record[0] == WATERMARK][-1:]
+
+
+@async_test
+async def test_the_last_watermark_is_kept(bench: Bench) -> None:
+    assert watermarks(await bench.start()) == []
+    if not bench.running.records:
+        return
+    await bench.put((WATERMARK, 1), (JOB_ADDED, make_job(1)))
+    assert watermarks(await bench.start()) == [1]
+    await bench.put((WATERMARK, 1_700_000_000_500), (WATERMARK, 1_700_000_000_600))
+    # It may go back: the last word counts.
+    await bench.put((WATERMARK, 1_700_000_000_400))
+    await bench.put((FLUSHED,))
+    assert watermarks(await bench.start()) == [1_700_000_000_400]
+    await bench.rewrite_all([(WATERMARK, 1_700_000_000_700), (JOB_ADDED, make_job(2))])
+    assert watermarks(await bench.start()) == [1_700_000_000_700]
+    await bench.stop()
+    bench.store = bench.make()
+    bench.running.open()
+    await done(bench.running.renew())
+    await bench.put((JOB_ADDED, make_job(3)))
+    assert watermarks(await bench.start()) == []
+
+
+@async_test
+async def test_what_is_made_smaller_keeps_its_watermark(bench: Bench) -> None:
+    await bench.start()
+    if not bench.running.records:
+        return
+    await bench.put((WATERMARK, 1_700_000_000_500), (JOB_ADDED, make_job(1)))
+    try:
+        await bench.compact([(WATERMARK, 1_700_000_000_500), (JOB_ADDED, make_job(1))])
+    except StoreError as error:
+        assert "redis" in str(error) or "Redis" in str(error)
+    assert watermarks(await bench.start()) == [1_700_000_000_500]
+
+
+@async_test
+async def test_what_was_committed_can_be_made_safe_whatever_the_policy(bench: Bench) -> None:
+    for policy in ("always", "everysec", "no"):
+        bench.settings.appendfsync = policy
+        await bench.start()
+        for number in range(3):
+            await bench.put((JOB_ADDED, make_job(number)))
+            await done(bench.running.secure())
+        await done(bench.running.secure())
 
 
 def still_there(records: list[Record]) -> set[bytes]:

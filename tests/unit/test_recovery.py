@@ -52,6 +52,11 @@ class Machine:
         self.node.state.journaling = True
         if self.has_delays:
             self.recovery.finish()
+            self.begin_watermark()
+
+    def begin_watermark(self) -> None:
+        if not self.node.state.watermark.until:
+            self.node.outbox.journal.append(self.node.state.begin_watermark())
 
     def commit(self) -> None:
         """Write down what there is, durably, and let the jobs go that waited for that."""
@@ -87,7 +92,7 @@ class Machine:
         self.node.begin()
         if delay_ms and not self.has_delays:
             self.has_delays = True
-            self.node.state.begin_watermark()
+            self.begin_watermark()
         options = self.node.state.options(TTL_MS, retry_ms, delay_ms, 1)
         job_id = self.node.replication.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert job_id is not None
