@@ -145,6 +145,12 @@ class IStore(Interface):
         Not called again before its Deferred has fired.  Raises StoreFailed, or fails with it.
         """
 
+    def look() -> None:
+        """See whether what is stored is still there; called every second.  Raises StoreFailed.
+
+        What was taken away may have held everything that was acknowledged.
+        """
+
     def secure() -> "Deferred[None] | None":
         """Make everything that was committed survive a power cut, whatever the settings promise.
 

@@ -90,6 +90,9 @@ class NullStore:
     def commit(self) -> None:
         """Nothing was kept, so nothing can fail."""
 
+    def look(self) -> None:
+        """Nothing is kept that could be taken away."""
+
     def secure(self) -> None:
         """Nothing was kept, so nothing can be lost."""
 

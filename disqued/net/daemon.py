@@ -161,7 +161,7 @@ class Daemon(Factory):
             self._idle_check.stop()
         self.statistics.stop()
         self.strangers.stop()
-        self.stores.switch.abandon()
+        self.stores.stop()
         try:
             await self.driver.stop()
         except StoreError as error:
@@ -202,6 +202,7 @@ class Daemon(Factory):
         self.driver.run_due()
         self.bus.start()
         self.stores.go_where_configured()
+        self.stores.start()
         self.on_ready()
 
     def _not_loaded(self, reason: str) -> None:

@@ -461,6 +461,15 @@ class Driver:
         self._secure()
         self._go_on()
 
+    def look(self) -> None:
+        """Let the store see whether its files are there; between two commits, once a second."""
+        if self._commits or self._under_way is not None or self.failure is not None or self._halted:
+            return
+        try:
+            self.store.look()
+        except StoreFailed as error:
+            self._fail(error, {}, [], [])
+
     def _attend(self) -> None:
         """Hear from the store that there is something to do for it, although nothing is committed."""
         if not (self._commits or self._under_way or self.failure or self._is_closed):

@@ -186,6 +186,9 @@ class RedisStore:
             raise self._failed()
         return self._when_applied(self._backlog.last)
 
+    def look(self) -> None:
+        """Nothing: with every beat of the lease the server says what it has (`server`)."""
+
     def secure(self) -> "Deferred[None] | None":
         final = self._final()
         if final is not None:
