@@ -186,6 +186,12 @@ class Server:
         self.events += [message[1:] for node_id, message in sent if node_id == self.node.id and message[0] == EVENT]
         outbox.messages = [entry for entry in sent if entry[0] != self.node.id]
         assert not (self.is_alone and outbox.messages), "a lone node has nobody to write to"
+        mark = self.state.watermark
+        if mark.held and not self.state.read_only:
+            # What is in the journal is on the disk.
+            self.node.delivery.release(mark.last, mark.until)
+            self.node.tick()
+            self.settle()
 
 
 def in_journal(journal: Iterable[Record]) -> set[bytes]:

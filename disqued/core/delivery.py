@@ -11,8 +11,8 @@ found to have time left, and scheduled again.  A job that is queued when its ret
 timer rests until it leaves the queue: a long queue wakes the node once for each job, not once each period.
 
 A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
-nothing queues it a second time.  While the journal cannot be written, one that was added with a delay is held back: it
-is the only one that a start after a crash may queue, should the wall clock have gone back.
+nothing queues it a second time.  One with a delay is the only one that a start after a crash may queue, so it is held
+when its time comes until the disk knows that (`watermark`).
 
 A job whose time is over is never handed out.  Those at the front of a queue are dropped when they are met, a bounded
 number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  Until that is done it
@@ -65,7 +65,7 @@ SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, 
 OVER_PER_PART: Final = (
     1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 )
-HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
+RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
 LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
 ASKED_AGAIN_MS: Final = 1_000  #: when other holders are asked once more that have not said whether they know better
@@ -195,6 +195,8 @@ class Delivery:
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
             return False
+        if job.options.delay_ms and not again and self._waits_for_journal(job):
+            return True
         ends_delay = asked and self.is_delayed(job)
         if self._state.trail is not None:
             self._state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
@@ -220,6 +222,48 @@ class Delivery:
             how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
+
+    def _waits_for_journal(self, job: Job) -> bool:
+        """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
+
+        A job with a retry period that somebody queues before its time is written down by who does that.
+        """
+        state, retry_ms = self._state, job.options.retry_ms
+        if not state.journaling or retry_ms == RETRY_NEVER_MS:
+            return False
+        if job.requeue_at > state.now:
+            if retry_ms:
+                return False
+            job.flags |= FLAG_QUEUED_BEFORE
+            state.outbox.journal.append((JOB_ADDED, job))
+        else:
+            state.reach()
+            if retry_ms or state.watermark.is_safe(state.now):
+                return False
+        state.watermark.hold(job)
+        return True
+
+    def release(self, last: int, until: int) -> None:
+        """Queue the jobs that were held up to that number: what was journaled before is safe, and so the watermark."""
+        mark = self._state.watermark
+        mark.safe = max(mark.safe, until)
+        if mark.held:
+            self._state.work(self._release(last))
+
+    def _release(self, last: int) -> Parts:
+        while jobs := self._state.watermark.release(last, RELEASED_PER_PART):
+            for job in jobs:
+                self._queue_held(job)
+            yield
+
+    def _queue_held(self, job: Job) -> None:
+        state = self._state
+        if state.jobs.get(job.id) is not job or job.state != ACTIVE:
+            return
+        state.note(ENQUEUE, job)
+        job.requeue_at = 0
+        self.enqueue_new(job, state.queue(job.queue))
+        self.reschedule(job)
 
     def is_delayed(self, job: Job) -> bool:
         """Tell whether the delay of a job is not over that may be delivered more than once."""
@@ -270,7 +314,7 @@ class Delivery:
         if job.expires_at <= now:
             state.forget(job, GONE_EXPIRED)
             return
-        if job.state == QUEUED:
+        if job.state == QUEUED or job in state.watermark.held:
             state.schedule.add(job, job.expires_at)
             return
         if state.bound and job in state.bound and job not in state.spans and job.requeue_at <= now:
@@ -428,8 +472,6 @@ class Delivery:
                     return None
                 continue
             retry_ms = unit.options.retry_ms
-            if not retry_ms and self.holds_back(job):
-                continue
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
                 queue.leased[unit] = state.now
@@ -459,16 +501,6 @@ class Delivery:
             queue.accessed_at = state.now
             return unit
         return None
-
-    def holds_back(self, job: Job) -> bool:
-        """Put off an at-most-once job that must not leave now; say whether that was so."""
-        state = self._state
-        if not state.read_only or not job.options.delay_ms:
-            return False
-        job.flags &= ~FLAG_QUEUED_BEFORE
-        job.requeue_at = state.now + HELD_BACK_MS
-        self.reschedule(job)
-        return True
 
     def has_dropped_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""

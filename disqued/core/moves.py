@@ -54,8 +54,6 @@ class Moves:
                 if self._delivery.has_dropped_enough(queue):
                     break
                 continue
-            if not job.options.retry_ms and self._delivery.holds_back(job):
-                continue
             given.append(job)
             size += len(job.body)
             state.note(LEAVE, job, who=node_id)

@@ -221,8 +221,12 @@ class Node:
         return self.state.now if self._clocks_stand else self.clock.now()
 
     def _read_clocks(self) -> None:
-        self.state.now = self.clock.now()
-        self.state.wall = self.clock.wall()
+        state = self.state
+        state.now = self.clock.now()
+        state.wall = self.clock.wall()
+        lead_ms = state.wall - state.now
+        if lead_ms > state.watermark.lead_ms:
+            state.watermark.lead_ms = lead_ms
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""

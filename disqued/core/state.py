@@ -30,7 +30,7 @@ from disqued.core.job import (
 )
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK, Outbox, Record
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
@@ -38,6 +38,7 @@ from disqued.core.schedule import Schedule
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 from disqued.core.units import GroupUnit
+from disqued.core.watermark import Watermark
 from disqued.core.worker import Home, Worker
 
 AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
@@ -64,9 +65,8 @@ class State:
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
         "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids",
         "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
-        "now", "outbox", "owed",
-        "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail",
-        "unfinished", "unique", "wall", "wanted",
+        "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule",
+        "spans", "trail", "unfinished", "unique", "wall", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -93,6 +93,7 @@ class State:
         self.unfinished: Unfinished = Unfinished()
         #: What this tick has done beside one thing for each deadline, in units of a tenth of a microsecond or so.
         self.effort: int = 0
+        self.watermark: Watermark = Watermark()  #: up to when delayed jobs have been queued
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
@@ -119,6 +120,7 @@ class State:
         self.behind: dict[Queue, None] = {}
         #: Queues that got jobs which consumers of other nodes want; dealt with at the end of the step, after `ready`.
         self.giving: dict[Queue, None] = {}
+        self.watermark.held.clear()
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
         #: Jobs that have an alias: {(queue, alias): jobs}.
@@ -312,6 +314,16 @@ class State:
     def next_front(self) -> int:
         """The order key of a unit that is put in front of all others now."""
         return -self.next_ctime()
+
+    def begin_watermark(self) -> Record:
+        """Begin to note how far delayed jobs were queued; returns the record that says so to a journal."""
+        self.watermark.until = 1
+        return (WATERMARK, 1)
+
+    def reach(self) -> None:
+        """Let the journal know that delayed jobs whose time is over are queued from now on."""
+        if self.watermark.reach(self.now):
+            self.outbox.journal.append((WATERMARK, self.watermark.until))
 
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""

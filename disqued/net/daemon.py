@@ -165,7 +165,7 @@ class Daemon(Factory):
             self._idle_check.stop()
         self.statistics.stop()
         self.strangers.stop()
-        self.stores.switch.abandon()
+        self.stores.stop()
         try:
             await self.driver.stop()
         except StoreError as error:
@@ -196,6 +196,8 @@ class Daemon(Factory):
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self._node.begin()
+        recovery.finish()
+        self.driver.begin_watermark()
         self._node.workers.recover(recovery.held)
         self._node.facts.resume()
         # A flush in the journal took their deadlines along.
@@ -204,6 +206,7 @@ class Daemon(Factory):
         self.driver.run_due()
         self.bus.start()
         self.stores.go_where_configured()
+        self.stores.start()
         self.on_ready()
 
     def _not_loaded(self, reason: str) -> None:

@@ -5,6 +5,7 @@ clients of real processes.  It knows no node.
 
     asked, answered | refused      a producer and its ADDJOB
     delivered, acked, nacked       a consumer and its job
+    went_down, came_up             a process ended, and the next one of its node serves
     lost_memory                    a crash took what a node had acknowledged: no disk, no sync, or a disk that is gone
     healed                         what failed is well again, and somebody takes what is left
 
@@ -25,6 +26,7 @@ and, where the rules of a run say so:
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
     on time          no job is delivered after its TTL
+    after a start    a delayed job whose time comes while its node is down is delivered soon after the start
 
 The body of each job begins with its number, so that a job is known whose ADDJOB was never answered.
 
@@ -37,6 +39,7 @@ import attrs
 
 NodeName = Hashable
 CHANCE_MS = 120_000  #: that a job must have after the heal: more than every retry and delay
+CLOSE_MS = 500  #: before its time or behind it a job may have been delivered, or its time noted as over
 GRACE_MS = 5_000  #: after the heal, in which nodes tell each other what they missed
 ASKED_MS = 100  #: in which a node has heard who has a key, and made its job; one that is to wait asks again after that
 LATE_MS = 50  #: that a message may be under way where nothing is slow
@@ -109,6 +112,8 @@ class Rules:
     workers_keep: bool = False
     #: What was acknowledged before the heal is forgotten everywhere within this time; None = not checked.
     collected_ms: int | None = None
+    #: Within which a delayed job is delivered whose time came while its node was down; None = not checked.
+    after_start_ms: int | None = None
 
 
 class Ledger:
@@ -122,6 +127,8 @@ class Ledger:
         self.made_at: Callable[[bytes], int] = lambda job_id: 0
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
+        #: When the processes of a node ended, and the next ones served: [end, start]; start 0 = not yet.
+        self._lives: dict[NodeName, list[list[int]]] = {}
         self._next = 0
         self._healed_at: int | None = None
 
@@ -150,6 +157,16 @@ class Ledger:
     def lost_memory(self, node: NodeName, at: int) -> None:
         """A node has lost what it had acknowledged."""
         self._losses[node] = at
+
+    def went_down(self, node: NodeName, at: int) -> None:
+        """The process of a node ended."""
+        self._lives.setdefault(node, []).append([at, 0])
+
+    def came_up(self, node: NodeName, at: int) -> None:
+        """The next one serves."""
+        lives = self._lives.get(node)
+        if lives:
+            lives[-1][1] = at
 
     def healed(self, at: int) -> None:
         """Faults have ended, and consumers take what is left: from now on every job has its chance."""
@@ -273,6 +290,9 @@ class Checker(Ledger):
                 self._check_order(request, node)
             if self.rules.soon_ms is not None:
                 self._check_soon(request, at, self.rules.soon_ms)
+            due_by = self._due_after_start(request)
+            if due_by and at > due_by:
+                self.blame(f"after a start: {shown(request)} could be had until {due_by}, and was delivered at {at}")
         return request
 
     def taken(self, job_id: bytes, worker: Hashable, at: int) -> None:
@@ -315,7 +335,25 @@ class Checker(Ledger):
             f"at least once: {shown(request)} was delivered {request.deliveries} times and never acknowledged"
             for request in self.missing()
         ]
+        missing += [
+            f"after a start: {shown(request)} was not delivered at all"
+            for request in self.requests.values()
+            if not request.deliveries and self._due_after_start(request) and not self._may_be_lost(request)
+        ]
         return self.violations + self._doubles() + missing
+
+    def _due_after_start(self, request: Request) -> int:
+        """When a job must be delivered whose time came while its node was down, at the latest; 0 = it did not."""
+        soon_ms = self.rules.after_start_ms
+        if soon_ms is None or not request.delay_ms or request.answered_at is None or request.ack_sent:
+            return 0
+        earliest, latest = request.asked_at + request.delay_ms, request.answered_at + request.delay_ms
+        lives = self._lives.get(request.node, [])
+        for number, (end, start) in enumerate(lives):
+            stays_up = number + 1 == len(lives) or lives[number + 1][0] > start + soon_ms
+            if end + CLOSE_MS < earliest and latest < start and stays_up:
+                return start + soon_ms
+        return 0
 
     def _is_missing(self, request: Request) -> bool:
         if not request.is_promised or request.ack_sent:

@@ -15,6 +15,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -108,6 +109,8 @@ class World:
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
+        for server in self.servers:
+            server.on_life = partial(self._note_life, server)
         if events is not None:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
@@ -161,6 +164,10 @@ class World:
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
         self._logs.checker.lost_memory(server.number, self.events.now)
+
+    def _note_life(self, server: SimServer, serves: bool) -> None:
+        note = self.checker.came_up if serves else self.checker.went_down
+        note(server.number, self.events.now)
 
     def _made_at(self, job_id: bytes) -> int:
         """When a job was made: on other nodes than that which made it a copy seems younger, by the time of its way."""

@@ -38,6 +38,7 @@ from disqued.core.replication import Replication
 from disqued.core.settling import Settling
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
+from disqued.core.watermark import Watermark
 from disqued.core.workers import WorkerForm, Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
@@ -45,7 +46,7 @@ from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
 from disqued.testing.logfacts import LogRules
 from disqued.testing.logs import UNENDING_MS, LogLoad
-from disqued.testing.profiles import BY_NAME, DILIGENT, HURRIED, LISTED, PATIENT, UNSURE, WORKED
+from disqued.testing.profiles import BY_NAME, DELAYED, DILIGENT, HURRIED, LISTED, PATIENT, UNSURE, WORKED
 from disqued.testing.world import Profile
 
 SEEDS = range(1, 17)  #: of the stories in one of which a mistake must be noticed
@@ -116,6 +117,12 @@ COMPACTED = attrs.evolve(
 UNSYNCED = attrs.evolve(
     CRASHES, name="mutant-unsynced", kinds=("power", "restart"), policies=(EVERYSEC, NO), rules=Rules(acks_last=False)
 )
+#: A node that is down when the times of delayed jobs come.
+DELAYS = Profile(
+    "mutant-delays", nodes=1, kinds=("crash", "power", "compact"), every_ms=5_000, policies=(ALWAYS, EVERYSEC, NO),
+    load=DELAYED,
+    bursts=4, consumers=6, rules=Rules(acks_last=False, after_start_ms=5_000), **_SHORT,
+)  # fmt: skip
 #: Nothing is written down: copies are all that there is.
 FRAGILE = Profile(
     "mutant-fragile", nodes=4, kinds=("crash", "partition"), every_ms=6_000, policies=(NONE,), bursts=15,
@@ -455,6 +462,27 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a restart leaves out what is not queued", CRASHES,
         server, "snapshot", "if job.state == ACTIVE or (", "if (",
+    ),
+    # Delayed jobs whose time comes while their node is down.
+    _mutant(
+        "a job whose time has come is taken for one that was delivered", DELAYS,
+        Recovery, "finish", "if due <= (until or state.wall) or", "if due <= state.wall or",
+    ),
+    _mutant(
+        "an at-most-once job does not wait for the disk", DELAYS,
+        Delivery, "_waits_for_journal", "state.watermark.hold(job)\n    return True", "return False",
+    ),
+    _mutant(
+        "nobody notes that delayed jobs are queued", DELAYS,
+        Delivery, "_waits_for_journal", "state.reach()", "pass",
+    ),
+    _mutant(
+        "a compaction forgets how far delayed jobs were queued", DELAYS,
+        server, "walk", "yield from _watermark(state)", "",
+    ),
+    _mutant(
+        "the watermark lags behind", DELAYS,
+        Watermark, "reach", "at = now + self.lead_ms + MARGIN_MS", "at = now + self.lead_ms - 2_000",
     ),
     # Membership.
     _mutant(
