@@ -89,7 +89,7 @@ class Run:
         self.done: list[dict[str, Any]] = []
 
     def go(self, workers: int) -> None:
-        nursery = Nursery(TESTS, ignore=IGNORED)
+        nursery = Nursery(TESTS, ignore=IGNORED, traces=not self._reach.imported)
         if not nursery.tests:
             sys.exit("the tests cannot be collected: `pytest --collect-only` says why")
         spent = time.monotonic()
@@ -143,7 +143,7 @@ class Run:
         outcome = Outcome(None, "import", 0, 0.0)
         if not mutant.at_import:
             outcome = self._attempt(nursery, nursery, mutant, tests)
-            at_import = nursery.imported.get(str((ROOT / mutant.path).resolve()), set())
+            at_import = self._reach.imported.get(mutant.path, set())
             if outcome.killer is None and at_import & set(range(mutant.line, mutant.end_line + 1)):
                 outcome = attrs.evolve(outcome, how="import")
         if outcome.how != "import":

@@ -4,9 +4,8 @@ import re
 import subprocess
 from collections.abc import Iterable
 from hashlib import sha256
-from pathlib import Path
 
-from .grafting import ROOT
+from .grafting import ROOT, below_root
 from .operators import Mutant, each
 
 #: What is mutated if nothing else is asked for: where a mistake loses, repeats or leaks something.
@@ -25,9 +24,7 @@ def files(paths: Iterable[str]) -> list[str]:
         there = (ROOT / path).resolve()
         if not there.exists():
             raise FileNotFoundError(path)
-        found.update(
-            str(file.resolve().relative_to(ROOT)) for file in ([there] if there.is_file() else there.rglob("*.py"))
-        )
+        found.update(below_root(file) for file in ([there] if there.is_file() else there.rglob("*.py")))
     return sorted(found)
 
 
@@ -85,7 +82,3 @@ def chosen(paths: Iterable[str], seed: int, only: dict[str, set[int]] | None = N
 
 def _draw(seed: int, name: str) -> str:
     return sha256(f"{seed} {name}".encode()).hexdigest()
-
-
-def relative(path: Path) -> str:
-    return str(path.resolve().relative_to(ROOT))

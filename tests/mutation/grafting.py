@@ -2,6 +2,7 @@
 
 import gc
 import os
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -9,6 +10,12 @@ from types import CodeType, FunctionType
 from .operators import Mutant
 
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def below_root(path: str | Path) -> str:
+    """Name a file by its real place in the project: folders are links, so it may have two paths."""
+    return str(Path(path).resolve().relative_to(ROOT))
 
 
 def compiled(mutant: Mutant) -> CodeType:

@@ -24,6 +24,8 @@ import attrs
 import coverage
 import hypothesis
 import pytest
+import pytest_twisted
+from twisted.internet.defer import Deferred
 
 from . import grafting
 from .operators import Mutant
@@ -40,7 +42,7 @@ class Reached:
     test: str
     seconds: float
     passed: bool
-    lines: dict[str, tuple[int, ...]]  #: by the file's real path
+    lines: dict[str, tuple[int, ...]]  #: by the file's path below the root
 
 
 @attrs.frozen
@@ -56,7 +58,13 @@ class Outcome:
 class Nursery:
     """Starts the process, and tries mutants in children of it."""
 
-    def __init__(self, places: Sequence[str], mutant: Mutant | None = None, ignore: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        places: Sequence[str],
+        mutant: Mutant | None = None,
+        ignore: Iterable[str] = (),
+        traces: bool = False,
+    ) -> None:
         self._folder = tempfile.mkdtemp(prefix="mutants-")
         ours, theirs = Pipe()
         self._way = ours
@@ -73,7 +81,7 @@ class Nursery:
             "--tb=no",
         ]
         command += ["--basetemp", os.path.join(self._folder, "t"), *(f"--ignore={path}" for path in ignore), *places]
-        environment = os.environ | {_WAY: f"{theirs.fileno()},{pickle.dumps(mutant).hex()}"}
+        environment = os.environ | {_WAY: f"{theirs.fileno()},{pickle.dumps((mutant, traces)).hex()}"}
         self._process = subprocess.Popen(
             command, cwd=grafting.ROOT, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -81,7 +89,7 @@ class Nursery:
         theirs.close()
         #: The tests by name, in the order of pytest; none, if the process does not come so far.
         self.tests: list[str] = []
-        #: What ran before the first test, by the file's real path; of no account when a mutant was given.
+        #: With `traces`: what ran before the first test, by path.
         self.imported: dict[str, set[int]] = {}
         with contextlib.suppress(EOFError, ConnectionError):
             if self._way.poll(_START_S):
@@ -112,12 +120,12 @@ class Nursery:
 # ---- the process
 
 
-def _way() -> tuple[Connection, Mutant | None] | None:
+def _way() -> tuple[Connection, Mutant | None, bool] | None:
     if _WAY not in os.environ:
         return None
     number, _, planted = os.environ.pop(_WAY).partition(",")
     os.set_inheritable(int(number), False)
-    return Connection(int(number)), pickle.loads(bytes.fromhex(planted))
+    return Connection(int(number)), *pickle.loads(bytes.fromhex(planted))
 
 
 def _tracer() -> coverage.Coverage:
@@ -128,16 +136,22 @@ def _tracer() -> coverage.Coverage:
 
 
 def _executed(tracer: coverage.Coverage) -> dict[str, tuple[int, ...]]:
-    data = tracer.get_data()
-    return {os.path.realpath(path): tuple(sorted(data.lines(path) or ())) for path in data.measured_files()}
+    """Take the lines that were executed since the last call, by path.
+
+    The sets of the tracer itself: its public way to tell contexts apart costs several times what a test does.
+    """
+    data = tracer._collector.data  # type: ignore[union-attr]
+    lines = {grafting.below_root(path): tuple(sorted(numbers)) for path, numbers in data.items() if numbers}
+    data.clear()
+    return lines
 
 
 _opened = _way()
 _imports = _tracer()
 if _opened is not None:
-    if _opened[1] is None:
+    if _opened[2]:
         _imports.start()
-    else:
+    if _opened[1] is not None:
         grafting.at_import(_opened[1])
 
 
@@ -161,9 +175,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     items = {item.nodeid: item for item in session.items}
     there: dict[str, Any] = {}
     imported: dict[str, set[int]] = {}
-    if _opened[1] is None:
+    if _opened[2]:
         _imports.stop()
         imported = {path: set(lines) for path, lines in _executed(_imports).items()}
+    if _opened[1] is None:
         there = grafting.functions()
     way.send((list(items), imported))
     with contextlib.suppress(EOFError, ConnectionError):
@@ -275,18 +290,21 @@ def _attempt(
 
 
 def _reach(tests: list[pytest.Item], limit: float) -> list[Reached]:
+    from twisted.internet import reactor
+
     began = time.monotonic()
 
     def work(say: Any) -> None:
         tracer = _tracer()
+        tracer.start()
+        # The reactor has a greenlet of its own, which began before and is traced from the next step on.
+        stepped: Deferred[None] = Deferred()
+        reactor.callLater(0, lambda: (sys.settrace(sys.gettrace()), stepped.callback(None)))
+        pytest_twisted.blockon(stepped)
         for turn, item in enumerate(tests):
-            tracer.erase()
-            tracer.start()
             started = time.monotonic()
             passed = _run(item, tests[turn + 1] if turn + 1 < len(tests) else None)
-            seconds = time.monotonic() - started
-            tracer.stop()
-            say(Reached(item.nodeid, seconds, passed, _executed(tracer)))
+            say(Reached(item.nodeid, time.monotonic() - started, passed, _executed(tracer)))
 
     child = _Child(work)
     found: list[Reached] = []

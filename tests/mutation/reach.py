@@ -8,7 +8,6 @@ import difflib
 import pickle
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from pathlib import Path
 
 import attrs
 
@@ -17,7 +16,7 @@ from .nursery import Nursery, Reached
 from .operators import Mutant
 
 KEPT = ROOT / "build" / "mutants-reach.pickle"
-_FILE_S = 600.0  #: for one file of tests
+_FILE_S = 300.0  #: for one file of tests
 
 
 @attrs.define
@@ -44,11 +43,14 @@ class Reach:
         self._files: dict[str, _Recorded] = {}
         self._texts: dict[str, str] = {}
         self._lines: dict[str, dict[int, list[Candidate]]] = {}
+        #: Lines that run when modules are imported, by path.
+        self.imported: dict[str, set[int]] = {}
         if KEPT.exists():
-            self._files, self._texts = pickle.loads(KEPT.read_bytes())
+            self._files, self._texts, self.imported = pickle.loads(KEPT.read_bytes())
 
     def update(self, nursery: Nursery, tell: Callable[[str], None]) -> None:
         """Record what is new or changed among the tests of a nursery."""
+        self.imported |= nursery.imported
         files: dict[str, list[str]] = {}
         for test in nursery.tests:
             files.setdefault(test.partition("::")[0], []).append(test)
@@ -67,8 +69,8 @@ class Reach:
     def _remember(self, reached: list[Reached]) -> dict[str, str]:
         sources = {}
         for path in {path for each in reached for path in each.lines}:
-            if Path(path).is_file():
-                text = Path(path).read_text()
+            if (ROOT / path).is_file():
+                text = (ROOT / path).read_text()
                 sources[path] = _digest(text.encode())
                 self._texts[sources[path]] = text
         return sources
@@ -76,7 +78,7 @@ class Reach:
     def _keep(self) -> None:
         KEPT.parent.mkdir(exist_ok=True)
         aside = KEPT.with_suffix(".new")
-        aside.write_bytes(pickle.dumps((self._files, self._texts)))
+        aside.write_bytes(pickle.dumps((self._files, self._texts, self.imported)))
         aside.replace(KEPT)
 
     def candidates(self, mutant: Mutant, lines: Iterable[int], function: Iterable[int]) -> list[Candidate]:
@@ -89,15 +91,15 @@ class Reach:
 
     def _of_file(self, path: str) -> dict[int, list[Candidate]]:
         if path not in self._lines:
-            self._lines[path] = self._by_line(str((ROOT / path).resolve()))
+            self._lines[path] = self._by_line(path)
         return self._lines[path]
 
-    def _by_line(self, real: str) -> dict[int, list[Candidate]]:
-        now = Path(real).read_text()
+    def _by_line(self, path: str) -> dict[int, list[Candidate]]:
+        now = (ROOT / path).read_text()
         moved: dict[str, dict[int, int] | None] = {_digest(now.encode()): None}
         found: dict[int, list[Candidate]] = {}
         for recorded in self._files.values():
-            digest = recorded.sources.get(real)
+            digest = recorded.sources.get(path)
             if digest is None:
                 continue
             if digest not in moved:
@@ -106,7 +108,7 @@ class Reach:
             for each in recorded.tests:
                 if each.passed:
                     candidate = Candidate(each.test, each.seconds)
-                    for line in each.lines.get(real, ()):
+                    for line in each.lines.get(path, ()):
                         if (there := line if where is None else where.get(line)) is not None:
                             found.setdefault(there, []).append(candidate)
         return found

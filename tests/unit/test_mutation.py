@@ -2,13 +2,11 @@
 
 import ast
 import types
-from pathlib import Path
 
 import pytest
 
 from tests.mutation import choosing, grafting, operators
-from tests.mutation.__main__ import diff, summary
-from tests.mutation.nursery import Nursery
+from tests.mutation.__main__ import summary
 from tests.mutation.reach import Candidate, _moves, _ordered
 
 TOY = b'''"""A docstring with 1 < 2."""
@@ -61,13 +59,17 @@ def found(operator: str) -> set[str]:
 @pytest.mark.parametrize(
     ("operator", "lines"),
     [
-        ("comparison", {"if (a <= b) and b > 0:", "if (a >= b) and b > 0:", "if a < b and (b >= 0):", "if a < b and (b <= 0):"}),
+        ("comparison", {
+            "if (a <= b) and b > 0:", "if (a >= b) and b > 0:", "if a < b and (b >= 0):", "if a < b and (b <= 0):",
+        }),
         ("and and or", {"if (a < b or b > 0):"}),
         ("condition left out", {"if (b > 0):", "if (a < b):"}),
         ("condition negated", {"if not (a < b and b > 0):", "if not (not each):"}),
         ("not left out", {"if (each):"}),
         ("function taken for another", {"return max(a, b)"}),
-        ("arguments swapped", {"return min(b, a)", "self.keep(self.durable, each)", "raise ValueError(17, 'no such thing')"}),
+        ("arguments swapped", {
+            "return min(b, a)", "self.keep(self.durable, each)", "raise ValueError(17, 'no such thing')",
+        }),
         ("returns nothing", {"return None"}),
         ("element left out", {"_LASTING = {'back'}", "_LASTING = {'held'}"}),
         ("word", {"_LASTING = {'held_', \"back\"}", "_LASTING = {\"held\", 'back_'}"}),
@@ -79,7 +81,8 @@ def found(operator: str) -> set[str]:
         ("early return", set()),
         ("arithmetic", {"self.written -= len(data)"}),
         ("bound of a slice", {
-            "for each in data[:5]:", "for each in data[1:]:", "for each in data[(1) + 1:5]:", "for each in data[1:(5) + 1]:",
+            "for each in data[:5]:", "for each in data[1:]:",
+            "for each in data[(1) + 1:5]:", "for each in data[1:(5) + 1]:",
         }),
         ("one name for another", {
             "if b < b and b > 0:", "if a < a and b > 0:", "if a < b and a > 0:", "return min(b, b)", "return min(a, a)",
@@ -116,7 +119,9 @@ def test_what_takes_effect_at_import_is_marked_and_names_what_it_gives_a_value()
 
 
 def test_logging_and_blocks_for_types_have_no_mutants():
-    source = b"if TYPE_CHECKING:\n    import x\n    y = 1\n\n\ndef f(a):\n    log.info('it', n=1 + a)\n    assert a > 1\n"
+    source = (
+        b"if TYPE_CHECKING:\n    import x\n    y = 1\n\n\ndef f(a):\n    log.info('it', n=1 + a)\n    assert a > 1\n"
+    )
     assert operators.mutants("toy.py", source) == []
 
 
@@ -173,7 +178,9 @@ def test_a_sample_is_the_same_each_time_and_spread_over_the_lines():
     assert order != choosing.chosen(paths, 2)
     lines = {(mutant.path, mutant.line) for _, mutant in order}
     assert {(mutant.path, mutant.line) for _, mutant in order[: len(lines)]} == lines
-    some = choosing.chosen(paths, 1, {"tests/mutation/reach.py": {min(line for path, line in lines if "reach" in path)}})
+    some = choosing.chosen(
+        paths, 1, {"tests/mutation/reach.py": {min(line for path, line in lines if "reach" in path)}}
+    )
     assert {(mutant.path, mutant.line) for _, mutant in some} < lines
     assert [pair for pair in order if pair in some] == some
 
@@ -197,7 +204,9 @@ def test_quick_tests_come_first_and_those_of_other_files_before_the_rest_of_one(
 
 
 def test_the_summary_counts_what_is_not_equivalent():
-    done = [{"path": "disqued/core/x.py", "outcome": outcome, "seconds": 1} for outcome in ("caught", "caught", "survived")]
+    done = [
+        {"path": "disqued/core/x.py", "outcome": outcome, "seconds": 1} for outcome in ("caught", "caught", "survived")
+    ]
     done.append({"path": "web/auth.py", "outcome": "equivalent"})
     assert summary(done).splitlines()[2:] == [
         "| `disqued/core` | 3 | 2 | 0 | 1 | 66.7 % | 1.0 |",
