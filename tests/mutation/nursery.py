@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
@@ -62,7 +62,6 @@ class Nursery:
         self,
         places: Sequence[str],
         mutant: Mutant | None = None,
-        ignore: Iterable[str] = (),
         traces: bool = False,
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="mutants-")
@@ -80,7 +79,7 @@ class Nursery:
             "-s",
             "--tb=no",
         ]
-        command += ["--basetemp", os.path.join(self._folder, "t"), *(f"--ignore={path}" for path in ignore), *places]
+        command += ["--basetemp", os.path.join(self._folder, "t"), *places]
         environment = os.environ | {_WAY: f"{theirs.fileno()},{pickle.dumps((mutant, traces)).hex()}"}
         self._process = subprocess.Popen(
             command, cwd=grafting.ROOT, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
