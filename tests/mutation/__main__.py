@@ -38,6 +38,7 @@ RESULTS = ROOT / "build" / "mutants.jsonl"
 #: The mutants that change nothing that anyone could notice are in a table here, each with the reason.
 PAGE = ROOT / "docs" / "explanation" / "mutation.md"
 LIMIT_S = 180.0  #: what the tests for one mutant take when nothing else runs
+_HANGS_S = 60.0  #: a test that takes longer when it is tried again, alone, hangs
 _FIRST = 8  #: files of tests that are imported first for a mutant that takes effect at import
 
 
@@ -154,7 +155,7 @@ class Run:
             try:
                 if not own.tests:
                     return Outcome(some[0], "not collected", 0, 0.0)
-                part = [each for each in tests if each.test.partition("::")[0] in some]
+                part = _there(own, [each for each in tests if each.test.partition("::")[0] in some])
                 outcome = self._attempt(own, nursery, None, part)
                 if outcome.killer:
                     return outcome
@@ -168,7 +169,14 @@ class Run:
             limits = [(each.test, max(20.0, 30 * each.seconds)) for each in left]
             # The limit is for the time of an idle machine, the clock here for one that has other things to do.
             outcome = nursery.attempt(mutant, limits, 4 * LIMIT_S)
-            if outcome.killer is None or self._trust(plain, outcome.killer):
+            if outcome.killer is None:
+                return outcome
+            if outcome.how == "hung":
+                again = nursery.attempt(mutant, [(outcome.killer, _HANGS_S)], _HANGS_S)
+                if again.killer is None and again.how == "passed":  # it was slow, for other reasons
+                    tests = [each for each in left if each.test != outcome.killer]
+                    continue
+            if self._trust(plain, outcome.killer):
                 return outcome
 
     def _trust(self, nursery: Nursery, test: str) -> bool:
@@ -199,6 +207,20 @@ class Run:
         if mutant.at_import:
             lines = function
         return self._reach.candidates(mutant, lines, function)
+
+
+def _there(nursery: Nursery, tests: list[Candidate]) -> list[Candidate]:
+    """The tests as they are called with a mutant: a constant may be in the name of a case."""
+    there, known = set(nursery.tests), {each.test for each in tests}
+    found = []
+    for each in tests:
+        if each.test in there:
+            found.append(each)
+        else:
+            begins = each.test.partition("[")[0] + "["
+            found += [attrs.evolve(each, test=test) for test in nursery.tests
+                      if test.startswith(begins) and test not in known]  # fmt: skip
+    return list({each.test: each for each in found}.values())
 
 
 # ---- what is said about mutants

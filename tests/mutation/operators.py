@@ -263,7 +263,7 @@ class _Finder:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self.expression(child, place)
-            elif isinstance(child, ast.keyword):
+            elif isinstance(child, ast.keyword) and child.arg != "repr":
                 shown = child.arg not in {"summary", "doc", "help", "metadata", "text", "reason"}
                 self.expression(child.value, attrs.evolve(place, texts=place.texts and shown))
             elif isinstance(child, ast.comprehension):
@@ -317,7 +317,7 @@ class _Finder:
         if len(args) > 1 and not any(isinstance(arg, ast.Starred) for arg in args[:2]):
             self._changed(node, "arguments swapped", place, args=[args[1], args[0], *args[2:]])
         for turn, keyword in enumerate(node.keywords):
-            if keyword.arg is not None:
+            if keyword.arg not in {None, "repr"}:
                 self._changed(
                     node, "argument left out", place, keywords=node.keywords[:turn] + node.keywords[turn + 1 :]
                 )
