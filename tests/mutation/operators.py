@@ -52,6 +52,9 @@ _PAIRS = (
 NAMES = {a: b for one, other in _PAIRS for a, b in ((one, other), (other, one))} | {"bisect": "bisect_left"}
 #: What covers all of its argument: the mutant covers the first 64 KiB.
 CHECKSUMS = {"crc32", "md5", "sha1", "sha256", "blake2b", "compare_digest", "adler32"}
+#: A limit or span of at least this much is a matter of taste by one, but none by all: its mutant is 0.
+TUNED = 10
+ENCODINGS = {"ascii", "utf-8", "latin-1"}  #: of which Python takes nearly every spelling
 LOG_METHODS = {"debug", "info", "warn", "warning", "error", "failure", "critical"}
 UNTESTED = {"__repr__", "__str__"}
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,19}")
@@ -206,7 +209,9 @@ class _Finder:
             case ast.Raise(exc=exc) if exc is not None:
                 self.expression(exc, attrs.evolve(place, texts=False))
             case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.AugAssign(value=value):
-                if value is not None:
+                if value is not None and not place.body and (_number(value) or 0) >= TUNED:
+                    self._replace(value, "0", "constant", place)
+                elif value is not None:
                     self.expression(value, place)
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in targets:
@@ -341,9 +346,13 @@ class _Finder:
         if isinstance(value, bool):
             self._replace(node, repr(not value), "constant", place)
         elif isinstance(value, int | float):
-            for other in (value + 1, value - 1) if value else (1,):
+            if not place.body and abs(value) >= TUNED:
+                others: tuple[float, ...] = (0,)
+            else:
+                others = (value + 1, value - 1) if value else (1,)
+            for other in others:
                 self._replace(node, repr(other), "constant", place)
-        elif place.texts and isinstance(value, str) and _WORD.fullmatch(value):
+        elif place.texts and isinstance(value, str) and _WORD.fullmatch(value) and value not in ENCODINGS:
             self._replace(node, repr(value + "_"), "word", place)
         elif place.texts and isinstance(value, bytes) and value:
             self._replace(node, repr(value + b"_"), "word", place)
@@ -393,6 +402,15 @@ class _Finder:
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _number(node: ast.expr) -> float | None:
+    """The value of an expression of numbers alone."""
+    parts = ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop
+    if not all(isinstance(part, parts) for part in ast.walk(node)):
+        return None
+    value = eval(compile(ast.Expression(node), "", "eval"), {})
+    return value if isinstance(value, int | float) else None
 
 
 def _is_text(node: ast.expr) -> bool:
