@@ -281,6 +281,21 @@ def test_a_full_frame_is_within_the_limit_of_frames() -> None:
     reader.feed(writer.batch([b"y" * PIECE_BYTES]))
     reader.feed(writer.piece(PIECE_BYTES, b"z" * PIECE_BYTES))
     assert drain(reader) == [*texts, b"y" * PIECE_BYTES, b"z" * PIECE_BYTES]
+    assert (MESSAGES_PER_FRAME, PIECE_BYTES) == (1_000, 1 << 18)  # in every release that speaks version 1
+
+
+def test_the_largest_frame_may_come_in_parts_and_one_byte_more_may_not() -> None:
+    writer, reader = shake_hands()
+    # The piece fills a frame; a batch has its lengths besides.
+    texts = [b"x" * (PIECE_BYTES // MESSAGES_PER_FRAME)] * (MESSAGES_PER_FRAME - 1)
+    texts.append(b"y" * (PIECE_BYTES - sum(map(len, texts))))
+    frame = writer.batch(texts)
+    reader.feed(frame[:50])
+    assert reader.next() is None
+    reader.feed(frame[50:])
+    assert drain(reader) == texts
+    length = int.from_bytes(frame[:4], "little")
+    assert refused(shake_hands()[1], (length + 1).to_bytes(4, "little") + frame[4:50]) == "oversized"
 
 
 def refused(reader: FrameReader, data: bytes) -> str:
@@ -392,3 +407,9 @@ def test_a_message_beyond_the_limit_is_refused_in_a_batch_as_well() -> None:
     opener, acceptor = sides()
     opener.feed(acceptor.feed(opener.feed(acceptor.feed(opener.start()))))
     assert refused(acceptor.reader(10), opener.writer().batch([b"x" * 11])) == "oversized"
+    reader = acceptor.reader(10)
+    reader.feed(opener.writer().batch([b"x" * 10]))
+    assert drain(reader) == [b"x" * 10]
+    reader = acceptor.reader(10)
+    reader.feed(opener.writer().piece(10, b"x" * 10))
+    assert drain(reader) == [b"x" * 10]

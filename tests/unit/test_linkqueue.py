@@ -300,6 +300,23 @@ def test_texts_that_were_forgotten_make_room_for_others() -> None:
         assert waiting.text is None
 
 
+def test_a_message_that_is_put_back_waits_on_as_many_links_as_before() -> None:
+    class Long(Codec):
+        def encode(self, message: Message, now: int) -> bytes:
+            return bytes([message[0]]) * (PIECE_BYTES - 10)
+
+    queues = {name: LinkQueue(Long(), Writer(), 1 << 30, Texts()) for name in (b"a", b"b")}
+    waiting = [Waiting((DELJOB, b"id")), Waiting((DELJOB, b"id"))]
+    for queue in queues.values():
+        assert all(map(queue.put, waiting))
+    queues[b"a"].frame(7)
+    assert [each.links for each in waiting] == [1, 2]
+    assert (queues[b"a"].weight, len(queues[b"a"])) == (MESSAGE_COST, 1)
+    queues[b"a"].frame(7)
+    assert [each.links for each in waiting] == [1, 1]
+    assert (queues[b"a"].weight, len(queues[b"a"])) == (0, 0)
+
+
 def test_a_large_message_is_let_go_when_its_last_piece_is_written() -> None:
     text = b"\0" * (2 * PIECE_BYTES + 1)
 
