@@ -38,7 +38,7 @@ PROGRAMS := integration packaging pipeline
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs lock site news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills mutants spark-cluster fuzz docs lock site news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -55,6 +55,8 @@ help:
 	@echo 'make audit   plant faults into EVENTS=1000000 events of simulated clusters, and look whether an audit finds them'
 	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
 	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
+	@echo 'make mutants plant mistakes into the sources for MINUTES=10 and print those that no test notices (PATHS=disqued/core'
+	@echo '             COUNT=300 SEED=1; DIFF=main: in the lines that differ from there)'
 	@echo 'make spark-cluster  submit a program to a master and two workers, with the package shipped and installed'
 	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
 	@echo '             try other random examples than the property tests do, twenty times as many'
@@ -144,6 +146,11 @@ audit: .venv/.test-stamp .venv/.programs-stamp
 kills: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m tests.torture.spark --kills $(or $(KILLS),30) --minutes $(or $(MINUTES),60) \
 		$(if $(STREAM),--what $(STREAM)) $(if $(STANDIN),--standin)
+
+# It goes on where it ended: build/mutants.jsonl has a line for each mutant that was tried.
+mutants: .venv/.test-stamp
+	$(BIN)/python -m tests.mutation $(PATHS) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) --workers $(WORKERS) \
+		$(if $(COUNT),--count $(COUNT)) $(if $(DIFF),--diff $(DIFF))
 
 # A part of `make test`, alone.
 spark-cluster: .venv/.test-stamp .venv/.programs-stamp

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import FLAG_CAME_BACK, FLAG_GIVEN_UP, JobState
+from disqued.core.job import FLAG_CAME_BACK, FLAG_GIVEN_UP, WORK_SCOPE, JobState
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL
@@ -356,13 +356,89 @@ def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
     cluster.hold(a, b)
     a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
     (job,) = a.state.jobs
+    a.journal.clear()
     # Its consumer came by another way, and was faster.
     b("ACKJOB", job.id)
     cluster.release(a, b)
     assert answered(a) == job.id
+    # The job and then its end: a crash between the two leaves a job that is known to be held elsewhere.
+    written = [record for record in a.journal if record[1] in (job, job.id)]
+    assert written[0] == (JOB_ADDED, job)
+    assert a.node.replication._state.pending.get(job.id) is None
     cluster.advance(5_000)
     assert not len(a.state.jobs)
     assert not len(b.state.jobs)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("RETRY", 7), ("DELAY", 9), ("TTL", 900), ("REPLICATE", 3)],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_each_copy_has_the_options_of_its_own_job_whatever_came_before(other: tuple[str | int, ...]) -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    usual = {"RETRY": 5, "DELAY": 0, "TTL": 600, "REPLICATE": 2}
+    for _ in range(2):
+        for words in ((), other):
+            wanted = usual | dict(zip(words[::2], words[1::2], strict=True))
+            a("ADDJOB", "q", "x", 0, *(word for pair in wanted.items() for word in pair if pair != ("DELAY", 0)))
+            job_id = bytes(answered(a))  # type: ignore[arg-type]
+            a.answers.clear()
+            for member in cluster:
+                if member.holds(job_id):
+                    options = member.job(job_id).options
+                    assert (options.ttl_ms, options.retry_ms, options.delay_ms, options.replicate) == (
+                        1_000 * wanted["TTL"], 1_000 * wanted["RETRY"], 1_000 * wanted["DELAY"], wanted["REPLICATE"],
+                    )  # fmt: skip
+
+
+def test_jobs_that_are_added_together_are_answered_once_although_enough_copies_may_become_fewer() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    for other in (b, c):
+        cluster.hold(other, a)
+    assert a("RQ.PUSH", "q", "first", "second") is BLOCKED
+    first, second = [job.id for job in a.state.jobs]
+    # The second has all its copies, the first lacks the one of a node that takes none from now on.
+    cluster.release(c, a)
+    cluster.release(b, a, order=lambda flights: [flight for flight in flights if flight.message[1] == second])
+    assert a.answers["client"] == []
+    a.state.peers.linked[b.id].flags |= FULL
+    a.node.begin()
+    a.node.replication.forget_wishes()
+    a.settle()
+    (names,) = a.answers["client"]
+    assert len(names) == 2
+    assert {first, second} == {job.id for job in a.state.jobs}
+    assert not a.state.pending
+
+
+def test_a_job_that_is_handed_over_to_a_paused_queue_waits_for_a_retry_period() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a.add("q", "x", "RETRY", 5, "REPLICATE", 1)
+    (job,) = a.state.jobs
+    a.say(b, (REPLJOB, job, False))
+    b("PAUSE", "q", "in")
+    a.say(b, (ENQUEUE, job.id, WORK_SCOPE, 0))
+    assert b.job(job.id).requeue_at == b.state.now + 5_000
+    assert b("QLEN", "q") == 0
+    b("PAUSE", "q", "none")
+    a.say(b, (ENQUEUE, job.id, WORK_SCOPE, 0))
+    assert b("QLEN", "q") == 1
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_copy_whose_delay_is_over_when_it_comes_is_queued_at_once(left: int) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a.add("q", "x", "RETRY", 0, "DELAY", 5, "REPLICATE", 1)
+    (job,) = a.state.jobs
+    job.requeue_at = a.state.now + left
+    job.holders = frozenset((a.id, b.id))
+    a.say(b, (REPLJOB, job, False))
+    assert b.job(job.id).requeue_at == b.state.now + 1
 
 
 def test_messages_about_copies_do_not_move_a_job_that_waits_for_copies() -> None:

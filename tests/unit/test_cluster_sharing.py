@@ -3,7 +3,18 @@
 import pytest
 
 from disqued.core.ids import JobIds, comes_first
-from disqued.core.messages import GOTJOB, HOLDERS, QUEUED, SETACK, WILLQUEUE, WORKING, YOURJOBS
+from disqued.core.job import WORK_SCOPE
+from disqued.core.messages import (
+    DELIVERED,
+    GOTJOB,
+    HOLDERS,
+    QUEUED,
+    REPLJOB,
+    SETACK,
+    WILLQUEUE,
+    WORKING,
+    YOURJOBS,
+)
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL, LEAVING
 from tests.cluster_fixtures import Cluster, Member
@@ -603,3 +614,88 @@ def test_every_holder_notes_that_a_delay_has_ended_before_its_time() -> None:
     cluster.members[1]("NACK", job_id)
     cluster.advance(60_000)
     assert not [record for member in cluster for record in member.journal if record[0] == JOB_ADDED]
+
+
+# Who else holds a job is in the journal.
+
+
+def holders_written(member: Member, job_id: bytes) -> list[set[str]]:
+    """The holders in each record about a job that a node has written since the last call."""
+    found = [
+        {holder.decode()[0] for holder in record[1].holders or ()}
+        for record in member.journal
+        if record[0] == JOB_ADDED and record[1].id == job_id
+    ]
+    member.journal.clear()
+    return found
+
+
+def test_a_holder_that_speaks_up_is_noted_in_the_journal_once() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
+    (job_id,) = a.answers.pop("client")
+    holder, other = (b, c) if b.holds(job_id) else (c, b)
+    for member in (a, holder):
+        member.journal.clear()
+    other.say(a, (WILLQUEUE, job_id, WORK_SCOPE))
+    other.say(a, (WILLQUEUE, job_id, WORK_SCOPE))
+    assert holders_written(a, job_id) == [{"a", "b", "c"}]
+    other.say(holder, (HOLDERS, job_id, frozenset((other.id, holder.id))))
+    other.say(holder, (HOLDERS, job_id, frozenset((other.id, holder.id))))
+    assert holders_written(holder, job_id) == [{"a", "b", "c"}]
+    assert a.job(job_id).holders == holder.job(job_id).holders == frozenset((a.id, b.id, c.id))
+
+
+def test_a_copy_that_comes_again_with_more_holders_is_noted_in_the_journal() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
+    (job_id,) = a.answers.pop("client")
+    holder, other = (b, c) if b.holds(job_id) else (c, b)
+    (flight,) = cluster.sent(REPLJOB)
+    holder.journal.clear()
+    cluster.repeat(flight)
+    assert holders_written(holder, job_id) == []
+    a.job(job_id).holders = frozenset((a.id, b.id, c.id))
+    a.say(holder, (REPLJOB, a.job(job_id), False))
+    assert holders_written(holder, job_id) == [{"a", "b", "c"}]
+    assert other.id in holder.job(job_id).holders
+
+
+def test_a_node_without_a_journal_writes_nothing_of_what_others_say() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    for member in cluster:
+        member.state.journaling = False
+        member.journal.clear()
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
+    (job_id,) = a.answers.pop("client")
+    holder, other = (b, c) if b.holds(job_id) else (c, b)
+    other.say(a, (WILLQUEUE, job_id, WORK_SCOPE))
+    other.say(holder, (HOLDERS, job_id, frozenset((other.id, holder.id))))
+    cluster.repeat(cluster.sent(REPLJOB)[0])
+    delayed = replicated(cluster, "RETRY", 5, "DELAY", 600)
+    b("ENQUEUE", delayed)
+    a.get()
+    cluster.advance(20_000)
+    b("ACKJOB", job_id)
+    b("ACKJOB", delayed)
+    cluster.advance(5_000)
+    assert not any(len(member.state.jobs) for member in cluster)
+    assert [member.journal for member in cluster] == [[], [], []]
+
+
+# At most once.
+
+
+def test_nobody_takes_an_at_most_once_job_out_of_a_queue_by_saying_that_a_consumer_has_it() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = a.add("q", "x", "RETRY", 0, "REPLICATE", 1)
+    b.say(a, (WORKING, job_id, WORK_SCOPE, 5_000))
+    b.say(a, (DELIVERED, job_id, WORK_SCOPE, 5_000, 0, 1))
+    assert queued_at(cluster, job_id) == "a"
+    assert [row[1] for row in a.get()] == [job_id]
+    cluster.advance(60_000)
+    assert a.get() == []

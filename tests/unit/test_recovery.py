@@ -444,7 +444,7 @@ def test_where_others_may_have_queued_a_job_meanwhile_they_are_asked(machine: Ma
     machine.wait(PROBED_AFTER_MS - 1)
     assert machine.get() == []
     assert machine.job(job_id).flags & FLAG_ANNOUNCED
-    machine.wait(ANNOUNCED_MS)
+    machine.wait(SPREAD_MS)
     assert machine.get() == [job_id]
 
 
