@@ -22,7 +22,17 @@ from typing import BinaryIO, Final, TextIO
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, WATERMARK, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+)
 from disqued.persistence.aof.manifest import CHECK_LINE, CHECK_SIZE, Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,

@@ -198,14 +198,7 @@ class Delivery:
         if job.options.delay_ms and not again and self._waits_for_journal(job):
             return True
         ends_delay = asked and self.is_delayed(job)
-        if self._state.trail is not None:
-            self._state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
-        if nack:
-            job.nacks += 1
-            self._state.counters.nacked += 1
-        elif again:
-            job.additional_deliveries += 1
-            self._state.counters.requeued += 1
+        self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
@@ -222,6 +215,18 @@ class Delivery:
             how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
+
+    def _count_enqueued(self, job: Job, *, nack: bool, again: bool, asked: bool) -> None:
+        """Count why a job is queued, and note it for the event log."""
+        state = self._state
+        if state.trail is not None:
+            state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
+        if nack:
+            job.nacks += 1
+            state.counters.nacked += 1
+        elif again:
+            job.additional_deliveries += 1
+            state.counters.requeued += 1
 
     def _waits_for_journal(self, job: Job) -> bool:
         """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.

@@ -30,7 +30,18 @@ from disqued.core.job import (
 )
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK, Outbox, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GONE_DELETED,
+    GONE_REFUSED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    UNIT_DONE,
+    WATERMARK,
+    Outbox,
+    Record,
+)
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry

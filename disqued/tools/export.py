@@ -29,7 +29,17 @@ from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
 from disqued.core.job import KIND_NAMES, StoredJob
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, WATERMARK, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+)
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.pipes import BROKEN_PIPE, silence

@@ -26,8 +26,8 @@ from typing import BinaryIO, Final
 import attrs
 from twisted.logger import Logger
 
-from disqued.persistence.sqlite.synced import FRAME_SIZE, LOG_HEADER_SIZE, Frames, index_path, read_synced
 from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, DatabaseDamaged, connect, failure_of, wal_path
+from disqued.persistence.sqlite.synced import FRAME_SIZE, LOG_HEADER_SIZE, Frames, index_path, read_synced
 
 _HEADER = Struct(">4I8sII")
 _WORDS: Final = {0x377F_0682: Struct("<6I"), 0x377F_0683: Struct(">6I")}  #: by magic: how sums are made
@@ -131,9 +131,7 @@ def _read_tail(file: BinaryIO, valid: int) -> Tail | None:
     # The last frame may have been on its way to the disk.
     lost = sum(commit < last or not is_whole for commit in commits)
     is_flipped = is_whole and _is_flipped(file, magic, valid, offset, page_size, salts)
-    return Tail(
-        offset, lost, frames=valid, salts=salts, is_flipped=is_flipped, is_torn=last > offset or bool(commits)
-    )
+    return Tail(offset, lost, frames=valid, salts=salts, is_flipped=is_flipped, is_torn=last > offset or bool(commits))
 
 
 def _is_flipped(file: BinaryIO, magic: int, valid: int, offset: int, page_size: int, salts: bytes) -> bool:
