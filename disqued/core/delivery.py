@@ -301,15 +301,19 @@ class Delivery:
             self._state.schedule.move(job, at)
 
     def put_off(self, job: Job, requeue_at: int) -> None:
-        """Let the timer of a job begin anew; somebody else has it."""
+        """Let the timer of a job begin again; somebody else has it."""
+        self._restart(job, requeue_at)
+        if job.flags & FLAG_WITH_CONSUMER:
+            self.leases.end(job)
+
+    def _restart(self, job: Job, requeue_at: int) -> None:
+        """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
         if self._state.asking:
             missing = self._state.asking.pop(job, None)
             if missing:
                 self._state.owed[job] = missing
-        if job.flags & FLAG_WITH_CONSUMER:
-            self.leases.end(job)
         self.reschedule(job)
 
     def due(self, job: Job) -> None:
@@ -775,8 +779,7 @@ class Delivery:
                 stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
                 is_bound = job in state.bound or (stays and not span_ms)
                 if is_bound:
-                    job.requeue_at = requeue_at
-                    job.flags &= ~FLAG_ASKING
+                    self._restart(job, requeue_at)
                 else:
                     since = state.queue(job.queue).leased.get(job, state.now)
                     self.put_off(job, requeue_at)
