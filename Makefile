@@ -18,6 +18,10 @@ endif
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint requirements/constraints.txt
+# As users build, apart from .venv, but with the locked versions: pip before 25.3 reads the first variable, later ones the
+# second.
+WHEEL := PIP_CONSTRAINT='$(CURDIR)/requirements/constraints.txt' PIP_BUILD_CONSTRAINT='$(CURDIR)/requirements/constraints.txt' \
+	$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 # Who tests whole nodes waits for them a third of the time: one more than there are processors keeps these busy.
 PYTEST_NODES := $(BIN)/python -m pytest --numprocesses $(shell expr $(WORKERS) + 1) --dist worksteal
@@ -27,15 +31,14 @@ SPHINX := $(BIN)/python -m sphinx -b html -q -W --keep-going
 COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
-# The extras whose packages are locked with hashes.
-LOCKED := admin cli client redis sqlite tls
+HOUSE := build/wheelhouse
 FAST := tests/unit tests/property
 # What starts programs and reaches into no module of the core (tests/conftest.py sees to that).
 PROGRAMS := integration packaging pipeline
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills spark-cluster fuzz docs lock site news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills mutants spark-cluster fuzz docs lock site news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -52,6 +55,8 @@ help:
 	@echo 'make audit   plant faults into EVENTS=1000000 events of simulated clusters, and look whether an audit finds them'
 	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
 	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
+	@echo 'make mutants plant mistakes into the sources for MINUTES=10 and print those that no test notices (PATHS=disqued/core'
+	@echo '             COUNT=300 SEED=1; DIFF=main: in the lines that differ from there)'
 	@echo 'make spark-cluster  submit a program to a master and two workers, with the package shipped and installed'
 	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
 	@echo '             try other random examples than the property tests do, twenty times as many'
@@ -78,7 +83,7 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 #
 # The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.  What
 # needs Spark runs beside the rest.  The site is built by a test, as `make site` builds it.
-TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json
+TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json $(HOUSE)/.stamp
 test: $(TESTED)
 	@$(MAKE) --no-print-directory --jobs 2 test-core compiled
 	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
@@ -142,6 +147,11 @@ kills: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m tests.torture.spark --kills $(or $(KILLS),30) --minutes $(or $(MINUTES),60) \
 		$(if $(STREAM),--what $(STREAM)) $(if $(STANDIN),--standin)
 
+# It goes on where it ended: build/mutants.jsonl has a line for each mutant that was tried.
+mutants: .venv/.test-stamp
+	$(BIN)/python -m tests.mutation $(PATHS) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) --workers $(WORKERS) \
+		$(if $(COUNT),--count $(COUNT)) $(if $(DIFF),--diff $(DIFF))
+
 # A part of `make test`, alone.
 spark-cluster: .venv/.test-stamp .venv/.programs-stamp
 	$(BIN)/python -m pytest tests/packaging/test_spark_submit.py
@@ -177,7 +187,7 @@ locked = (sed '/^[^#]/,$$d' $(2) && $(LOCK) $(1)) > $(2).new && mv $(2).new $(2)
 lock: .venv/.test-stamp
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip --disable-pip-version-check --quiet install uv
-	$(call locked,$(LOCKED:%=--extra %) setup.cfg,requirements/locked.txt)
+	$(call locked,setup.cfg,requirements/locked.txt)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > build/lock/build.in
 	$(call locked,build/lock/build.in,requirements/locked-build.txt)
 
@@ -196,12 +206,12 @@ clean:
 
 .venv/.run-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued into .venv'
-	@$(PIP) --editable '.[admin,cli,compile,redis,sqlite]'
+	@$(PIP) --editable .
 	@touch $@
 
 .venv/.test-stamp: $(PACKAGES) | .venv/bin/python
 	@echo 'Installing disqued and what its tests need into .venv'
-	@$(PIP) --editable '.[dev,sqlite]'
+	@$(PIP) --editable '.[dev]'
 	@touch $@ .venv/.run-stamp
 
 # A Python that atheris has no wheel for searches blindly.
@@ -216,7 +226,7 @@ compiled: $(COMPILED)/.stamp
 $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 	@echo 'Compiling the core into $(COMPILED) (about a minute)'
 	@rm -rf $(COMPILED) build/wheel build/lib* build/bdist*
-	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@DISQUED_COMPILE=1 $(WHEEL) --wheel-dir build/wheel .
 	@$(BIN)/python -m zipfile --extract build/wheel/disqued-*.whl $(COMPILED)
 	@touch $@
 
@@ -224,6 +234,17 @@ $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 	PATH="$$PATH:/usr/sbin" tools/debian-packages redis-server redis-cli=redis-tools redis-benchmark=redis-tools \
 		node=nodejs npm ip=iproute2 nft=nftables curl chromium chromedriver=chromium-driver \
 		java=openjdk-17-jre-headless systemd-analyze=systemd zsh fish
+	@touch $@
+
+# What the tests of installations install, and build with, without a network.
+$(HOUSE)/.stamp: requirements/locked.txt requirements/locked-build.txt | .venv/bin/python
+	@echo 'Fetching into $(HOUSE) what is installed in tests'
+	@rm -rf $(HOUSE)
+	@for set in locked locked-build; do \
+		$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir $(HOUSE) \
+			-r requirements/$$set.txt || exit 1; \
+	done
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --wheel-dir $(HOUSE) pip
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

@@ -26,6 +26,7 @@ from benchmarks.measure import (
 from benchmarks.raw import ServerError
 from benchmarks.servers import ServerMissing, redis_version
 from benchmarks.throughput import WrongResult
+from disqued.testing.arguments import ExactParser
 
 MEASURES = (*throughput.MEASURES, *resources.MEASURES, *cluster.MEASURES, *admin.MEASURES)
 NAMES = [measure.name for measure in MEASURES]
@@ -40,7 +41,7 @@ def _positive(text: str) -> int:
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure disqued beside redis-server.")
+    parser = ExactParser(prog="python -m benchmarks", description="Measure disqued beside redis-server.")
     parser.add_argument("--quick", action="store_true", help="about a minute: short rounds, three of them, 100 k jobs")
     parser.add_argument("--rounds", type=_positive, help="rounds of each throughput measure (5; with --quick 3)")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))

@@ -10,14 +10,25 @@
     active    1 000 connections that add, take and acknowledge jobs, a few thousand commands a second together
     deaf      500 consumers that ask for all they can get and read nothing
     trickle   100 connections on each port (RESP, bus, HTTP) that send a byte of an endless request now and then
+    unread    200 clients that ask for a job of 10 MiB over HTTP and read nothing
+    peek      a client that peeks at a job of 200 MiB over HTTP, again and again
     large     four clients that add, take and acknowledge bodies of 64 MiB
+    bodies    12 clients that each send 190 of the 200 MB of a body
+    words     12 clients that each send 900 000 words of a command, and not the last ones
+    blocked   12 clients that wait for a job and send small commands meanwhile, as fast as they are taken
+    peeks     200 clients that each ask for a job of 10 MiB and read nothing
+    pipelines 200 clients that each send small commands as fast as they are taken, and read the replies
+    leases    30 000 groups whose leases of one event end together
+    groups    QINFO of a queue with 100 000 groups, again and again
+    pending   RQ.INSPECT PENDING of a list of which consumers have 100 000 elements
+    workers   KEEPALIVE on one connection with 20 000 workers
+    queues    WQ.QUEUES on a node with 100 000 queues
     soak      thousands of adds and acks a second for minutes, with a journal that is compacted meanwhile
 
 The node is bound to one processor, everybody else shares the other one.  Memory is resident memory in MiB, times are
 milliseconds unless a name says otherwise.
 """
 
-import argparse
 import json
 import multiprocessing
 import selectors
@@ -27,7 +38,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from itertools import count, cycle
+from itertools import chain, count, cycle
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -41,6 +52,7 @@ from benchmarks.machine import Processors, facts, stamp
 from benchmarks.raw import HOST, Connection, words
 from benchmarks.resources import open_limit
 from benchmarks.servers import Disqued, free_port, redis_version
+from disqued.testing.arguments import ExactParser
 
 PAUSE_S: Final = 0.005  #: between two requests of the client that is watched
 LOOK_S: Final = 0.25  #: between two looks at the memory
@@ -49,8 +61,13 @@ SETTLE_S: Final = 5.0  #: how long the node has to give memory back
 MEBIBYTE: Final = 1 << 20
 
 IDLE, ACTIVE, DEAF, TRICKLING, LARGE = 10_000, 1_000, 500, 100, 4
+UNREAD: Final = 200  #: clients of HTTP that read nothing
+UNREAD_BODY, PEEK_BODY = 10 * MEBIBYTE, 200 * MEBIBYTE
 ACTIVE_PAUSE_S: Final = 0.4  #: between two commands of one of the active connections
+GREEDY, CROWD = 12, 200
 LARGE_BODY: Final = 64 * MEBIBYTE
+LEASING_GROUPS, MANY, WORKERS = 30_000, 100_000, 20_000
+FILLED_AT_ONCE: Final = 500  #: commands in a pipeline
 SOAK_CLIENTS, SOAK_AT_ONCE = 4, 20
 SOAK_PAUSE_S: Final = 0.02  #: between two chunks of a client that soaks
 
@@ -186,6 +203,37 @@ def _begin(port: int, text: bytes) -> socket.socket:
     return made
 
 
+def unread(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Ask for a large job over HTTP on many connections, and read nothing."""
+    with Connection(ports.resp) as client:
+        job_id = client.call(b"ADDJOB", b"unread", b"x" * UNREAD_BODY, b"0")
+    pipe.send("ready")
+    held = [_begin(ports.http, _get(b"/api/show/" + job_id)) for _ in range(UNREAD)]
+    end.wait()
+    for each in held:
+        each.close()
+    pipe.send(f"{UNREAD} clients of HTTP asked for a job of {UNREAD_BODY // MEBIBYTE} MiB and read nothing")
+
+
+def peek(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Peek at a very large job over HTTP."""
+    with Connection(ports.resp) as client:
+        client.call(b"ADDJOB", b"peek", b"x" * PEEK_BODY, b"0")
+    pipe.send("ready")
+    done = 0
+    while not end.is_set():
+        with _begin(ports.http, _get(b"/api/qpeek/peek")) as client:
+            received = sum(map(len, iter(lambda: client.recv(MEBIBYTE), b"")))
+        if received < PEEK_BODY:
+            raise LoadFailed(f"an answer of {received} bytes came, and not of {PEEK_BODY}")
+        done += 1
+    pipe.send(f"{done} answers with a job of {PEEK_BODY // MEBIBYTE} MiB were read over HTTP")
+
+
+def _get(path: bytes) -> bytes:
+    return b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path
+
+
 def large(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Add, take and acknowledge large bodies, one after the other on each connection."""
     body = b"x" * LARGE_BODY
@@ -203,6 +251,70 @@ def large(ports: Ports, end: Event, pipe: Pipe) -> None:
             client.call(b"ACKJOB", job_id)
             moved += 1
     pipe.send(f"{moved} bodies of 64 MiB went in and out")
+
+
+def _offer(ports: Ports, end: Event, pipe: Pipe, requests: Iterable[tuple[bytes, bytes]], *, reads: bool) -> None:
+    """Send each client's request, then something again and again, as far as the node takes it; then tell of it."""
+    selector = selectors.DefaultSelector()
+    sent = ended = 0
+    left: dict[socket.socket, tuple[memoryview, bytes]] = {}
+    for first, again in requests:
+        made = socket.create_connection((HOST, ports.resp), 10.0)
+        made.setblocking(False)
+        left[made] = memoryview(first), again
+        selector.register(made, selectors.EVENT_WRITE | (selectors.EVENT_READ if reads else 0))
+    pipe.send("ready")
+    while not end.is_set():
+        for key, events in selector.select(0.05):
+            connection: socket.socket = key.fileobj  # type: ignore[assignment]  # what was registered
+            rest, again = left[connection]
+            try:
+                if events & selectors.EVENT_READ and not connection.recv(1 << 16):
+                    raise ConnectionResetError
+                if events & selectors.EVENT_WRITE:
+                    count_sent = connection.send(rest[: 1 << 18])
+                    sent += count_sent
+                    left[connection] = rest[count_sent:] or memoryview(again), again
+                    if not left[connection][0]:
+                        selector.unregister(connection)
+            except BlockingIOError:
+                pass
+            except OSError:
+                ended += 1
+                selector.unregister(connection)
+    for connection in left:
+        connection.close()
+    pipe.send(f"{len(left)} clients sent {sent / MEBIBYTE:,.0f} MiB; the node ended {ended} of them")
+
+
+def bodies(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send nearly all of a large body."""
+    begun = b"*4\r\n$6\r\nADDJOB\r\n$4\r\nlate\r\n$200000000\r\n" + b"x" * 190_000_000
+    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+
+
+def unfinished(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send nearly all words of a long command."""
+    begun = b"*1000000\r\n$6\r\nACKJOB\r\n" + b"".join(b"$6\r\n%06d\r\n" % number for number in range(900_000))
+    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+
+
+def blocked(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Wait for a job that never comes, and go on sending."""
+    begun = words(b"GETJOB", b"FROM", b"never")
+    _offer(ports, end, pipe, [(begun, b"*1\r\n$4\r\nPING\r\n" * 10_000)] * GREEDY, reads=False)
+
+
+def peeks(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Ask for a large job, and read nothing."""
+    with Connection(ports.resp) as connection:
+        connection.call(b"ADDJOB", b"large", b"x" * (10 * MEBIBYTE), b"0")
+    _offer(ports, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * CROWD, reads=False)
+
+
+def pipelines(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send small commands without a pause."""
+    _offer(ports, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * CROWD, reads=True)
 
 
 def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
@@ -228,6 +340,66 @@ def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
     pipe.send(f"{done / (time.monotonic() - started):,.0f} jobs a second added, taken and acknowledged")
 
 
+def _fill(connection: Connection, commands: Iterable[tuple[bytes, ...]]) -> None:
+    """Run commands in pipelines, whatever they answer."""
+    batch: list[bytes] = []
+    for command in chain(commands, [()]):
+        if command:
+            batch.append(words(*command))
+        if len(batch) == FILLED_AT_ONCE or not command:
+            connection.send(b"".join(batch))
+            for _ in batch:
+                connection.receive()
+            batch.clear()
+
+
+def leases(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Let the leases of very many groups end together, again and again."""
+    rounds = 0
+    with Connection(ports.resp) as connection:
+        connection.call(b"QADD", b"leases", b"3600", b"event")
+        pipe.send("ready")
+        while not end.is_set():
+            _fill(connection, ((b"QGET", b"leases", b"group-%d" % n, b"EX", b"3") for n in range(LEASING_GROUPS)))
+            rounds += 1
+    pipe.send(f"{LEASING_GROUPS} groups, {rounds} leases each")
+
+
+def _asker(fill: Callable[[Connection], None], *ask: bytes) -> Attack:
+    """A burden that fills a node, and says a command again and again."""
+
+    def attack(ports: Ports, end: Event, pipe: Pipe) -> None:
+        asked = 0
+        with Connection(ports.resp) as connection:
+            fill(connection)
+            pipe.send("ready")
+            while not end.is_set():
+                connection.call(*ask)
+                asked += 1
+        pipe.send(f"{ask[0].decode()} {asked} times")
+
+    return attack
+
+
+def _fill_groups(connection: Connection) -> None:
+    connection.call(b"QADD", b"groups", b"3600", b"event")
+    _fill(connection, ((b"QGET", b"groups", b"group-%d" % number, b"EX", b"3600") for number in range(MANY)))
+
+
+def _fill_pending(connection: Connection) -> None:
+    _fill(connection, ((b"RQ.PUSH", b"pending", b"element") for _ in range(MANY)))
+    _fill(connection, ((b"RQ.POP", b"COUNT", b"1000", b"pending") for _ in range(MANY // 1_000)))
+
+
+def _fill_workers(connection: Connection) -> None:
+    _fill(connection, ((b"WORKER", b"START", b"ID", b"w-%d" % number, b"TTL", b"0") for number in range(WORKERS)))
+
+
+def _fill_queues(connection: Connection) -> None:
+    _fill(connection, ((b"ADDJOB", b"queues-%d" % number, b"hello", b"0") for number in range(MANY)))
+    _fill(connection, ((b"GETJOB", b"FROM", b"queues-%d" % number) for number in range(MANY)))
+
+
 @attrs.frozen
 class Burden:
     """A burden, and the node that bears it."""
@@ -238,12 +410,26 @@ class Burden:
     seconds: float = 20.0
 
 
+#: What the memory of the node is measured against: 1.3 times this, 150 MiB, and the buffers of connections.
+SMALL: Final = ("--maxmemory", "200mb")
 BURDENS: Final = (
     Burden("idle", idle, ("--maxclients", "12000")),
     Burden("active", active, ("--maxclients", "12000")),
     Burden("deaf", deaf),
     Burden("trickle", trickle),
+    Burden("unread", unread, ("--maxmemory", "1gb")),
+    Burden("peek", peek, ("--maxmemory", "1gb", "--proto-max-bulk-len", "300mb")),
     Burden("large", large, ("--maxmemory", "2gb")),
+    Burden("bodies", bodies, SMALL),
+    Burden("words", unfinished, SMALL),
+    Burden("blocked", blocked, SMALL),
+    Burden("peeks", peeks, SMALL),
+    Burden("pipelines", pipelines, SMALL),
+    Burden("leases", leases),
+    Burden("groups", _asker(_fill_groups, b"QINFO", b"groups")),
+    Burden("pending", _asker(_fill_pending, b"RQ.INSPECT", b"pending", b"PENDING", b"-1", b"1")),
+    Burden("workers", _asker(_fill_workers, b"WORKER", b"KEEPALIVE", b"w-1")),
+    Burden("queues", _asker(_fill_queues, b"WQ.QUEUES")),
     Burden(
         "soak", soak,
         ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-min-size", "16mb"), seconds=300.0,
@@ -340,7 +526,7 @@ def tell(found: dict[str, Any]) -> str:
 
 def main() -> int:
     """Print the figures of each burden as soon as they are there."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.burdens", description="What others feel of a burden.")
+    parser = ExactParser(prog="python -m benchmarks.burdens", description="What others feel of a burden.")
     names = [burden.name for burden in BURDENS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--minutes", type=float, help="of the soak (5); every other burden is borne for 20 s")

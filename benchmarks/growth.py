@@ -41,6 +41,7 @@ from benchmarks.measure import Bench, OutOfTime
 from benchmarks.raw import Connection, ServerError, words
 from benchmarks.servers import Disqued, ServerMissing, redis_version
 from benchmarks.throughput import FILL_PIPELINE, PIPELINE, QUEUE, WrongResult
+from disqued.testing.arguments import ExactParser
 
 LIMIT_S, QUICK_LIMIT_S = 1_500.0, 180.0
 ROUNDS, QUICK_ROUNDS = 3, 1
@@ -328,7 +329,7 @@ CURVES: dict[str, Callable[[Bench], list[Curve]]] = {
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description="Measure how disqued grows.")
+    parser = ExactParser(prog="python -m benchmarks.growth", description="Measure how disqued grows.")
     parser.add_argument("--quick", action="store_true", help="within three minutes: fewer points, one short round")
     parser.add_argument("--only", action="append", choices=CURVES, metavar="NAME", help=", ".join(CURVES))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, for benchmarks.plots")

@@ -10,7 +10,6 @@ Of the compiled core: ``PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. python -m b
 Times are milliseconds.
 """
 
-import argparse
 import gc
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import disqued.core.node
 from benchmarks.profile import BODY, QUEUE, Bed
 from benchmarks.raw import words
 from disqued.tap import tune_collector
+from disqued.testing.arguments import ExactParser
 
 AT_ONCE = 100_000  #: jobs between two looks at how many there are
 
@@ -46,7 +46,7 @@ class Stopwatch:
 
 def main() -> int:
     """Print a line for each number of jobs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pauses")
+    parser = ExactParser(prog="python -m benchmarks.pauses")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000_000, 5_000_000], help="1000000 5000000")
     options = parser.parse_args()
     if min(options.jobs) < 1:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.figures import amount
+from disqued.testing.arguments import ExactParser
 
 COLORS: Final = ("#1f6feb", "#8c959f", "#c2a500")  #: disqued, its yardstick, another one
 INCHES_A_GROUP: Final = 0.72
@@ -32,7 +33,7 @@ SETTINGS: Final[Any] = {"svg.hashsalt": "disqued", "svg.fonttype": "none", "font
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description="Draw a report of benchmarks.")
+    parser = ExactParser(prog="python -m benchmarks.plots", description="Draw a report of benchmarks.")
     parser.add_argument("report", type=Path, help="what --json FILE has written")
     parser.add_argument("picture", type=Path, help="SVG to write; of curves, the folder for one of each")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of measures; else all with something beside them")

@@ -19,7 +19,7 @@ HELP = "\n".join(
         "disqued [options]     start a node; the options are below",
         *(f"disqued {name:<13} {summary}" for name, (summary, _) in VERBS.items()),
         "",
-        "A verb tells its own options: disqued import --help",
+        "A verb tells its own options: disqued import --help, or disqued help import",
         "",
         "",
     ]

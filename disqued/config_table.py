@@ -161,7 +161,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 WholeNumber(0, 65535),
                 0,
                 "TCP port for clients that speak TLS, on the addresses of bind. 0 for none. With `port 0` nobody is "
-                "served without TLS. It needs the packages of disqued[tls], tls-cert-file and tls-key-file.",
+                "served without TLS. It needs tls-cert-file and tls-key-file.",
             ),
             Setting(
                 "tls-cert-file",
@@ -238,7 +238,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 Size(_MB),
                 _GB,
                 "How much of a command that has not arrived whole is kept for a client. More disconnects it, since no "
-                "sensible command is larger.",
+                "sensible command is larger. All connections together hold at most a quarter of maxmemory, but at "
+                "least 64 MiB, and one command or reply more; beyond that the node ends the largest. A client whose "
+                "commands wait, as behind one that blocks, is read no further than 64 KiB.",
                 unit="bytes",
                 mutable=True,
             ),
@@ -671,9 +673,9 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
                 "http-port",
                 WholeNumber(0, 65535),
                 7780,
-                "TCP port of the admin page, the HTTP API and the metrics; it needs the packages of disqued[admin]. 0 "
-                "for none. Where it is not set and another process has the default, or the packages are missing, the "
-                "node says so in its log and does without.",
+                "TCP port of the admin page, the HTTP API and the metrics. 0 for none. Where it is not set and "
+                "another process has the default, or the packages were left out of the installation, the node says "
+                "so in its log and does without.",
             ),
             Setting(
                 "http-bind",

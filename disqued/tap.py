@@ -46,6 +46,7 @@ from disqued.net.passed import PassedError, PassedSockets
 from disqued.net.pidfile import PidFile, PidFileError
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 from disqued.net.socketfile import UnixPort
+from disqued.net.statistics import core_build
 from disqued.net.stopsignals import StopSignals
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.net.transport import EagerPort
@@ -59,6 +60,10 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+MISUSED = 2  #: exit status, as that of verbs
+#: What installs the packages of the admin page where disqued was installed without what it needs.
+ADMIN_LINE = 'pip install "disqued[admin]"'
+
 
 def _described(setting: Setting) -> str:
     """A setting as `--help` shows it: what it is, what it is when nobody says so, and whether it matters."""
@@ -67,6 +72,12 @@ def _described(setting: Setting) -> str:
         text += f" No effect in this version: {setting.reason}."
     default = setting.default_text
     return f"{text} [default: {default}]" if default else text
+
+
+def _misused(text: str) -> NoReturn:
+    """Say what is wrong with the command line or the file, and end the process as every verb does then."""
+    sys.stderr.write(f"disqued: {text}\n")
+    raise SystemExit(MISUSED)
 
 
 class Options(usage.Options):
@@ -88,17 +99,46 @@ class Options(usage.Options):
         self.settings = Config()
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse; whatever is wrong ends the process with one line that says so."""
+        """Parse; whatever is wrong ends the process with one line that says so, and the status of misuse."""
         try:
+            self._refuse_unknown(sys.argv[1:] if options is None else options)
             super().parseOptions(options)
         except usage.UsageError as error:
-            raise SystemExit(f"disqued: {error}; {self._hint(str(error))}") from None
+            _misused(f"{error}; {self._hint(str(error))}")
+
+    def _refuse_unknown(self, words: Sequence[str]) -> None:
+        """Look for options that are none, as getopt takes the beginning of a name for the name.  Raises UsageError."""
+        left = iter(words)
+        for word in left:
+            if word == "-c":
+                next(left, None)
+            if word == "--" or not word.startswith("-"):
+                return
+            name, equals, _ = word[2:].partition("=")
+            if not word.startswith("--") or name in self.longOpt:
+                continue
+            if f"{name}=" not in self.longOpt:
+                raise usage.UsageError(f"option --{name} not recognized")
+            if not equals:
+                next(left, None)
 
     def _hint(self, problem: str) -> str:
         """What helps someone who gave an option that is none."""
+        if problem == "option -h not recognized":
+            return "-h is the host, in verbs that talk to a node; the help is --help"
         name = re.fullmatch(r"option --(\S+) not recognized", problem)
-        suggestion = UnknownDirective(name[1]).suggestion if name else None
-        return f"did you mean --{suggestion}?" if f"{suggestion}=" in self.longOpt else "see disqued --help"
+        if name:
+            known = [option.rstrip("=") for option in self.longOpt]
+            begun = [option for option in known if option.startswith(name[1])]
+            like = [option for option in (UnknownDirective(name[1]).suggestion,) if option in known]
+            if meant := dict.fromkeys(f"--{option}" for option in (*begun[:2], *like)):
+                return f"did you mean {' or '.join(meant)}?"
+        return "see disqued --help"
+
+    def parseArgs(self, *words: str) -> None:
+        """Refuse words behind the options."""
+        if words:
+            raise usage.UsageError(f"unexpected word {words[0]!r}: a node is started by options alone")
 
     def getSynopsis(self) -> str:
         """The first line of `--help`, by the program that was asked."""
@@ -106,8 +146,8 @@ class Options(usage.Options):
         return f"Usage: {'twistd [options of twistd] ' if through_twistd else ''}disqued [options]"
 
     def opt_version(self) -> None:
-        """Show the versions of disqued and of what it runs on, and exit."""
-        sys.stdout.write(f"disqued {__version__}\n")
+        """Show the versions of disqued and of what it runs on, and how its core is built, and exit."""
+        sys.stdout.write(f"disqued {__version__}, core: {core_build()}\n")
         sys.stdout.write(f"Python {platform.python_version()}, Twisted {twisted_version}\n")
         raise SystemExit(0)
 
@@ -119,7 +159,7 @@ class Options(usage.Options):
             config.apply_arguments(given)
             config.check()
         except ConfigError as error:
-            raise SystemExit(f"disqued: {error}") from None
+            _misused(str(error))
         self.settings = config
         _install_reactor()
 
@@ -364,9 +404,10 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
     try:
         from disqued.web.server import AdminError, AdminServer
     except ImportError as error:
-        if config.is_given("http-port") or config.is_given("http-endpoint"):
-            raise SystemExit(f"disqued: http-port needs the packages of disqued[admin]: {error}") from None
-        log.info("There is no admin page: the packages of disqued[admin] are not installed")
+        given = [name for name in ("http-port", "http-endpoint") if config.is_given(name)]
+        if given:
+            raise SystemExit(f"disqued: {given[0]}: {error}; the packages of the page: {ADMIN_LINE}") from None
+        log.info("There is no admin page: {error}; its packages: {line}", error=str(error), line=ADMIN_LINE)
         return None
     try:
         return AdminServer(daemon)

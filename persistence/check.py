@@ -22,7 +22,17 @@ from typing import BinaryIO, Final, TextIO
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+)
 from disqued.persistence.aof.manifest import CHECK_LINE, CHECK_SIZE, Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,
@@ -50,6 +60,7 @@ KINDS: Final = {
     FLUSHED: "flushed",
     QUEUE_PAUSED: "paused",
     GROUP: "begun",
+    WATERMARK: "watermarks",
 }
 RECORDS_PER_WRITE: Final = 4_096
 
@@ -115,8 +126,8 @@ class Report:
         elif kind == UNIT_LEASED:
             if record[1] in self.jobs:
                 self.leases.setdefault(record[1], set()).add(record[2])
-        elif kind == GROUP:
-            pass  # where a group begins says nothing of any one job
+        elif kind in (GROUP, WATERMARK):
+            pass  # these say nothing of any one job
         elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
             self.leases.get(record[1], set()).discard(record[2])
         else:

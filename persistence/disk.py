@@ -3,7 +3,10 @@
 import errno
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
+
+from disqued.persistence.interface import StoreFailed
 
 
 class Disk:
@@ -43,6 +46,10 @@ class Disk:
         status = path.stat()
         return status.st_dev, status.st_ino
 
+    def size(self, path: Path) -> int:
+        """Bytes of a file."""
+        return path.stat().st_size
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, in place of whatever has it."""
         os.replace(old, new)
@@ -63,6 +70,10 @@ class Disk:
         """Close a file."""
         os.close(fd)
 
+    def has_name(self, fd: int, path: Path) -> bool:
+        """Return whether an open file is the one that has this name."""
+        return _has_name(fd, path)
+
     def lock(self, path: Path) -> int | None:
         """Lock a file for this process alone; None when another has it.  The lock ends with the descriptor."""
         while True:
@@ -78,6 +89,51 @@ class Disk:
                 raise
             # Who had it has removed it meanwhile: it keeps nobody out any more.
             os.close(fd)
+
+
+class Watch:
+    """The files of a store that runs: each must stay the file that it was, and no shorter than it was.
+
+    What is written to a file that was removed or replaced is lost with the process, and no write says so.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._identities: dict[Path, tuple[int, int]] = {}
+        self._sizes: dict[Path, int] = {}  #: bytes that each has at least
+
+    def keep(self, path: Path, size: int = 0) -> None:
+        """Watch the file that has this name now.  Raises OSError."""
+        self._identities[path] = self._disk.identity(path)
+        self._sizes[path] = size
+
+    def keep_size(self, path: Path, size: int) -> None:
+        """Let a file have so many bytes at least from now on; harmless where it is not watched."""
+        if path in self._sizes:
+            self._sizes[path] = size
+
+    def forget(self) -> None:
+        """Watch nothing any more."""
+        self._identities.clear()
+        self._sizes.clear()
+
+    def look(self, paths: Iterable[Path] | None = None) -> None:
+        """Look at these files, or all.  Raises StoreFailed."""
+        for path in list(self._identities) if paths is None else paths:
+            self._look_at(path)
+
+    def _look_at(self, path: Path) -> None:
+        known, least = self._identities.get(path), self._sizes.get(path, 0)
+        if known is None:
+            return
+        try:
+            if self._disk.identity(path) != known:
+                raise StoreFailed(f"{path} was replaced while it was in use")
+            size = self._disk.size(path) if least else 0
+        except OSError as error:
+            raise StoreFailed(f"{path} was taken away while it was in use: {reason(error)}") from error
+        if size < least:
+            raise StoreFailed(f"{path} was cut off while it was in use: it has {size} bytes of {least}")
 
 
 def _has_name(fd: int, path: Path) -> bool:

@@ -145,6 +145,18 @@ class IStore(Interface):
         Not called again before its Deferred has fired.  Raises StoreFailed, or fails with it.
         """
 
+    def look() -> None:
+        """See whether what is stored is still there; called every second.  Raises StoreFailed.
+
+        What was taken away may have held everything that was acknowledged.
+        """
+
+    def secure() -> "Deferred[None] | None":
+        """Make everything that was committed survive a power cut, whatever the settings promise.
+
+        What waits for that may be delivered once at most.  Raises StoreFailed, or fails with it.
+        """
+
     def compact(records: Iterator[Record | None]) -> None:
         """Begin to make what is stored smaller, in the background; `status` tells how it goes.
 

@@ -90,6 +90,12 @@ class NullStore:
     def commit(self) -> None:
         """Nothing was kept, so nothing can fail."""
 
+    def look(self) -> None:
+        """Nothing is kept that could be taken away."""
+
+    def secure(self) -> None:
+        """Nothing was kept, so nothing can be lost."""
+
     def compact(self, records: Iterator[Record | None]) -> None:
         """Refuse: there is nothing that could become smaller."""
         raise StoreError("there is no journal to rewrite: `persistence` is none")

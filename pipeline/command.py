@@ -1,6 +1,6 @@
 """`disqued-spark`: the jobs on event logs, queues and stores, one verb each.
 
-    disqued-spark VERB --help         what it does, what it reads and writes, and examples
+    disqued-spark VERB --help         what it does, what it reads and writes, and examples; disqued-spark help VERB
     disqued-spark VERB [options]      runs it; what it does meanwhile is told on stderr, its result on stdout
 
     exit status   0  done
@@ -14,7 +14,6 @@ It may be started by itself, which runs Spark on this machine, or by `spark-subm
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import Final
@@ -63,7 +62,7 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Verbs, context_settings={"max_content_width": 110})
 def main_group() -> None:
     """What happened in queues of disqued, computed by Spark.
 
@@ -72,12 +71,17 @@ def main_group() -> None:
     """
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: list[str]) -> int:
     """Run what a command line asks for, and return its exit status; what went wrong is told on stderr."""
     logging.getLogger().addFilter(_is_no_stop)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
         status = main_group.main(list(words), prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.option_name == "-h":
+            text = "-h is the host, in verbs of `disqued` that talk to a node; the help is --help"
+            error = click.UsageError(text, error.ctx)
         error.show()
         return FAILED
     except (KeyboardInterrupt, click.Abort):

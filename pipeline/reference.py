@@ -28,6 +28,8 @@ _INTRODUCTION: Final = f"""\
     $ pip install "disqued[spark]"
     $ {PROGRAM} VERB [options]
 
+Without an index that has disqued, see [how to install](../how-to/install.md).
+
 Java 17 or newer has to be there. Started by itself it runs Spark on this machine, with all its cores; `spark-submit`
 or `--master` say where else. What is done meanwhile, and after ten seconds without a word how many tasks
 of Spark are done, is told on stderr; results on stdout.

@@ -28,6 +28,7 @@ from redis.retry import Retry
 
 from disqued.testing.checker import Checker, Request, body_of
 from tests.integration.daemon import Daemon, wait_until
+from tests.limits import LIMIT, seconds
 
 #: What a node may answer to ADDJOB while others fail, instead of a job id.
 REFUSALS = ("NOREPL", "LEAVING")
@@ -45,7 +46,7 @@ ACK_ELSEWHERE = 0.1
 NACK = 0.03
 DIE = 0.03
 
-ANSWER_LIMIT = 5.0  #: longer than any command here waits; then the node is as good as away
+ANSWER_LIMIT = seconds(5)  #: longer than any command here waits; then the node is as good as away
 ELSEWHERE_LIMIT = 0.5
 
 
@@ -56,6 +57,8 @@ class Tally:
     added: Counter[int] = attrs.field(factory=Counter)  #: by node
     acked: Counter[int] = attrs.field(factory=Counter)
     delivered: int = 0
+    again: int = 0  #: of these: a job that was delivered before
+    after_ack: int = 0  #: of these: after an acknowledgement was answered
     refused: Counter[str] = attrs.field(factory=Counter)  #: by the first word of the refusal
     broken: int = 0  #: connections that ended, or could not be made
 
@@ -64,7 +67,8 @@ class Tally:
         refused = ", ".join(f"{count} {word}" for word, count in sorted(self.refused.items())) or "none"
         return (
             f"{self.added.total()} additions and {self.acked.total()} acknowledgements answered, {self.delivered}"
-            f" deliveries, refused: {refused}, connections broken: {self.broken}"
+            f" deliveries, {self.again} of them again and {self.after_ack} after an acknowledgement,"
+            f" refused: {refused}, connections broken: {self.broken}"
         )
 
 
@@ -100,7 +104,7 @@ class Bank:
         self._no_more.set()
         self._over.set()
         for thread in (*self._producers, *self._consumers):
-            thread.join()
+            thread.join(LIMIT)
 
     def wait_business(self, nodes: Iterable[int] | None = None, jobs: int = 30) -> None:
         """Wait until jobs have been added and acknowledged on each of these nodes, from now on."""
@@ -139,7 +143,7 @@ class Bank:
         """Say what is wrong, once no node holds anything any more; empty = nothing."""
         self._over.set()
         for thread in (*self._producers, *self._consumers):
-            thread.join()
+            thread.join(LIMIT)
         self._raise()
         return self.checker.verdict()
 
@@ -251,6 +255,8 @@ class Bank:
             self.tally.delivered += len(jobs)
             for queue, job_id, body in jobs:
                 request = self.checker.delivered(job_id, queue, body, _now(), node)
+                self.tally.again += request is not None and request.deliveries > 1
+                self.tally.after_ack += request is not None and request.acked_at is not None
                 if request is not None:
                     self._by_id[job_id] = request
         for _, job_id, _ in jobs:

@@ -26,6 +26,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests import reports_sample
 from tests.integration.daemon import HOST, ROOT, Daemon, free_port, launch, wait_until
+from tests.limits import LIMIT
 
 AXE = ROOT / "tests/integration/node/node_modules/axe-core/axe.min.js"
 WIDTH, HEIGHT = 1280, 900
@@ -268,7 +269,7 @@ def main(folder: Path) -> None:
                 take_pictures(opened, job_id, folder)
         finally:
             over.set()
-            worker.join()
+            worker.join(LIMIT)
             for node in nodes:
                 node.stop()
 

@@ -2,6 +2,8 @@
 
 A test is marked by the folder that it lies in, and the folders run in the order of the `markers` in setup.cfg: what
 is quick and says most exactly what broke comes first, what starts programs last.
+
+No test waits for ever: each has a limit, which is scaled by the slowness of the machine (tests/limits.py).
 """
 
 import os
@@ -12,13 +14,15 @@ import hypothesis
 import pytest
 from twisted.internet.main import installReactor
 
-from tests import builds
+from tests import builds, limits, signals
 
 TESTS = Path(__file__).parent
 #: Folders that are for any build, as the Makefile leaves them out of what runs on the source alone.
 PROGRAMS = {"integration", "packaging", "pipeline"}
 
 builds.choose()
+signals.hear_for_children()
+os.environ.setdefault("PYTEST_TIMEOUT", f"{limits.TEST_LIMIT:.0f}")
 
 
 from disqued.net.reactor import EpollReactor  # noqa: E402 - of the build that was chosen
@@ -38,8 +42,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "disqued")
 
 
 def pytest_report_header() -> str:
-    """Say which build it is."""
-    return f"disqued.core: {'compiled' if builds.COMPILED else 'the source as it is'}"
+    """Say which build it is, and how much time everything is given."""
+    build = "compiled" if builds.COMPILED else "the source as it is"
+    return f"disqued.core: {build}; time limits times {limits.slowness():.1f}"
 
 
 @cache

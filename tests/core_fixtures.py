@@ -18,7 +18,8 @@ from typing import Any
 import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
-from disqued.core.groups import Log
+from disqued.core import marks
+from disqued.core.groups import EARLY_COST, GROUP_COST, LATE_COST, LOG_COST, MARK_COST, UNIT_COST, Log, units_of
 from disqued.core.job import (
     ACTIVE,
     FLAG_ELSEWHERE,
@@ -185,6 +186,12 @@ class Server:
         self.events += [message[1:] for node_id, message in sent if node_id == self.node.id and message[0] == EVENT]
         outbox.messages = [entry for entry in sent if entry[0] != self.node.id]
         assert not (self.is_alone and outbox.messages), "a lone node has nobody to write to"
+        mark = self.state.watermark
+        if mark.held and not self.state.read_only:
+            # What is in the journal is on the disk.
+            self.node.delivery.release(mark.last, mark.until)
+            self.node.tick()
+            self.settle()
 
 
 def in_journal(journal: Iterable[Record]) -> set[bytes]:
@@ -219,7 +226,7 @@ def check(server: Server) -> None:
         QUEUE_COST + len(name) for name in state.queues.by_name
     ) + sum(NAME_COST + len(job.alias) for job in named) + sum(
         queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None
-    )
+    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early)
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
@@ -276,10 +283,19 @@ def check_log(log: Log) -> None:
     events = list(log)
     assert events == sorted(events, key=lambda event: (event.order_key, event.id))
     assert all(event.log is log for event in events)
+    assert {group.name for group in (*log.waiting, *log.begun)} <= log.groups.keys()
+    assert log.cost == cost_of(log)
+    for event in events:
+        assert {unit.group for unit in units_of(event)} == {one for one in log.groups.values() if event in one.units}
+        assert not event.early
     for name, group in log.groups.items():
         assert group.name == name
         assert group.log is log
         assert not group.is_blank
+        assert (group in log.waiting) == bool(group.waiters)
+        assert (group in log.begun) == bool(group.epoch or group.floor)
+        assert group.position <= log.furthest
+        assert all(group in (event.late or ()) for event in group.late_events)
         done = [event for event in events if group.is_done(event)]
         leased = [event for event, unit in group.units.items() if unit.state == ACTIVE]
         redo = [event for event, unit in group.units.items() if unit.state == QUEUED]
@@ -298,6 +314,18 @@ def check_log(log: Log) -> None:
         assert not any(unit.job.id[2:10] == log.origin for unit in group.foreign)
         assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, GroupUnit))
         assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
+
+
+def cost_of(log: Log) -> int:
+    """What a log takes, added up."""
+    groups = sum(
+        GROUP_COST + len(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.late_events)
+        for name, group in log.groups.items()
+    )
+    used = {scope for event in log for scope in event.done}
+    assert used == set(log.marks)
+    facts = sum(MARK_COST + len(scope) for scope in used) + sum(marks.cost(event.marks) for event in log)
+    return LOG_COST + groups + facts
 
 
 def make_job(

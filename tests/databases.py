@@ -19,6 +19,7 @@ from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.store import SqliteStore
 from disqued.testing.clock import Clock
+from tests.limits import LIMIT
 
 NAME = "disque.sqlite"
 POLICIES = ["always", "everysec", "no"]
@@ -51,7 +52,7 @@ class Loop(Reactor):
             if self._calls.empty() and self.getDelayedCalls():
                 self.advance(0.01)
                 continue
-            self._calls.get(timeout=60)()
+            self._calls.get(timeout=LIMIT)()
 
     def settle(self) -> None:
         """Run the calls that are there."""

@@ -35,8 +35,8 @@ PYTHON = re.compile(r"(?:from [\w.]+ )?import \w|\w+ = \w[\w.]*\(")
 #: Languages of blocks that are read, and not run.
 DATA = ("csv", "ini", "json", "nft", "yaml")
 PROGRAMS = {
-    "curl", "datasette", "disqued", "disqued-spark", "make", "mkdir", "openssl", "pip", "python", "python3",
-    "redis-cli", "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd",
+    ".venv/bin/disqued", "curl", "datasette", "disqued", "disqued-spark", "make", "mkdir", "openssl", "pip", "pipx",
+    "python", "python3", "redis-cli", "spark-submit", "sqlite-utils", "sqlite3", "systemctl", "twistd", "uv",
 }  # fmt: skip
 
 assert catalogue  # fills the table
@@ -44,6 +44,7 @@ COMMANDS = {name.decode() for name in TABLE}
 
 INTEGRATION = "tests/integration"
 PIPELINE = "tests/pipeline"
+FIRST = f"{INTEGRATION}/test_first_blocks.py::test_the"
 SMALLER = f"{INTEGRATION}/test_smaller_blocks.py::test"
 OPERATORS = f"{INTEGRATION}/test_operators_pages.py::test"
 DOCS = f"{INTEGRATION}/test_docs.py::test"
@@ -60,8 +61,10 @@ RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {
         SESSION: r"(ADDJOB|GETJOB|ACKJOB) ",
         f"{DOCS}_the_python_session_of_the_readme_runs": r"import |r\b",
-        f"{SMALLER}_the_several_nodes_of_the_readme_join": r"mkdir |disqued .* &$|redis-cli .* MEET ",
-        f"{SMALLER}_the_daemons_of_readme_and_tutorial_start": r"disqued ",
+        f"{FIRST}_several_nodes_of_the_readme_have_a_page_each_and_know_each_other": (
+            r"mkdir |disqued .* &$|redis-cli .* MEET "
+        ),
+        f"{SMALLER}_the_daemons_of_the_readme_start": r"disqued ",
     },
     "docs/explanation/audit.md": {SPARK_LINES: ""},
     "docs/explanation/fuzzing.md": {"tests/fuzz/test_fuzz.py::test_the_lines_of_the_page_try_an_input_and_keep_it": ""},
@@ -142,7 +145,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/tutorial-history.md": {f"{PIPELINE}/test_tutorial.py::test_the_tutorial_goes_as_it_is_written": ""},
     "docs/tutorial.md": {
-        f"{SMALLER}_the_daemons_of_readme_and_tutorial_start": "disqued |mkdir ",
+        f"{FIRST}_last_step_of_the_tutorial_works_behind_make_run": r".venv/bin/disqued |mkdir ",
         f"{DOCS}_the_worker_of_the_tutorial_works": "import redis",
         SESSION: "",
     },
@@ -152,11 +155,14 @@ MACHINE = "changes the machine: packages and services are tried where systemd ru
 HOSTS = "needs a cluster of Spark: `make spark-cluster` submits to one"
 HOURS = "takes from minutes to hours; what it starts has tests of its own"
 FORM = "a form, and no command"
+INSTALLS = "tests/packaging/test_ways.py installs in these ways, in environments of their own"
 SHIPPED = "copies to another host: tests/integration/test_cli.py"
 
 #: (page, pattern of the line) -> why no test runs it.
 NOT_RUN = {
     ("README.md", "make "): "runs the tests",
+    ("README.md", "pip install"): INSTALLS,
+    ("docs/how-to/install.md", ""): INSTALLS,
     ("README.md", "disqued install-units$"): "as on the page about systemd, where it is run",
     ("README.md", "redis-cli -p 7711$"): "opens the session below it, which is run",
     ("docs/explanation/simulation.md", "python -m disqued.testing"): HOURS,

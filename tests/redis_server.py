@@ -16,8 +16,9 @@ import attrs
 import redis
 
 from tests.integration.daemon import HOST, free_port
+from tests.limits import seconds
 
-LIMIT = 30.0
+LIMIT = seconds(30)
 ATTEMPTS = 5  #: at finding a port that nobody else takes in the meantime
 
 

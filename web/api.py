@@ -18,7 +18,7 @@ from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, peeked, shown_to
 from disqued.web.problems import Problem
 from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, object_of, route
 from disqued.web.site import Site
-from disqued.web.turns import json_reply, next_turn
+from disqued.web.turns import next_turn
 from disqued.web.values import BYTES
 
 PAGE_MAX: Final = 1_000  #: elements of a page of a scan
@@ -85,7 +85,7 @@ def queue_of(asked: Asked) -> bytes:
 
 @queue_route(
     "/api/qstat", role=Role.VIEWER, summary="Statistics of a queue on this node", reply=QUEUE, tag="queues",
-    errors=("NOQUEUE",),
+    commands=("QSTAT",), errors=("NOQUEUE",),
 )  # fmt: skip
 async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
     """What QSTAT with FULL answers, as an object."""
@@ -98,6 +98,7 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
 
 @queue_route(
     "/api/qpeek", role=Role.VIEWER, summary="Jobs that wait in a queue, without taking them", tag="queues",
+    commands=("QPEEK",),
     query=(
         Param(
             "count", "How many, oldest first; a negative number: newest first.",
@@ -115,11 +116,12 @@ async def qpeek(site: Site, asked: Asked) -> Reply:
     queue = queue_of(asked)
     rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
     jobs = [peeked(asked.visitor, row) for row in rows]
-    return await json_reply(site.gateway.reactor, {"queue": queue, "jobs": jobs})
+    return await site.json({"queue": queue, "jobs": jobs})
 
 
 @route(
     "GET", "/api/show/<id>", role=Role.VIEWER, summary="A job as this node knows it", reply=JOB, tag="jobs",
+    commands=("SHOW",),
     errors=("NOJOB", "BADID"), at="/api/show/DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ",
 )  # fmt: skip
 async def show(site: Site, asked: Asked) -> dict[str, Any]:
@@ -132,6 +134,7 @@ async def show(site: Site, asked: Asked) -> dict[str, Any]:
 
 @route(
     "GET", "/api/scan/jobs", role=Role.VIEWER, summary="Walk over the jobs of this node", tag="jobs",
+    commands=("JSCAN",),
     query=(
         _CURSOR, _COUNT,
         Param(
@@ -154,11 +157,12 @@ async def scan_jobs(site: Site, asked: Asked) -> Reply:
     cursor, found = await _scanned(site, asked, "JSCAN", [*words, "REPLY", "ALL" if full else "ID"], most)
     items = await _shown(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="id")
-    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
+    return await site.json({"cursor": int(cursor), "items": items})
 
 
 @route(
     "GET", "/api/scan/queues", role=Role.VIEWER, summary="Walk over the queues of this node", tag="queues",
+    commands=("QSCAN",),
     query=(
         _CURSOR, _COUNT,
         Param("minlen", "Only queues with at least this many jobs.", _WHOLE),
@@ -176,7 +180,7 @@ async def scan_queues(site: Site, asked: Asked) -> Reply:
     cursor, found = await _scanned(site, asked, "QSCAN", words, FULL_MAX if full else PAGE_MAX)
     items = await _described(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="name")
-    return await json_reply(site.gateway.reactor, {"cursor": int(cursor), "items": items})
+    return await site.json({"cursor": int(cursor), "items": items})
 
 
 Words = list[bytes | str | int]
@@ -249,7 +253,7 @@ def _rank(value: Any) -> tuple[bool, Any]:
         "type": "object",
         "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
     },
-    tag="node", at="/api/info?section=memory",
+    tag="node", commands=("INFO",), at="/api/info?section=memory",
 )  # fmt: skip
 async def info(site: Site, asked: Asked) -> dict[str, Any]:
     """Sections, and in each the fields and their values."""
@@ -278,7 +282,7 @@ _TEXT: Final[Schema] = {"type": "string"}
             "items": object_of(id=_TEXT, ip=_TEXT, port=_PORT, priority={"type": "integer", "minimum": 1}),
         },
     ),
-    tag="cluster",
+    tag="cluster", commands=("HELLO",),
 )  # fmt: skip
 async def hello(site: Site, asked: Asked) -> dict[str, Any]:
     """What HELLO answers: this node first.  The lowest priority is the best; the own address is empty until told."""
@@ -306,7 +310,7 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
             jobs=_TOLD, memory=_TOLD, maxmemory=_TOLD, queued=_TOLD, given=_TOLD,
         ),
     },
-    tag="cluster",
+    tag="cluster", commands=("CLUSTER NODES",),
 )  # fmt: skip
 async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
     """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving.
@@ -352,7 +356,8 @@ def _bus_of(port: int) -> int:
 @route(
     "GET", "/api/config", role=Role.VIEWER, summary="The settings in force",
     query=(Param("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
-    reply={"type": "object", "additionalProperties": BYTES}, tag="node", at="/api/config?pattern=slowlog-*",
+    reply={"type": "object", "additionalProperties": BYTES}, tag="node",
+    commands=("CONFIG GET",), at="/api/config?pattern=slowlog-*",
 )  # fmt: skip
 async def config(site: Site, asked: Asked) -> dict[str, Any]:
     """Names and values as CONFIG GET answers them.  Passwords and secrets that are set are shown as asterisks."""

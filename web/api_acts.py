@@ -19,7 +19,7 @@ OK: Final = object_of(ok={"const": True})
 @route(
     "POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
     reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
-    is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
+    commands=("ADDJOB",), is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
 )  # fmt: skip
 async def add(site: Site, asked: Asked) -> dict[str, Any]:
     """ADDJOB: the answer comes when enough nodes hold the job.
@@ -43,7 +43,7 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
     route(
         "POST", path, role=Role.OPERATOR, summary=summary, body={**schema(entry), "required": ["ids"]},
         reply=object_of(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True, errors=error_words(entry),
-        example={"ids": [ID]},
+        commands=(name,), example={"ids": [ID]},
     )(act)  # fmt: skip
 
 
@@ -59,7 +59,7 @@ _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that 
 @route(
     "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
     reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
-    errors=error_words(COMMANDS["PAUSE"]), example={"queue": "mail", "words": ["in", "bcast"]},
+    errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",), example={"queue": "mail", "words": ["in", "bcast"]},
 )  # fmt: skip
 async def pause(site: Site, asked: Asked) -> dict[str, Any]:
     """PAUSE with the words in, out, all, none, state and bcast; answers the state afterwards."""
@@ -69,7 +69,8 @@ async def pause(site: Site, asked: Asked) -> dict[str, Any]:
 @route(
     "POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
     body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
-    writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), example={"leaving": False},
+    writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
+    example={"leaving": False},
 )  # fmt: skip
 async def drain(site: Site, asked: Asked) -> dict[str, Any]:
     """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""
@@ -83,6 +84,7 @@ async def drain(site: Site, asked: Asked) -> dict[str, Any]:
 @route(
     "POST", "/api/config", role=Role.ADMIN, summary="Change a setting now",
     body=schema(COMMANDS["CONFIG SET"]), reply=OK, tag="node", writes=True, errors=error_words(COMMANDS["CONFIG SET"]),
+    commands=("CONFIG SET",),
     example={"name": "slowlog-max-len", "value": 64},
 )  # fmt: skip
 async def set_config(site: Site, asked: Asked) -> dict[str, Any]:
@@ -94,7 +96,7 @@ async def set_config(site: Site, asked: Asked) -> dict[str, Any]:
 @route(
     "POST", "/api/meet", role=Role.ADMIN, summary="Join the cluster of another node",
     body=schema(COMMANDS["CLUSTER MEET"]), reply=OK, tag="cluster", writes=True,
-    errors=error_words(COMMANDS["CLUSTER MEET"]), example={"ip": "127.0.0.1", "port": 7712},
+    errors=error_words(COMMANDS["CLUSTER MEET"]), commands=("CLUSTER MEET",), example={"ip": "127.0.0.1", "port": 7712},
 )  # fmt: skip
 async def meet(site: Site, asked: Asked) -> dict[str, Any]:
     """CLUSTER MEET: the other node will be called; `/api/cluster/nodes` tells what came of it."""

@@ -43,10 +43,9 @@ from disqued.web import (  # noqa: F401 - they declare routes
 )
 from disqued.web.inputs import read_body, read_query
 from disqued.web.problems import Problem
-from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor
+from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor, missing_command
 from disqued.web.site import Site
 from disqued.web.told import told, wants_page
-from disqued.web.values import dump
 
 log = Logger()
 
@@ -133,10 +132,22 @@ async def _answer(site: Site, entry: Route, request: Any, path: Mapping[str, byt
         reply = asking.told(Problem(500, "internal error; the log has its traceback", code="ERR"))
     asking.note(200 if reply is None else reply.status)
     if not request.startedWriting:
-        return answers.reply(request, reply if reply is not None else Reply(b"", entry.media))
+        return await _send(site, request, reply if reply is not None else Reply(b"", entry.media))
     if reply is not None:
         request.transport.abortConnection()
     return b""
+
+
+async def _send(site: Site, request: Any, reply: Reply) -> bytes:
+    """Send an answer; one that breaks off ends the connection, so that it never looks complete."""
+    try:
+        return await answers.send(site.kept, request, reply)
+    except CancelledError:
+        raise
+    except Exception:  # a bug of ours
+        log.failure("Internal error while an answer is sent")
+        request.transport.abortConnection()
+        return b""
 
 
 class _Asking:
@@ -155,6 +166,9 @@ class _Asking:
         access = site.access
         self._visitor = access.guest(request) if entry.role is Role.NOBODY else access.visitor(request)
         access.admit(self._visitor, entry, request)
+        missing = missing_command(entry)
+        if missing is not None:
+            raise Problem.no_command(missing)
         self._body = await read_body(entry, request, site.in_thread)
         query = read_query(entry, request)
         if entry.media == STREAM and request.method == b"HEAD":
@@ -162,7 +176,7 @@ class _Asking:
         value = await entry.act(site, Asked(self._visitor, path, query, self._body, _headers(request), request))
         if request.startedWriting:
             return None
-        return value if isinstance(value, Reply) else Reply(dump(value), JSON)
+        return value if isinstance(value, Reply) else await site.json(value)
 
     def should_log_in(self, problem: Problem) -> bool:
         """Tell whether this is a person before a page, who has no session yet."""

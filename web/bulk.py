@@ -421,8 +421,9 @@ _REPLY: Final[Schema] = {
 }
 
 
-def _declare(action: str, summary: str, doc: str, act: Act) -> None:
+def _declare(action: str, command: str, summary: str, doc: str, *, takes_events: bool = False) -> None:
     """Declare the route of an action that a command with ids does."""
+    act = _with_ids(command, takes_events=takes_events)
 
     async def bulk(site: Site, asked: Asked) -> dict[str, Any]:
         read_object(asked.body, _BODY)
@@ -431,7 +432,8 @@ def _declare(action: str, summary: str, doc: str, act: Act) -> None:
     route(
         "POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
         body={"type": "object", "properties": _BODY, "additionalProperties": False}, reply=_REPLY, tag="bulk",
-        writes=True, errors=_ERRORS, example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}},
+        writes=True, errors=_ERRORS, commands=(command,),
+        example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}},
     )(bulk)  # fmt: skip
 
 
@@ -442,16 +444,16 @@ _HOW: Final = (
     f"after {FAILED_MAX} failures the rest is left alone.  Hanging up ends it where it is."
 )
 _declare(
-    "requeue", "Queue every job that fits", "ENQUEUE: jobs that are active are queued now; those that wait stay.",
-    _with_ids("ENQUEUE"),
+    "requeue", "ENQUEUE", "Queue every job that fits",
+    "ENQUEUE: jobs that are active are queued now; those that wait stay.",
 )  # fmt: skip
 _declare(
-    "delete", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
-    _with_ids("DELJOB", takes_events=True),
+    "delete", "DELJOB", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
+    takes_events=True,
 )  # fmt: skip
 _declare(
-    "ack", "Acknowledge every job that fits", "ACKJOB: they are done, on every node, and are never delivered again.",
-    _with_ids("ACKJOB"),
+    "ack", "ACKJOB", "Acknowledge every job that fits",
+    "ACKJOB: they are done, on every node, and are never delivered again.",
 )  # fmt: skip
 
 
@@ -462,7 +464,8 @@ _declare(
         "properties": {**_BODY, "to": {**VALUE, "description": "The queue to move to."}},
         "required": ["to"], "additionalProperties": False,
     },
-    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, example={"filter": {"queue": "mail"}, "to": "post"},
+    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB"),
+    example={"filter": {"queue": "mail"}, "to": "post"},
 )  # fmt: skip
 async def move(site: Site, asked: Asked) -> dict[str, Any]:
     """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.

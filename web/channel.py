@@ -1,17 +1,18 @@
 """Twisted's HTTP/1.1, with limits on everything that a client may send, or be slow about.
 
     connection --> request line and headers --> body --> the route --> answer --> the next request, or idle
-                   16 KiB, 100 of them,         size,    (its own      read at 20 KB/s at least
-                   20 s in all                  10 KiB    time)
+                   16 KiB, 100 of them,         size,    (its own      in pieces,
+                   20 s in all                  10 KiB    time)        read at 20 KB/s at least
                                                 in 10 s
 
 What is over a limit is told as every problem is, and the connection ends; what is too slow is cut.  When there are
-too many connections, the one that has been idle for longest makes room for the new one.  Bodies stay in memory, and all
-of them together have a limit, too.  Times are seconds, sizes bytes.
+too many connections, the one that has been idle for longest makes room for the new one.  Bodies of requests and answers
+stay in memory, and count towards the budget of all connections of the node.  Times are seconds, sizes bytes.
 """
 
-import re
+import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -23,8 +24,10 @@ from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.server import Request
 from twisted.web.server import Site as HttpSite
 
-from disqued.web import answers
+from disqued.web import answers, heads
 from disqued.web.app import Root
+from disqued.web.bodies import Body
+from disqued.web.framing import Chunks, Whole
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Reply, Role
 from disqued.web.site import Site
@@ -38,23 +41,22 @@ BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len i
 BODY_SLACK: Final = 64 << 10  #: what may stand around it
 USUAL_BODY_MAX: Final = 256 << 10  #: of a request that brings no job
 STRANGERS_BODY_MAX: Final = 16 << 10  #: of a request that says nothing of who asks
-BODIES_MAX: Final = 4 * BODY_MAX  #: of all bodies that are in memory at once
 HEADER_S: Final = 20.0
 PROGRESS_S: Final = 10.0
 PROGRESS_BYTES: Final = 10 << 10  #: of a body, in each PROGRESS_S
 IDLE_S: Final = 75.0
-READ_S: Final = 30.0  #: that a client may leave an answer unread, and more for a long one:
+READ_S: Final = 30.0  #: that a client may read nothing, and more where much has been written that it can read:
 READ_BYTES_S: Final = 20_000.0
+QUIET: Final = 64 << 10  #: of answers that a transport takes before it says that the client does not read
+LOOK_S: Final = 1.0  #: between two looks at a client that does not read
+HOLD_STEP: Final = 4096  #: by how much a connection holds more or less before the budget hears of it
 LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
-
-#: A request target with its host (RFC 9112, 3.2.2).
-_ABSOLUTE: Final = re.compile(rb"https?://(?P<host>[^/?#]*)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 
 
 def _path_of(target: bytes) -> bytes:
     """The path of a target, whether it names its host or not."""
-    whole = _ABSOLUTE.fullmatch(target)
+    whole = heads.ABSOLUTE.fullmatch(target)
     return (target if whole is None else whole["rest"]).partition(b"?")[0]
 
 
@@ -77,6 +79,12 @@ class AdminRequest(Request):
             self.received += len(data)
             self.content.write(data)
 
+    def take_body(self) -> bytes:
+        """Return the body, and keep it no longer."""
+        body: bytes = self.content.getvalue()
+        self.content = BytesIO()
+        return body
+
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Go on with a request that is complete."""
         self.content.seek(0)
@@ -88,11 +96,10 @@ class AdminRequest(Request):
 
     def _of_this_host(self, target: bytes) -> bytes:
         """The path and query of a target; one that names its host, as to a proxy, says more than the header Host."""
-        whole = _ABSOLUTE.fullmatch(target)
+        whole = heads.ABSOLUTE.fullmatch(target)
         if whole is None:
             return target
-        if len(self.requestHeaders.getRawHeaders(b"host", [])) == 1:
-            self.requestHeaders.setRawHeaders(b"host", [whole["host"]])
+        self.requestHeaders.setRawHeaders(b"host", [whole["host"]])
         rest = whole["rest"]
         return rest if rest.startswith(b"/") else b"/" + rest
 
@@ -111,23 +118,28 @@ class AdminChannel(HTTPChannel):
     """One connection."""
 
     requestFactory = AdminRequest
-    maxHeaders = HEADERS_MAX
-    totalHeadersSize = HEADER_BYTES
+    delimiter = b"\n"  # so that a line without CR is seen, and refused
     MAX_LENGTH = HEADER_BYTES
 
     transport: Any
     site: "AdminFactory"
-    _path = b""  #: target of the request that is coming, once its first line has
+    _path = b""  #: target of the request that is coming, once its head has
 
     def __init__(self) -> None:
         super().__init__()
+        self._lines: list[bytes] = []  #: of the head that is coming
+        self._head_size = 0
+        self._closes = False  #: the client wants no further answer
         self._refused = False
         self._lost = False
         self._watch: Any = None  #: the timer of a request that is still coming
         self._in_body = False
         self._progress = 0  #: of the body, since the timer was set
-        self._reading: Any = None  #: the timer of an answer that is not read
-        self._unread = 0  #: bytes of answers since the client had read all
+        self._reading: Any = None  #: the timer of looks at a client that does not read; None = it does
+        self._read_by = 0.0  #: when it has to have read what is unread
+        self._unread = 0  #: bytes of answers since the client had read all, as far as is known
+        self._body: Body | None = None  #: of the answer that is being sent
+        self._reported = 0  #: what the budget knows of
         self._active_at = 0.0  #: when something came last, or an answer was complete
         self.host: str | None = None  #: IP address of the client; None through a Unix socket
         self.is_leaving = False  #: it has made room for another one
@@ -168,6 +180,7 @@ class AdminChannel(HTTPChannel):
         for request in self.requests:
             self._let_go(request)
         super().connectionLost(reason)
+        self.site.budget.drop(self)
         self.site.forget(self)
 
     def end(self) -> None:
@@ -189,7 +202,8 @@ class AdminChannel(HTTPChannel):
 
     def _watch_partial(self) -> None:
         """Set the timer of a request whose headers have begun to come."""
-        is_partial = not self._handlingRequest and not self._refused and (self.requests or self._buffer)
+        has_begun = self.requests or self._lines or self._buffer
+        is_partial = not self._handlingRequest and not self._refused and has_begun
         if is_partial and self._watch is None and not self._lost:
             self._watch = self.site.reactor.callLater(HEADER_S, self._too_slow)
 
@@ -216,26 +230,60 @@ class AdminChannel(HTTPChannel):
         self._watch = self.site.reactor.callLater(PROGRESS_S, self._look_at_body)
 
     def lineReceived(self, line: bytes) -> None:
-        """Take a line of the headers, or what stands before them."""
+        """Take a line of the head, without its LF; the first line may be empty."""
         if self._refused:
             return
-        if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
+        self._head_size += len(line)
+        if self._head_size > HEADER_BYTES:
             self.lineLengthExceeded(line)
             return
-        super().lineReceived(line)
+        try:
+            heads.check_line(line)
+            self._take_line(line[:-1])
+        except Problem as problem:
+            self.refuse(problem)
+
+    def _take_line(self, line: bytes) -> None:
+        """Take a line of the head; the empty one after it begins the request.  Raises Problem."""
+        if line and len(self._lines) > HEADERS_MAX:
+            raise Problem(431, f"there are more than {HEADERS_MAX} headers")
+        if line:
+            self._lines.append(line)
+        elif self._lines:
+            self._begin(heads.read(self._lines))
+        elif self._head_size > 1:
+            raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
+
+    def _begin(self, head: heads.Head) -> None:
+        """Begin a request whose head has come."""
+        self._lines, self._head_size = [], 0
+        request = self.requestFactory(self)
+        self.requests.append(request)
+        for name, value in head.fields:
+            request.requestHeaders.addRawHeader(name, value)
+        self._command, self._path, self._version = head.method, head.target, head.version
+        self._closes, self.length = head.closes, head.length
+        if head.length is None:
+            self._transferDecoder: Any = Chunks(request.handleContentChunk, self._finishRequestBody)
+        elif head.length:
+            self._transferDecoder = Whole(head.length, request.handleContentChunk, self._finishRequestBody)
+        self.allHeadersReceived()
+        if self._refused:
+            return
+        if self.length == 0:
+            self.allContentReceived()
+        else:
+            self.setRawMode()
+
+    def checkPersistence(self, request: AdminRequest, version: bytes) -> bool:
+        """Return whether another request may come after this one."""
+        if self._closes:
+            request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
+        return not self._closes
 
     def lineLengthExceeded(self, line: bytes) -> None:
         """Refuse headers that are too long."""
         self.refuse(Problem(431, f"request line and headers are longer than {HEADER_BYTES} bytes"))
-
-    def headerReceived(self, line: bytes) -> bool:
-        """Take a header, unless there are too many."""
-        if self._refused:
-            return False
-        if self._receivedHeaderCount >= self.maxHeaders:
-            self.refuse(Problem(431, f"there are more than {HEADERS_MAX} headers"))
-            return False
-        return bool(super().headerReceived(line))
 
     def allHeadersReceived(self) -> None:
         """Look at what is to come before it comes."""
@@ -265,8 +313,14 @@ class AdminChannel(HTTPChannel):
 
     def rawDataReceived(self, data: bytes) -> None:
         """Take a part of a body, or what comes while a request is answered."""
-        if not self._refused:
+        if self._refused:
+            return
+        try:
             super().rawDataReceived(data)
+        except Problem as problem:
+            self.refuse(problem)
+        if self._handlingRequest:
+            self.report()
 
     def allContentReceived(self) -> None:
         """Have the request answered."""
@@ -275,18 +329,15 @@ class AdminChannel(HTTPChannel):
             super().allContentReceived()
 
     def takes(self, request: AdminRequest, size: int) -> bool:
-        """Say whether so many bytes more of a body may come; else refuse the request."""
+        """Return whether so many bytes more of a body may come; else refuse the request."""
         if self._refused:
             return False
         limit = self._limit(request)
         if request.received + size > limit:
             self.refuse(_too_long(limit))
             return False
-        if self.site.bodies + size > BODIES_MAX:
-            self.refuse(Problem(503, "too many large bodies come at once", headers={"Retry-After": "5"}))
-            return False
-        self.site.bodies += size
-        return True
+        self.report(size)
+        return not self._refused
 
     def _limit(self, request: AdminRequest) -> int:
         if not request.is_known:
@@ -305,6 +356,7 @@ class AdminChannel(HTTPChannel):
         for request in self.requests:
             self._let_go(request)
         reply = self._told(problem)
+        assert isinstance(reply.body, bytes)
         own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
         fields = {**answers.HEADERS, **reply.headers, **own}
         lines = [
@@ -316,18 +368,25 @@ class AdminChannel(HTTPChannel):
 
     def _told(self, problem: Problem) -> Reply:
         """A problem as it is told to whoever asks, as far as that has come."""
-        if not self.requests:
-            return problem.reply()
-        request, admin = self.requests[-1], self.site.admin
-        return told(admin, admin.access.nobody(request), request, problem, _path_of(self._path))
+        admin = self.site.admin
+        if self.requests:
+            request, path = self.requests[-1], self._path
+        else:
+            request, path = self._sketch()
+        return told(admin, admin.access.nobody(request), request, problem, _path_of(path))
+
+    def _sketch(self) -> tuple[AdminRequest, bytes]:
+        """Return a request with the headers that have come and make sense, and its target: to see who asks."""
+        request = self.requestFactory(self)
+        for line in self._lines[1:]:
+            with suppress(Problem):
+                request.requestHeaders.addRawHeader(*heads.read_field(line))
+        words = self._lines[0].split(b" ") if self._lines else []
+        return request, words[1] if len(words) > 1 else b""
 
     def _linger_ends(self) -> None:
         self._watch = None
         self.transport.abortConnection()
-
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        """What Twisted calls when it cannot make sense of a request."""
-        self.refuse(Problem(400, "this is no request of HTTP/1.1"))
 
     def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Any) -> None:
         """Write the headers of an answer, without telling the versions of what is behind it."""
@@ -343,24 +402,59 @@ class AdminChannel(HTTPChannel):
 
     def _let_go(self, request: AdminRequest) -> None:
         """Stop counting a body that is no longer in memory."""
-        self.site.bodies -= request.received
         request.received = 0
+        self.report()
+
+    def send(self, request: AdminRequest, body: Body) -> "Deferred[None]":
+        """Send the body of an answer, a piece whenever there is room for it; fires when all of it is written."""
+        self._body = body
+        sender = Sender(self, request, body)
+        request.registerProducer(sender, False)
+        self.report()
+        return sender.done
+
+    def sent(self) -> None:
+        """Note that the body of an answer has been written, or is given up."""
+        self._body = None
+        self.report()
 
     def write(self, data: bytes) -> None:
         """Write a part of an answer."""
-        self._unread += len(data)
+        self._count(len(data))
         super().write(data)
 
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Write a part of an answer that comes in chunks."""
+        parts = list(iovec)
+        self._count(sum(map(len, parts)))
+        super().writeSequence(parts)
+
+    def _count(self, size: int) -> None:
+        """Count bytes that are about to be written."""
+        if self._reading is None:
+            # What the client has not read of what was written before is less, or the transport would have said so.
+            self._unread = min(self._unread, QUIET)
+        self._unread += size
+
     def pauseProducing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Meet a client that does not read as fast as we write."""
         super().pauseProducing()
         if self._reading is None:
-            self._reading = self.site.reactor.callLater(READ_S + self._unread / READ_BYTES_S, self._unread_too_long)
+            patience = READ_S + (self._unread + self._kernel_size()) / READ_BYTES_S
+            self._read_by = self.site.reactor.seconds() + patience
+            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
+        self.report()
+
+    def _kernel_size(self) -> int:
+        """Bytes that the kernel may keep for the client, which shows no progress while it reads those."""
+        sock = getattr(self.transport, "socket", None)
+        return 0 if sock is None else int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
 
     def resumeProducing(self) -> None:
-        """The client has read all."""
+        """Go on: the client has read all."""
         self._stop_reading()
         super().resumeProducing()
+        self.report()
 
     def _stop_reading(self) -> None:
         self._unread = 0
@@ -368,10 +462,38 @@ class AdminChannel(HTTPChannel):
             self._reading.cancel()
             self._reading = None
 
-    def _unread_too_long(self) -> None:
+    def _look_at_reader(self) -> None:
+        """Cut a client that has read too little for too long; see what its answer costs by now."""
+        if self.site.reactor.seconds() < self._read_by:
+            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
+            self.report()
+            return
         self._reading = None
         self._log.info("{peer} does not read its answer: cut", peer=str(self.transport.getPeer()))
         self.transport.abortConnection()
+
+    # What it holds.
+
+    def report(self, more: int = 0) -> None:
+        """Tell the budget of all connections what this one holds, and `more`, where that has changed."""
+        held = more + sum(request.received for request in self.requests) + sum(map(len, self._dataBuffer))
+        if self._reading is not None:
+            held += self._unread
+        if self._body is not None:
+            held += self._body.size
+        if not self._lost and (abs(held - self._reported) >= HOLD_STEP or (self._reported and not held)):
+            self._reported = held
+            self.site.budget.hold(self, held)
+
+    def end_for_buffers(self, size: int) -> None:
+        """End the connection, which holds the most while all of them hold too much."""
+        self._reported = 0
+        self._log.info("{peer} holds {size} bytes, too much: cut", peer=str(self.transport.getPeer()), size=size)
+        if self._in_body:
+            detail = f"all connections together hold too much, and this one most of it: {size} bytes"
+            self.refuse(Problem(503, detail, headers={"Retry-After": "5"}))
+        else:
+            self.transport.abortConnection()
 
     def timeoutConnection(self) -> None:
         """Close a connection that is idle; one whose client still reads an answer is not."""
@@ -380,6 +502,45 @@ class AdminChannel(HTTPChannel):
             return
         self.loseConnection()
         self._abortingCall = self.callLater(LINGER_S, self.forceAbortClient)
+
+
+class Sender:
+    """Writes the body of an answer, a piece whenever the transport has room for it."""
+
+    def __init__(self, channel: AdminChannel, request: AdminRequest, body: Body) -> None:
+        """`body` is closed by the caller."""
+        self.done: Deferred[None] = Deferred(lambda _: self._stop())
+        self._channel = channel
+        self._request = request
+        self._body = body
+        self._is_over = False
+
+    def resumeProducing(self) -> None:
+        """Write the next piece."""
+        if self._is_over:
+            return
+        try:
+            piece = self._body.next_piece()
+        except Exception:  # a bug of ours, which whoever waits will log
+            self._stop()
+            self.done.errback(Failure())
+            return
+        if piece:
+            self._request.write(piece)
+            self._channel.report()
+        else:
+            self._stop()
+            self.done.callback(None)
+
+    def stopProducing(self) -> None:
+        """Do nothing: when the connection is lost, whoever waits is cancelled."""
+
+    def _stop(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._request.producer = None
+            self._channel.unregisterProducer()
+            self._channel.sent()
 
 
 class AdminFactory(HttpSite):
@@ -393,7 +554,7 @@ class AdminFactory(HttpSite):
     def __init__(self, admin: Site, reactor: Any) -> None:
         super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
         self.admin = admin
-        self.bodies = 0  #: bytes of bodies in memory
+        self.budget = admin.gateway.buffers
         #: Paths of the routes that take whole jobs.
         self.large = frozenset(entry.path.encode("ascii") for entry in ROUTES if entry.is_large)
         self.channels: set[AdminChannel] = set()

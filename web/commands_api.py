@@ -8,8 +8,7 @@ Each command of the table is a route of its own, whose body is made of the comma
 
 The declaration of a command says what else matters here.  What is answered with bodies of jobs in it needs the right to
 see them.  A command that concerns the connection that it comes on has no meaning, and says so; so do those of ACL, as
-users are let in at the port for clients alone.  One that rename-command took away or renamed is refused as unknown,
-here as everywhere.
+users are let in at the port for clients alone.  One that rename-command took away or renamed is a problem 404.
 """
 
 from typing import Any, Final
@@ -21,7 +20,6 @@ from disqued.web.jobs_shown import without_secrets
 from disqued.web.problems import Problem
 from disqued.web.routes import Asked, Reply, Role, Schema, route
 from disqued.web.site import Site
-from disqued.web.turns import json_reply
 
 #: Flagged as reading, since Disque flagged them so, and yet they change something.
 CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
@@ -145,14 +143,15 @@ def _declare(entry: Command) -> None:
             raise Problem(403, f"{asked.visitor.name} may not see the bodies of jobs; leave the field {field} out")
         value = await site.call(asked.visitor, *call)
         reply = {"reply": without_secrets(value) if entry.name == "CONFIG GET" else value}
-        return await json_reply(site.gateway.reactor, reply)
+        return await site.json(reply)
 
     role = role_of(entry)
     route(
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
         body=schema(entry, only), reply=_reply(entry), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
-        needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
+        commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only),
+        example=EXAMPLES.get(entry.name, {}),
         example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large,
     )(act)  # fmt: skip
 

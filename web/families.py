@@ -317,6 +317,18 @@ def _of_process(node: Node, pulse: Pulse, facts: Mapping[str, Mapping[str, Any]]
         "disqued_clients_unauthenticated_ended", "Clients that were ended since they did not authenticate.",
         stats.get("unauthenticated_clients_ended", 0),
     )  # fmt: skip
+    yield _gauge(
+        "disqued_connection_buffers_bytes", "What connections hold outside maxmemory: requests and replies under way.",
+        clients.get("mem_clients_normal", 0),
+    )  # fmt: skip
+    yield _gauge(
+        "disqued_connection_buffers_limit_bytes", "What they may hold, all together.",
+        clients.get("mem_clients_limit", 0),
+    )  # fmt: skip
+    yield _count(
+        "disqued_connections_ended_for_memory", "Connections that were ended since they held the most.",
+        clients.get("mem_clients_ended", 0),
+    )  # fmt: skip
     yield _counts(
         "disqued_acl_access_denied", "What was refused to clients.", "reason",
         {

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from disqued.commands import catalogue
 from disqued.commands.queues import CURSOR
-from disqued.commands.table import Arg, Command, Field, Flag, every_command
+from disqued.commands.table import Arg, Command, Field, Flag, manual
 from disqued.commands.values import JOB_ID, YES_NO
 from disqued.web.problems import Problem
 from disqued.web.routes import Schema
@@ -21,7 +21,8 @@ from disqued.web.values import BYTES, Large, as_bytes
 
 assert catalogue.MODULES  # the table is complete
 
-COMMANDS: Final[Mapping[str, Command]] = {entry.name: entry for entry in every_command()}
+#: Every command by its name in the manual; `table.is_callable` says whether this node has it under that name.
+COMMANDS: Final[Mapping[str, Command]] = {entry.name: entry for entry in manual()}
 
 #: A value that is bytes: text, or what is no text in base64; a number is taken for its digits.
 VALUE: Final[dict[str, Any]] = {

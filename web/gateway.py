@@ -6,13 +6,13 @@ What changes the queue is a command and goes through `call`.  What only looks ma
 loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 
 from disqued.attempts import Attempts
-from disqued.commands.host import Session
+from disqued.commands.host import Budget, Session
 from disqued.config import Config
 from disqued.core.node import Node
 
@@ -45,6 +45,10 @@ class Gateway(Protocol):
         """The node: to look at, never to change."""
 
     @property
+    def buffers(self) -> Budget:
+        """What connections hold outside maxmemory: HTTP requests and responses report theirs, too."""
+
+    @property
     def paused(self) -> bool:
         """True while nobody's commands run: they hear TRYAGAIN."""
 
@@ -56,11 +60,14 @@ class Gateway(Protocol):
     def commits(self) -> Commits:
         """Counts of its commits, as far as there is a store that wants the journal."""
 
-    def call(self, words: Sequence[bytes], *, address: str) -> Deferred[Any]:
+    def call(
+        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> Deferred[Any]:
         """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
 
         `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
-        that were handed out.
+        that were handed out.  No job is handed out when `is_gone` says that there is nobody any more: ask the
+        transport of the request, whose `is_gone` looks at the socket.
         """
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:

@@ -6,8 +6,8 @@ A parameter that the route does not know is refused, so that a misspelt one neve
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from disqued.web.jsontext import read, read_large
-from disqued.web.origins import FORM
+from disqued.web.jsontext import BadJSON, read, read_large
+from disqued.web.origins import FORM, media_of
 from disqued.web.problems import Problem
 from disqued.web.routes import Param, Route
 from disqued.web.turns import InThread
@@ -70,22 +70,21 @@ async def read_body(entry: Route, request: Any, in_thread: InThread) -> Any:
     """
     if entry.body is None:
         return None
-    raw: bytes = request.content.getvalue()
-    if entry.takes_form and _media(request) == FORM:
+    raw: bytes = request.take_body()
+    if entry.takes_form and media_of(request)[0] == FORM:
         return _read_form(raw)
     try:
         return await in_thread.run(read_large, raw) if len(raw) > AT_ONCE_MAX else read(raw)
-    except (ValueError, RecursionError):
-        raise Problem(400, "the body is no JSON text in UTF-8") from None
-
-
-def _media(request: Any) -> str:
-    value = (request.requestHeaders.getRawHeaders(b"content-type") or [b""])[0].decode("latin-1")
-    return str(value).partition(";")[0].strip().lower()
+    except BadJSON as error:
+        raise Problem(400, f"the body is no JSON text in UTF-8: {error}") from None
 
 
 def _read_form(raw: bytes) -> dict[str, str]:
     try:
-        return dict(parse_qsl(raw.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+        pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
     except ValueError:
         raise Problem(400, f"the form cannot be read; allowed are {FIELDS_MAX} fields in UTF-8") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise Problem(400, "a field of the form is given twice; once is allowed")
+    return fields

@@ -73,6 +73,7 @@ QUEUE: Final[Schema] = {
         "import-from": _IDS, "import-rate": {**_COUNT, "description": "Jobs a second."}, "jobs-in": _COUNT,
         "jobs-out": _COUNT, "pause": {"enum": ["none", "in", "out", "all"]}, "produced": _COUNT, "consumed": _COUNT,
         "sources": _IDS, "ctime": {**_COUNT, "description": "Unix seconds."},
+        "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     "required": [*STATISTICS, *MORE_STATISTICS],
     "additionalProperties": False,

@@ -14,7 +14,7 @@ Sizes are bytes.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isinf
 from secrets import token_hex
 from typing import Any, Final, NoReturn
@@ -38,37 +38,85 @@ _WHOLE: Final = re.compile(
 )
 
 
+class BadJSON(ValueError):
+    """The text is not JSON, or holds what programs read differently; `str()` says what."""
+
+
 def read(raw: bytes) -> Any:
-    """Read a text at once.  Raises ValueError, RecursionError."""
-    return json.loads(raw, parse_constant=_refuse_constant, parse_float=_read_float)
+    """Read a text at once.  Raises BadJSON."""
+    return _checked(_read, raw)
+
+
+def _read(raw: bytes) -> Any:
+    value = json.loads(_text(raw), parse_constant=_refuse_constant, parse_float=_read_float, object_pairs_hook=_object)
+    if b"\\u" in raw:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair cannot be encoded
+    return value
+
+
+def _checked(reader: Callable[[bytes], Any], raw: bytes) -> Any:
+    """Read a text, and say what is wrong with it.  Raises BadJSON."""
+    try:
+        return reader(raw)
+    except BadJSON:
+        raise
+    except UnicodeEncodeError:
+        raise BadJSON("a string holds half of a surrogate pair") from None
+    except UnicodeDecodeError as error:
+        raise BadJSON(f"byte {error.start} is not UTF-8") from None
+    except RecursionError:
+        raise BadJSON("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise BadJSON(f"{error.msg} at character {error.pos}") from None
+    except ValueError:
+        raise BadJSON("an integer has too many digits") from None
+
+
+def _text(raw: bytes) -> str:
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise BadJSON("it begins with a byte order mark")
+    return raw.decode("utf-8")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object; a name that is given twice would be read differently by other programs."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise BadJSON(f"the field {twice[:100]!r} is given twice")
+    return found
 
 
 def read_large(raw: bytes) -> Any:
-    """Read a text in a thread; a long string, and a base64 object with one, becomes `Large`.
+    """Read a text in a thread; a long string, and a base64 object with one, becomes `Large`.  Raises BadJSON."""
+    return _checked(_read_large, raw)
 
-    Raises ValueError, RecursionError.
-    """
+
+def _read_large(raw: bytes) -> Any:
     mark = token_hex(16)
     rest, strings = _take_out(raw, mark)
-    text = rest.decode("utf-8", "surrogatepass")
+    text = _text(rest)
     parsed = _decoder(len(text)).decode(text)
+    if "\\u" in text:
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair cannot be encoded
     return _put_back(parsed, {f"{mark}{number}": string for number, string in enumerate(strings)})
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise BadJSON(f"{word} is not JSON")
 
 
 def _read_float(text: str) -> float:
     value = float(text)
     if isinf(value):
-        raise ValueError(f"{text[:100]} is larger than any number that is kept")
+        raise BadJSON(f"{text[:100]} is larger than any number that is kept")
     return value
 
 
 def _decoder(length: int) -> Any:
     """The parser for a text of so many characters."""
-    decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_float)
+    decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_float, object_pairs_hook=_object)
     if length > REST_MAX:
         decoder.parse_string = json.decoder.py_scanstring  # type: ignore[attr-defined]  # the stubs leave it out
         decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # as above
@@ -102,7 +150,7 @@ def _end_of(raw: bytes, at: int) -> int:
         if (end - before) % 2:
             return end
         at = end + 1
-    raise ValueError("a string has no end")
+    raise BadJSON("a string has no end")
 
 
 def _string(raw: bytes, at: int, end: int) -> bytes:
@@ -110,8 +158,8 @@ def _string(raw: bytes, at: int, end: int) -> bytes:
     pieces: list[bytes] = []
     while at < end:
         stop = end if end - at <= PIECE else _piece_end(raw, at)
-        text: str = json.loads(f'"{raw[at:stop].decode("utf-8", "surrogatepass")}"')
-        pieces.append(text.encode("utf-8", "surrogatepass"))
+        text: str = json.loads(f'"{raw[at:stop].decode("utf-8")}"')
+        pieces.append(text.encode("utf-8"))
         at = stop
     return b"".join(pieces)
 
@@ -123,7 +171,7 @@ def _piece_end(raw: bytes, at: int) -> int:
     while stop > at and raw[stop] & 0xC0 == 0x80:
         stop -= 1
     if stop == at:
-        raise ValueError("a string has an escape that is none, or is no UTF-8")
+        raise BadJSON("a string has an escape that is none, or is no UTF-8")
     return stop
 
 
@@ -135,13 +183,13 @@ def _put_back(value: Any, strings: Mapping[str, bytes]) -> Any:
         return [_put_back(element, strings) for element in value]
     if not isinstance(value, dict):
         return value
-    found = {_key(name, strings): _put_back(element, strings) for name, element in value.items()}
+    found = _object([(_key(name, strings), _put_back(element, strings)) for name, element in value.items()])
     long = found.get("base64")
     return _from_base64(long, found) if len(found) == 1 and isinstance(long, Large) else found
 
 
 def _key(name: str, strings: Mapping[str, bytes]) -> str:
-    return strings[name].decode("utf-8", "surrogatepass") if name in strings else name
+    return strings[name].decode("utf-8") if name in strings else name
 
 
 def _from_base64(long: Large, otherwise: Any) -> Any:

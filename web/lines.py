@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.web.routes import Role
+from disqued.web.routes import ROUTES, Role, missing_command
 from disqued.web.values import as_json
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -61,6 +61,13 @@ class Action:
     role: Role = Role.OPERATOR
     ends: bool = False  #: the job may be gone afterwards
     redis: str | None = None  #: the line of redis-cli, where it is no single command; empty = there is none
+
+    @property
+    def is_possible(self) -> bool:
+        """False while `rename-command` keeps the node from what the action does."""
+        return all(
+            missing_command(entry) is None for entry in ROUTES if (entry.method, entry.path) == ("POST", self.path)
+        )
 
     @property
     def inputs(self) -> list[Input]:

@@ -37,9 +37,9 @@ async def metrics(site: Site, asked: Asked) -> Reply:
 )  # fmt: skip
 async def per_queue(site: Site, asked: Asked) -> Reply:
     """Queues in the order in which they came into being; names that are no UTF-8 have backslashes in them."""
-    body, media = await site.metrics.of_queues(
-        asked.headers.get("accept", ""), limit=asked.query.get("limit", QUEUES_SHOWN), match=asked.query.get("match")
-    )
+    limit, match = asked.query.get("limit", QUEUES_SHOWN), asked.query.get("match")
+    async with site.large_walk:
+        body, media = await site.metrics.of_queues(asked.headers.get("accept", ""), limit=limit, match=match)
     return Reply(body, media)
 
 

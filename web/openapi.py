@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from disqued import __version__
 from disqued.web.problems import MEDIA, STATUS, TITLES
-from disqued.web.routes import ROUTES, Asked, Param, Reply, Role, Route, Schema, route
+from disqued.web.routes import ROUTES, Asked, Param, Reply, Role, Route, Schema, missing_command, route
 from disqued.web.site import Site
 from disqued.web.values import dump
 
@@ -64,7 +64,9 @@ def written() -> Reply:
 
 def document(routes: Iterable[Route] | None = None) -> dict[str, Any]:
     """The document."""
-    listed = [entry for entry in (ROUTES if routes is None else routes) if entry.listed]
+    listed = [
+        entry for entry in (ROUTES if routes is None else routes) if entry.listed and missing_command(entry) is None
+    ]
     paths: dict[str, Any] = {}
     for entry in listed:
         paths.setdefault(shown_path(entry), {})[entry.method.lower()] = _operation(entry)

@@ -112,9 +112,19 @@ def check_write(request: Any, *, has_session: bool, takes_form: bool) -> None:
         raise Problem(
             403, "nothing says which page asks; with a session Sec-Fetch-Site, Origin or X-Disqued: 1 is needed"
         )
-    media = (header(request, "Content-Type") or "").partition(";")[0].strip().lower()
+    media, charset = media_of(request)
+    if charset not in ("", "utf-8", "utf8"):
+        raise Problem(415, f"Content-Type has the charset {charset[:100]!r}; allowed is utf-8")
     if media != JSON and not (takes_form and media == FORM):
         raise Problem(415, f"Content-Type is {media[:100]!r}; allowed is {JSON}{f' or {FORM}' if takes_form else ''}")
+
+
+def media_of(request: Any) -> tuple[str, str]:
+    """Return the media type of a body and its charset, both in lower case and empty where they are not given."""
+    media, *parameters = (header(request, "Content-Type") or "").lower().split(";")
+    words = (parameter.partition("=") for parameter in parameters)
+    charset = next((value.strip().strip('"') for name, _, value in words if name.strip() == "charset"), "")
+    return media.strip(), charset
 
 
 def _is_same(origin: str, host: str) -> bool:

@@ -149,11 +149,9 @@ def queues_values(view: View, cut: Cut) -> Values:
 async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
     """A table of queues."""
     view = view_of(asked)
-    rows = await walk(site.gateway, site.live.rates)
-    return "queues.html", {
-        **queues_values(view, await view.cut(rows, site.gateway.reactor)),
-        "add": actions.add_job(None),
-    }
+    async with site.large_walk:
+        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.reactor)
+    return "queues.html", {**queues_values(view, cut), "add": actions.add_job(None)}
 
 
 # One queue.
@@ -292,7 +290,8 @@ def _setting_row(setting: Setting, value: str) -> Values:
     is_secret = setting.name in SECRET_SETTINGS and bool(value)
     change = None
     if setting.mutable and setting.status is Status.LIVE:
-        change = actions.set_setting(setting, "" if is_secret else value)
+        way = actions.set_setting(setting, "" if is_secret else value)
+        change = way if way.is_possible else None
     return {"setting": setting, "value": MASK if is_secret else value, "change": change}
 
 

@@ -28,8 +28,9 @@ STATUS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 TITLES: Final[Mapping[int, str]] = {
     400: "Bad request", 401: "Who are you", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    408: "Request timed out", 409: "Not possible now", 413: "Too large", 415: "JSON is needed", 421: "Another host",
-    429: "Too many requests", 431: "Headers too large", 500: "Internal error", 503: "Not available",
+    408: "Request timed out", 409: "Not possible now", 413: "Too large", 415: "Unsupported media type",
+    417: "Expectation failed", 421: "Another host", 429: "Too many requests", 431: "Headers too large",
+    500: "Internal error", 501: "Not implemented", 503: "Not available", 505: "Another version of HTTP",
     507: "Memory is full",
 }  # fmt: skip
 
@@ -63,6 +64,11 @@ class Problem(Exception):
         """404 NOJOB: this node does not know such a job."""
         text = f"no job {_shown(job_id)} is known to this node: it is over, or held by other nodes alone"
         return cls(404, text, code="NOJOB")
+
+    @classmethod
+    def no_command(cls, name: str) -> "Problem":
+        """404 ERR: this node has a command under another name, or not at all."""
+        return cls(404, f"this node has no command {name}: rename-command removed or renamed it", code="ERR")
 
     @property
     def document(self) -> dict[str, Any]:

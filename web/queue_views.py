@@ -7,9 +7,10 @@ for a while they are those of the last sample that the history took.
 Spans are milliseconds.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
-from operator import itemgetter
+from heapq import merge
+from itertools import chain, islice
 from typing import Any, Final
 
 import attrs
@@ -136,18 +137,25 @@ class View:
     async def cut(self, rows: list[QueueRow], reactor: Any) -> "Cut":
         """Find, sort and cut; SLICE_ROWS are looked at in a turn of the loop."""
         key, largest_first = SORTS[self.sort]
-        found: list[tuple[Any, QueueRow]] = []
+        runs: list[list[QueueRow]] = []
         for at in range(0, len(rows), SLICE_ROWS):
             if at:
                 await next_turn(reactor)
-            found += ((key(row), row) for row in rows[at : at + SLICE_ROWS] if self._lets_through(row))
-        pages = max(1, -(-len(found) // PAGE_ROWS))
+            run = [row for row in rows[at : at + SLICE_ROWS] if self._lets_through(row)]
+            run.sort(key=key, reverse=largest_first)
+            runs.append(run)
+        count = sum(map(len, runs))
+        pages = max(1, -(-count // PAGE_ROWS))
         page = min(max(1, self.page), pages)
-        if len(found) > SLICE_ROWS:
-            await next_turn(reactor)
-        found.sort(key=itemgetter(0), reverse=largest_first)
-        shown = [row for _, row in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]]
-        return Cut(shown, len(found), page, pages)
+        in_order = merge(*runs, key=key, reverse=largest_first)
+        before = (page - 1) * PAGE_ROWS
+        while before:
+            if len(runs) > 1:
+                await next_turn(reactor)
+            passed = min(before, SLICE_ROWS)
+            deque(islice(in_order, passed), maxlen=0)
+            before -= passed
+        return Cut(list(islice(in_order, PAGE_ROWS)), count, page, pages)
 
     def _lets_through(self, row: QueueRow) -> bool:
         return not self.text or self.text.casefold() in row.name.decode("utf-8", "backslashreplace").casefold()

@@ -145,15 +145,19 @@ def _errors() -> Iterator[str]:
     yield "| Status | What HTTP finds wrong |"
     yield "|---|---|"
     yield from (
-        "| 400 | The JSON, a field or a parameter. |",
+        "| 400 | The request line, a header, the JSON, a field or a parameter. |",
         "| 401 | There is no token, or it is not known. |",
         "| 403 | The role does not suffice, bodies may not be seen, or another web site sent the request. |",
-        "| 404 | There is nothing at this path. |",
+        "| 404 | There is nothing at this path, or `rename-command` took the command away. |",
         "| 405 | The path knows other methods: those in the header `Allow`. |",
         "| 408, 413, 431 | The request came too slowly, or is too large. |",
-        "| 415 | The body is not said to be JSON. |",
+        "| 415 | The body is not said to be JSON in UTF-8, or it is compressed. |",
+        "| 417 | The header `Expect` holds something other than `100-continue`. |",
         "| 421 | The request was meant for a host name that `http-hosts` does not allow. |",
         "| 500 | A bug of the server: it is logged. |",
+        "| 501 | The method or the transfer coding is not known; chunked is. |",
+        "| 503 | There are too many connections, or this one holds the most while all of them hold too much. |",
+        "| 505 | Another version than HTTP/1.1 and HTTP/1.0. |",
     )
 
 

@@ -85,6 +85,15 @@ def problem_page(site: Site, visitor: Visitor, request: Any, problem: Problem) -
     return _page("problem.html", values, problem.status, problem.headers)
 
 
+def _possible(value: Any) -> Any:
+    """Leave out the actions that the node cannot do; None for a single one."""
+    if isinstance(value, lines.Action):
+        return value if value.is_possible else None
+    if isinstance(value, list):
+        return [one for one in value if not isinstance(one, lines.Action) or one.is_possible]
+    return value
+
+
 Fill = Callable[[Site, Asked], Awaitable[tuple[str, dict[str, Any]]]]
 
 
@@ -97,7 +106,8 @@ def page(
         @wraps(fill)
         async def show(site: Site, asked: Asked) -> Reply:
             template, values = await fill(site, asked)
-            return _page(template, {**common(site, asked.visitor, asked.request, here), **values})
+            offered = {name: _possible(value) for name, value in values.items()}
+            return _page(template, {**common(site, asked.visitor, asked.request, here), **offered})
 
         route("GET", path, role=role, summary=summary, media="text/html", listed=False, query=query)(show)
         return fill

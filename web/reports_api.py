@@ -26,7 +26,6 @@ from disqued.web.problems import Problem
 from disqued.web.reports_file import MISSING, UNREADABLE
 from disqued.web.routes import Act, Asked, Param, Reply, Role, Schema, object_of, route
 from disqued.web.site import Site
-from disqued.web.turns import json_reply
 from disqued.web.values import BYTES
 from disqued.wire.texts import raw, text
 
@@ -186,9 +185,7 @@ async def _answer(site: Site, question: Callable[[Reader], Found]) -> Reply:
         _name_queue(row)
         for fault in row.get("faults", ()):
             _name_queue(fault)
-    return await json_reply(
-        site.gateway.reactor, {"computed_at": found.computed_at, "more": found.more, "rows": found.rows}
-    )
+    return await site.json({"computed_at": found.computed_at, "more": found.more, "rows": found.rows})
 
 
 def _name_queue(row: dict[str, Any]) -> None:

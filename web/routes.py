@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from disqued.commands.table import is_callable
+
 if TYPE_CHECKING:
+    from disqued.web.bodies import Body
     from disqued.web.site import Site
 
 Schema = Mapping[str, Any]  #: JSON schema, draft 2020-12
@@ -85,7 +88,7 @@ class Asked:
 class Reply:
     """An answer that is not plain JSON with status 200."""
 
-    body: bytes
+    body: "bytes | Body"
     media: str
     status: int = 200
     headers: Mapping[str, str] = attrs.field(factory=dict)
@@ -108,6 +111,7 @@ class Route:
     body: Schema | None = None  #: of the JSON body; None = it takes none
     reply: Schema = attrs.field(factory=dict)
     media: str = "application/json"
+    commands: tuple[str, ...] = ()  #: what it runs and cannot do without; a test runs each without it
     writes: bool = False  #: it changes something: it is audited, and protected against other sites
     needs_bodies: bool = False  #: nothing is left without the right to see bodies
     also: Mapping[int, Schema] = attrs.field(factory=dict)  #: JSON replies with other statuses that are no problems
@@ -119,6 +123,11 @@ class Route:
     at: str = ""  #: path and query of the example in the reference, placeholders filled in; "" = the path itself
     example: Any = None  #: JSON body of the example
     example_status: int = 200  #: what the example answers; a test runs it
+
+
+def missing_command(entry: Route) -> str | None:
+    """Return the first command of a route that this node does not have under its name."""
+    return next((name for name in entry.commands if not is_callable(name)), None)
 
 
 #: In the order in which they were declared.

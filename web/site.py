@@ -4,14 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from disqued.commands import table
 from disqued.web.audit import AuditLog
 from disqued.web.auth import Access
+from disqued.web.bodies import Body, JSONWriter, Store
 from disqued.web.gateway import Gateway
 from disqued.web.history import History
 from disqued.web.live import Live
 from disqued.web.metrics import Metrics
+from disqued.web.problems import Problem
 from disqued.web.reports_file import ReportsFile
-from disqued.web.turns import InThread
+from disqued.web.routes import JSON, Reply
+from disqued.web.turns import InThread, OneAtATime
 from disqued.web.values import as_bytes
 
 if TYPE_CHECKING:
@@ -41,16 +45,32 @@ class Site:
             lambda self: ReportsFile(self.gateway.config.reports_file, self.gateway.reactor), takes_self=True
         ),
     )
+    kept: Store = attrs.field(init=False, factory=Store)  #: long values of answers that are being sent
+    large_walk: OneAtATime = attrs.field(init=False, factory=OneAtATime)  #: for pages that gather a row of every queue
     in_thread: InThread = attrs.field(
         init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
     )
 
     async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
-        """Run a command for a visitor; returns its value.  Raises CommandError."""
-        return await self.gateway.call(
-            [word if isinstance(word, bytes) else as_bytes(word) for word in words],
-            address=f"{visitor.address}/{visitor.name}",
-        )
+        """Run a command for a visitor; returns its value.
+
+        Raises CommandError, and Problem 404 for a command that was renamed or removed.
+        """
+        given = [word if isinstance(word, bytes) else as_bytes(word) for word in words]
+        name = table.name_of(given)
+        if not table.is_callable(name):
+            raise Problem.no_command(name)
+        return await self.gateway.call(given, address=f"{visitor.address}/{visitor.name}")
+
+    async def json(self, value: Any) -> Reply:
+        """Make an answer of a value, in slices; long values in it are encoded when they are sent."""
+        body = Body(self.kept)
+        try:
+            await JSONWriter(self.gateway.reactor, body).write(value)
+        except BaseException:
+            body.close()
+            raise
+        return Reply(body.next_piece() if body.is_short else body, JSON)
 
     def start(self) -> None:
         """Begin to remember."""

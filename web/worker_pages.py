@@ -36,7 +36,9 @@ def workers_values(site: Site, view: WorkerView, cut: WorkerCut) -> Values:
 async def workers(site: Site, asked: Asked) -> tuple[str, Values]:
     """A table of workers."""
     view = WorkerView(asked.query.get("q", ""), asked.query.get("page", 1))
-    return "workers.html", workers_values(site, view, await view.cut(site.gateway))
+    async with site.large_walk:
+        cut = await view.cut(site.gateway)
+    return "workers.html", workers_values(site, view, cut)
 
 
 def worker_values(site: Site, worker_id: bytes, visitor: Visitor) -> Values:

@@ -108,7 +108,7 @@ def row_of(node: Node, one: Worker | Home) -> WorkerRow:
     now = node.clock.now()
     since = next(iter(one.leases.values()), None)
     return WorkerRow(
-        one.id, one.name, node.id, True, one.ttl_ms, max(0, now - one.alive_at), one.bound_to is not None,
+        one.id, one.name, node.id, True, one.ttl_ms, max(0, now - one.last_sign), one.bound_to is not None,
         tuple(islice(one.queues, QUEUES_SHOWN)), len(one.queues), len(one.leases),
         None if since is None else max(0, now - since), one.started, one.done, one.returned,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from benchmarks.measure import SEED
 from benchmarks.servers import redis_version
 from benchmarks.spark import connector, files, jobs
 from benchmarks.spark.events import write_history
+from disqued.testing.arguments import ExactParser
 
 MILLION: Final = 1_000_000
 NAMES: Final = [*jobs.NAMES, *connector.NAMES, *files.NAMES]
@@ -29,7 +30,7 @@ def _count(text: str) -> int:
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description="Measure the data pipeline.")
+    parser = ExactParser(prog="python -m benchmarks.spark", description="Measure the data pipeline.")
     parser.add_argument("--events", type=_count, action="append", metavar="N", help="in the history (1000000, 5000000)")
     parser.add_argument("--jobs", type=_count, default=MILLION, metavar="N", help="in a queue (1000000)")
     parser.add_argument("--rounds", type=_count, default=5, help="of each measure (5)")

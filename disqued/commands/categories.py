@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
-from disqued.commands.table import Command, Flag, every_command
+from disqued.commands.table import Command, Flag, manual
 
 #: Category of each group of commands; those of the group `server` are in others only.
 _OF_GROUP: Final = {
@@ -81,7 +81,7 @@ class CommandBook:
     def _by_name(self) -> Mapping[str, frozenset[str]]:
         """Each name and what it stands for; that of a command with subcommands stands for all of them."""
         found: dict[str, set[str]] = {}
-        for entry in every_command():
+        for entry in manual():
             first, bar, _ = bar_name(entry.name).partition("|")
             found.setdefault(first, set()).add(entry.name)
             if bar:
@@ -91,7 +91,7 @@ class CommandBook:
     @cached_property
     def _by_category(self) -> Mapping[str, frozenset[str]]:
         found: dict[str, set[str]] = {name: set() for name in CATEGORIES}
-        for entry in every_command():
+        for entry in manual():
             for category in categories_of(entry):
                 found[category].add(entry.name)
         return {name: frozenset(names) for name, names in found.items()}

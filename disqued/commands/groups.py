@@ -5,12 +5,15 @@
 Source: the README of bananaq for QSTATUS and QINFO; QGROUP is ours.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import attrs
 
 from disqued.commands import okq
 from disqued.commands.logs import DONE, GROUP, queue_of_log, settled
+from disqued.commands.parts import SPELT_PER_PART, Making, in_order, in_parts, picked, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, container, positional, rest
@@ -21,8 +24,12 @@ from disqued.core.job import Event
 from disqued.core.messages import RETURN
 from disqued.core.node import Node
 from disqued.core.queues import Client
+from disqued.core.unfinished import Parts
 from disqued.errors import CommandError, UnknownJob, WrongType
-from disqued.wire.replies import Status
+from disqued.wire.replies import SpeltList, Status
+
+COUNTED_PER_PART = 1_000  #: groups counted in one step
+NAMED_PER_PART = 5_000  #: names of groups spelt in one step
 
 # Looking.
 
@@ -40,33 +47,51 @@ def statistics(node: Node, name: bytes, group_name: bytes) -> tuple[int, ...]:
     return (total, group.leased, group.redo, group.done, group.available, consumers)
 
 
-def _groups(node: Node, name: bytes) -> list[bytes]:
+def _groups(node: Node, name: bytes) -> Making[list[bytes]]:
     """The groups of a queue that there is anything to say of, by name."""
     queue = node.state.queues.by_name.get(name)
-    known = [] if queue is None or queue.log is None else [one for one in queue.log.groups.values() if one.is_known]
-    return sorted({*(group.name for group in known), *node.logs.members.groups(name)})
+    groups = [] if queue is None or queue.log is None else list(queue.log.groups.values())
+    known = yield from picked(group.name if group.is_known else None for group in groups)
+    names = list(dict.fromkeys([*known, *node.logs.members.groups(name)]))
+    return (yield from in_order(names))
 
 
 def _is_log(node: Node, name: bytes) -> bool:
     """Tell whether a queue is shown with its groups: it has events, or groups, or was named with one."""
     queue = node.state.queues.by_name.get(name)
-    return bool(_groups(node, name)) or (queue is not None and queue.log is not None and queue.log.has_content)
+    log = None if queue is None else queue.log
+    if node.logs.members.has(name) or (log is not None and log.has_content):
+        return True
+    return log is not None and any(group.is_known for group in log.groups.values())
 
 
-def _active(node: Node, names: list[bytes], sees: Sees | None) -> list[bytes]:
+def _candidates(node: Node, sees: Sees | None) -> Iterator[bytes | None]:
+    """Names of active queues that may be seen, each once; None for each that is looked at and is none."""
+    seen: set[bytes] = set()
+    for queue in list(node.state.queues.by_name.values()):
+        is_active = okq.is_active(node, queue) or _is_log(node, queue.name)
+        if is_active and (sees is None or sees(queue.name)):
+            seen.add(queue.name)
+            yield queue.name
+        else:
+            yield None
+    for name in chain(node.consumers.names(), node.logs.members.queues()):
+        is_new = name not in seen and (sees is None or sees(name))
+        seen.add(name)
+        yield name if is_new else None
+
+
+def _active(node: Node, names: list[bytes], sees: Sees | None) -> Making[list[bytes]]:
     """The queues that are asked for, each once, or all active ones by name that may be seen.
 
     Raises CommandError when these are too many.
     """
     if names:
         return list(dict.fromkeys(names))
-    logs = {queue.name for queue in node.state.queues.by_name.values() if _is_log(node, queue.name)}
-    found = sorted({*okq.active_names(node), *logs, *node.logs.members.queues()})
-    if sees is not None:
-        found = list(filter(sees, found))
+    found = yield from picked(_candidates(node, sees), okq.SHOWN_AT_ONCE)
     if len(found) > okq.SHOWN_AT_ONCE:
         raise CommandError(okq.TOO_MANY)
-    return found
+    return sorted(found)
 
 
 def _queues_among(words: list[bytes]) -> list[bytes]:
@@ -75,21 +100,27 @@ def _queues_among(words: list[bytes]) -> list[bytes]:
     return words[:at]
 
 
-def _shown(node: Node, words: list[bytes], sees: Sees | None) -> dict[bytes, list[tuple[bytes, list[Any]]]]:
-    """What QSTATUS and QINFO are to show: {queue: [(group, names and figures in turn), ...]}."""
-    queues = _queues_among(words)
-    wanted = words[len(queues) + 1 :]
-    shown: dict[bytes, list[tuple[bytes, list[Any]]]] = {}
-    for name in _active(node, queues, sees):
-        if not wanted and not _is_log(node, name):
-            shown[name] = [(okq.GROUPLESS, okq.statistics(node, name))]
-            continue
-        figures = [(group, statistics(node, name, group)) for group in wanted or _groups(node, name)]
-        shown[name] = [
-            (group, [part for pair in zip(okq.STATISTICS, values, strict=True) for part in pair])
-            for group, values in figures
-        ]
-    return shown
+#: The figures of some groups of a queue: [(group, figures in the order of STATISTICS), ...].
+_Figures = list[tuple[bytes, tuple[int, ...]]]
+
+
+def _figures(node: Node, words: list[bytes], name: bytes) -> Making[_Figures]:
+    """The figures of the groups of a queue that QSTATUS and QINFO are to show."""
+    wanted = words[len(_queues_among(words)) + 1 :]
+    if not wanted and not _is_log(node, name):
+        return [(okq.GROUPLESS, okq.statistics(node, name))]
+    groups = wanted or (yield from _groups(node, name))
+    figures: _Figures = []
+    for at in range(0, len(groups), COUNTED_PER_PART):
+        if at:
+            yield
+        figures += [(group, statistics(node, name, group)) for group in groups[at : at + COUNTED_PER_PART]]
+    return figures
+
+
+def _named(values: tuple[int, ...]) -> list[Any]:
+    """Figures with their names before them."""
+    return [part for pair in zip(okq.STATISTICS, values, strict=True) for part in pair]
 
 
 _STATUS_WORDS = "Queues, then GROUPS and groups; all unless given."
@@ -127,10 +158,28 @@ class QStatus:
         """Those before GROUPS."""
         return _queues_among(self.words)
 
-    def run(self, node: Node, client: Client) -> list[Any]:
-        """Count."""
-        shown = _shown(node, list(self.words), seen_by(client))
-        return [[name, [part for pair in groups for part in pair]] for name, groups in shown.items()]
+    def run(self, node: Node, client: Client) -> Any:
+        """Count; BLOCKED while there is much to count."""
+        return in_parts(node, client, self._parts(node, list(self.words), seen_by(client)))
+
+    @staticmethod
+    def _parts(node: Node, words: list[bytes], sees: Sees | None) -> Parts:
+        reply = SpeltList()
+        shown = 0
+        for name in (yield from _active(node, _queues_among(words), sees)):
+            figures = yield from _figures(node, words, name)
+            groups = SpeltList()
+            for at in range(0, len(figures), SPELT_PER_PART):
+                if at:
+                    yield
+                piece = figures[at : at + SPELT_PER_PART]
+                groups.add([part for group, values in piece for part in (group, _named(values))])
+            reply.add([[name, groups]])
+            shown += len(figures)
+            if shown >= SPELT_PER_PART:
+                shown = 0
+                yield
+        return reply
 
 
 @command(
@@ -151,15 +200,37 @@ class QInfo:
         """Those before GROUPS."""
         return _queues_among(self.words)
 
-    def run(self, node: Node, client: Client) -> list[bytes]:
-        """Write the lines."""
-        rows = [
-            [name, group, *(b"%b:%d" % pair for pair in zip(figures[::2], figures[1::2], strict=True))]
-            for name, groups in _shown(node, list(self.words), seen_by(client)).items()
-            for group, figures in groups
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [b" ".join(map(bytes.ljust, row, widths)).rstrip(b" ") for row in rows]
+    def run(self, node: Node, client: Client) -> Any:
+        """Write the lines; BLOCKED while there is much to count."""
+        return in_parts(node, client, self._parts(node, list(self.words), seen_by(client)))
+
+    @staticmethod
+    def _parts(node: Node, words: list[bytes], sees: Sees | None) -> Parts:
+        shown: list[tuple[bytes, _Figures]] = []
+        widths = [0] * (2 + len(okq.STATISTICS))
+        counted = 0
+        for name in (yield from _active(node, _queues_among(words), sees)):
+            figures = yield from _figures(node, words, name)
+            shown.append((name, figures))
+            for at in range(0, len(figures), SPELT_PER_PART):
+                if at:
+                    yield
+                rows = [_columns(name, group, values) for group, values in figures[at : at + SPELT_PER_PART]]
+                for column, cells in enumerate(zip(*rows, strict=True)):
+                    widths[column] = max(widths[column], *map(len, cells))
+            counted += len(figures)
+            if counted >= SPELT_PER_PART:
+                counted = 0
+                yield
+        return (yield from spelt(
+            b" ".join(map(bytes.ljust, _columns(name, group, values), widths)).rstrip(b" ")
+            for name, figures in shown for group, values in figures
+        ))  # fmt: skip
+
+
+def _columns(name: bytes, group: bytes, values: tuple[int, ...]) -> list[bytes]:
+    """What QINFO shows of a group, before it is put under each other."""
+    return [name, group, *(b"%b:%d" % pair for pair in zip(okq.STATISTICS, values, strict=True))]
 
 
 # Groups.
@@ -183,10 +254,14 @@ class QGroupList:
 
     queue: bytes = positional("Queue to look at.", QUEUE)
 
-    def run(self, node: Node, client: Client) -> list[bytes]:
-        """Name them, by name."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Name them, by name; BLOCKED when there are very many."""
         queue_of_log(node, self.queue)
-        return _groups(node, self.queue)
+        return in_parts(node, client, self._parts(node))
+
+    def _parts(self, node: Node) -> Parts:
+        names = yield from _groups(node, self.queue)
+        return (yield from spelt(iter(names), NAMED_PER_PART))
 
 
 def _read_start(text: bytes) -> bytes:

@@ -111,6 +111,29 @@ class AccessControl(Protocol):
         """Random hex digits."""
 
 
+class Holder(Protocol):
+    """A connection that holds memory outside maxmemory."""
+
+    def end_for_buffers(self, size: int) -> None:
+        """End the connection: it holds the most, `size` bytes, while all connections together hold too much."""
+
+
+class Budget(Protocol):
+    """What connections may hold outside maxmemory, all together."""
+
+    used: int  #: bytes held by all
+
+    @property
+    def limit(self) -> int:
+        """Bytes that they may hold."""
+
+    def hold(self, owner: Holder, size: int) -> None:
+        """Set the owner's total, and end the largest holders while all hold too much; the owner may be among them."""
+
+    def drop(self, owner: Holder) -> None:
+        """Forget an owner."""
+
+
 class Host(Protocol):
     """The daemon around the node."""
 

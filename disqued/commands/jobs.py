@@ -6,11 +6,13 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Disque READ
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import attrs
 
 from disqued.commands.names import note_emptied, with_new
+from disqued.commands.parts import in_parts, spelt
 from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
@@ -27,7 +29,9 @@ from disqued.commands.values import (
     seconds,
 )
 from disqued.commands.values import integer as integer_kind
+from disqued.core import marks
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
+from disqued.core.groups import Group, units_of
 from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
@@ -55,6 +59,7 @@ JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
 # Of a command on very many jobs; a part takes some milliseconds.
 CHECKED_PER_PART = 10_000  #: ids whose form is checked
 CHANGED_PER_PART = 500  #: jobs that are changed
+CHANGED_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
 TTL = seconds("TTL", 1, "TTL must be a number > 0")
 RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
@@ -252,8 +257,12 @@ class _InParts:
         words.pop()
         changed = 0
         while words:
-            changed += sum(map(self.command.change(node), words[: -CHANGED_PER_PART - 1 : -1]))
-            del words[-CHANGED_PER_PART:]
+            node.state.effort = 0
+            change = self.command.change(node)
+            for _ in range(min(CHANGED_PER_PART, len(words))):
+                changed += change(words.pop())
+                if node.state.effort > CHANGED_EFFORT:
+                    break
             yield
         return changed
 
@@ -365,6 +374,20 @@ class DelJob(_OnEachJob):
     def change(node: Node) -> Callable[[bytes], bool]:
         """Drop a job from this node."""
         return node.acks.delete
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Drop each; returns how many there were, or BLOCKED when groups have very much of them."""
+        return in_parts(node, client, self._parts(node))
+
+    def _parts(self, node: Node) -> Parts:
+        state, dropped = node.state, 0
+        state.effort = 0
+        for job_id in self.ids:
+            if state.effort > CHANGED_EFFORT:
+                yield
+                state.effort = 0
+            dropped += node.acks.delete(job_id)
+        return dropped
 
 
 @command(
@@ -479,19 +502,34 @@ def describe(node: Node, job: Job) -> list[Any]:
     return shown
 
 
+def touches(job: Job) -> int:
+    """How many groups made something of an event, as far as that is counted for each; 0 for other jobs."""
+    if not isinstance(job, Event):
+        return 0
+    return marks.count(job.marks) + sum(1 for _ in units_of(job))
+
+
+def _made_of(node: Node, event: Event, group: Group) -> list[Any] | None:
+    """What a group made of an event; None when it has not touched it."""
+    unit = group.units.get(event)
+    if unit is None:
+        return [group.name, b"done", 0, 0] if group.is_done(event) else None
+    is_held = unit.state == ACTIVE
+    left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
+    return [group.name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms]
+
+
+def _touching(event: Event) -> list[Group]:
+    """The groups that touched an event, by name."""
+    if event.log is None:
+        return []
+    found = dict.fromkeys([*(unit.group for unit in units_of(event)), *event.log.done_with(event)])
+    return sorted(found, key=attrgetter("name"))
+
+
 def _units(node: Node, event: Event) -> list[list[Any]]:
     """What each group that touched an event made of it, by name."""
-    rows: list[list[Any]] = []
-    groups = {} if event.log is None else event.log.groups
-    for name, group in sorted(groups.items()):
-        unit = group.units.get(event)
-        if unit is not None:
-            is_held = unit.state == ACTIVE
-            left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
-            rows.append([name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms])
-        elif group.is_done(event):
-            rows.append([name, b"done", 0, 0])
-    return rows
+    return [row for group in _touching(event) if (row := _made_of(node, event, group)) is not None]
 
 
 def _described(node: Node, job: Job) -> list[Any]:
@@ -532,7 +570,15 @@ class Show:
 
     id: bytes = positional("Job to describe.", JOB_ID)
 
-    def run(self, node: Node, client: Client) -> list[Any] | None:
-        """Describe the job; None when it is not known here."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Describe the job; None when it is not known here, BLOCKED when very many groups touched it."""
         job = node.state.jobs.get(self.id)
+        if isinstance(job, Event):
+            return in_parts(node, client, self._parts(node, job))
         return None if job is None else describe(node, job)
+
+    @staticmethod
+    def _parts(node: Node, event: Event) -> Parts:
+        rows = (_made_of(node, event, group) for group in _touching(event))
+        groups = yield from spelt(row for row in rows if row is not None)
+        return [*_described(node, event), b"groups", groups]

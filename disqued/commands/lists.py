@@ -29,6 +29,7 @@ from disqued.commands.names import (
     with_new,
     work_queue,
 )
+from disqued.commands.parts import in_order, in_parts
 from disqued.commands.shapes import (
     adding,
     array,
@@ -57,11 +58,11 @@ from disqued.commands.values import integer as integer_kind
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.inquiries import Known
-from disqued.core.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, Job, JobOptions, Unit
+from disqued.core.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
 from disqued.core.lists import Found, Wish
 from disqued.core.messages import ACK_ONE
 from disqued.core.node import Node
-from disqued.core.queues import Client, Form, Queue
+from disqued.core.queues import Client, Form, Queue, handed_out
 from disqued.core.replication import Batch
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
@@ -440,36 +441,52 @@ class RqInspect:
     start: int | None = optional("Place of the first one; 0 is the oldest, -1 the newest.", _INSPECTED)
     count: int | None = optional("How many, 1 or more, towards the newest.", _INSPECTED)
 
-    def run(self, node: Node, client: Client) -> list[Any]:
-        """Look; returns rows.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Look; returns rows, or BLOCKED.  Raises EmptyKey (EMPTYKEY) when there is no such list."""
         if self.start is None or self.count is None or self.count < 1:
             raise CommandError(_INSPECT)
         queue = work_queue(node, self.key)
         if queue is None:
             raise EmptyKey
         if self.pending:
-            return self._delivered(node, queue)
-        units = self._slice(queue.units, len(queue.units))
+            return in_parts(node, client, self._delivered(node, queue))
+        start = self._place(len(queue.units))
+        units = queue.units.slice(start, start + min(self.count, JOBS_AT_ONCE)) if start >= 0 else []
         return _short_of_large([((name_of(unit.job, ELEMENT), unit.body), len(unit.body)) for unit in units])
 
-    def _delivered(self, node: Node, queue: Queue) -> list[Any]:
-        state = node.state
-        entries = node.lists.delivered(queue)
-
-        def row(since: int, job: Job) -> tuple[Any, int]:
-            elapsed_ms = max(0, state.now - since)
-            name = name_of(job, ELEMENT)
-            return (name, job.body, state.wall - elapsed_ms, elapsed_ms, job.deliveries), len(job.body)
-
-        return _short_of_large([row(since, job) for since, job in self._slice(entries, len(entries))])
-
-    def _slice(self, entries: Iterable[Any], length: int) -> Iterable[Any]:
-        assert self.start is not None
+    def _delivered(self, node: Node, queue: Queue) -> Parts:
+        state, lists = node.state, node.lists
         assert self.count is not None
+        most = min(self.count, JOBS_AT_ONCE)
+        start = self._place(len(queue.leased) + len(queue.elsewhere))
+        if start < 0:
+            return []
+        if lists.is_in_order(queue):
+            entries: Iterable[tuple[Unit, int]] = _slice(queue.leased, start, most)
+        else:
+            entries = (yield from in_order(lists.delivered(queue), key=handed_out, most=start + most))[start:]
+
+        def row(unit: Unit, since: int) -> tuple[Any, int]:
+            elapsed_ms = max(0, state.now - since)
+            name = name_of(unit.job, ELEMENT)
+            return (name, unit.body, state.wall - elapsed_ms, elapsed_ms, unit.deliveries), len(unit.body)
+
+        return _short_of_large([row(unit, since) for unit, since in islice(entries, most)])
+
+    def _place(self, length: int) -> int:
+        """The place of the first one, counted from the oldest; below 0 = beyond either end."""
+        assert self.start is not None
         start = self.start + length if self.start < 0 else self.start
-        if not 0 <= start < length:
-            return ()
-        return islice(entries, start, start + min(self.count, JOBS_AT_ONCE))
+        return start if start < length else -1
+
+
+def _slice(units: dict[Unit, int], start: int, most: int) -> list[tuple[Unit, int]]:
+    """Some of the units that consumers have, in order, counted from the end that is nearer."""
+    most = min(most, len(units) - start)
+    after = len(units) - start - most
+    if start <= after:
+        return list(islice(units.items(), start, start + most))
+    return list(islice(reversed(units.items()), after, after + most))[::-1]
 
 
 def _short_of_large(rows: list[tuple[Any, int]]) -> list[Any]:
@@ -511,30 +528,25 @@ class RqInfo:
         queue = work_queue(node, self.key)
         if queue is None:
             raise EmptyKey
-        parts = self._count(node, queue)
-        try:
-            next(parts)
-        except StopIteration as end:
-            return end.value
-        node.in_parts(client, parts)
-        return BLOCKED
+        return in_parts(node, client, self._count(node, queue))
 
     def _count(self, node: Node, queue: Queue) -> Parts:
         """Add up, so many at a time."""
-        delivered = node.lists.delivered(queue)
-        jobs = [unit.job for unit in queue.units] + [job for _, job in delivered]
+        waiting, delivered = queue.units.listed(), node.lists.delivered(queue)
+        oldest = min((since for _, since in delivered), default=0)
         memory = most = 0
-        for at in range(0, len(jobs), COUNTED_AT_ONCE):
+        units = [*waiting, *(unit for unit, _ in delivered)]
+        for at in range(0, len(units), COUNTED_AT_ONCE):
             if at:
                 yield
-            piece = jobs[at : at + COUNTED_AT_ONCE]
-            memory += sum(len(job.body) for job in piece)
-            most = max(most, *(job.deliveries for job in piece))
+            piece = units[at : at + COUNTED_AT_ONCE]
+            memory += sum(len(unit.body) for unit in piece)
+            most = max(most, *(unit.deliveries for unit in piece))
         return [
-            b"undelivered", len(jobs) - len(delivered),
+            b"undelivered", len(waiting),
             b"delivered", len(delivered),
             b"memory", memory,
-            b"oldest-pending-ms", max(0, node.state.now - delivered[0][0]) if delivered else 0,
+            b"oldest-pending-ms", max(0, node.state.now - oldest) if delivered else 0,
             b"max-deliveries", most if delivered else 0,
             b"copies-elsewhere", len(queue.elsewhere),
         ]  # fmt: skip

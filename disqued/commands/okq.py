@@ -350,8 +350,8 @@ def flushed(node: Node, name: bytes) -> Parts:
 STATISTICS = (b"total", b"inprogress", b"redo", b"done", b"available", b"consumers")
 
 
-def statistics(node: Node, name: bytes) -> list[Any]:
-    """The statistics of a queue on this node: names and values in turn.
+def statistics(node: Node, name: bytes) -> tuple[int, ...]:
+    """The statistics of a queue on this node, in the order of STATISTICS.
 
     A work queue forgets what is done, and does not tell what came back from what is new.
     """
@@ -359,19 +359,11 @@ def statistics(node: Node, name: bytes) -> list[Any]:
     waiting = inprogress = waiters = 0
     if queue is not None:
         waiting, inprogress = len(queue.units), len(queue.leased)
-        registered = node.consumers.queues_of
-        waiters = sum(name not in registered(waiter.client) for waiter in chain(queue.waiters, queue.watchers))
-    values = (waiting + inprogress, inprogress, 0, 0, waiting, waiters + node.consumers.count(name))
-    return [part for pair in zip(STATISTICS, values, strict=True) for part in pair]
+        has = node.consumers.has
+        waiters = sum(not has(waiter.client, name) for waiter in chain(queue.waiters, queue.watchers))
+    return (waiting + inprogress, inprogress, 0, 0, waiting, waiters + node.consumers.count(name))
 
 
-def _is_active(node: Node, queue: Queue) -> bool:
+def is_active(node: Node, queue: Queue) -> bool:
+    """Tell whether a queue of work holds or awaits something."""
     return bool(len(queue.units) or queue.leased or queue.is_awaited or node.consumers.count(queue.name))
-
-
-def active_names(node: Node) -> set[bytes]:
-    """The queues of work that hold or await something."""
-    queues = node.state.queues
-    found = {queue.name for queue in queues.from_serial(0, len(queues)) if _is_active(node, queue)}
-    found.update(node.consumers.names())
-    return found

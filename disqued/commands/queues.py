@@ -10,7 +10,7 @@ from zlib import crc32
 
 import attrs
 
-from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe
+from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe, touches
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
@@ -70,13 +70,20 @@ STATISTICS = (
     "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause",
 )  # fmt: skip
 MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
+STREAM_STATISTICS = ("owned",)
 
 
 @command(
     "QSTAT",
     group="queues",
     flags=Flag.READ | Flag.FAST,
-    reply=null_array_or(either(pairs("statistics", *STATISTICS), pairs("with FULL", *STATISTICS, *MORE_STATISTICS))),
+    reply=null_array_or(
+        either(
+            pairs("statistics", *STATISTICS),
+            pairs("with FULL", *STATISTICS, *MORE_STATISTICS),
+            pairs("with FULL, of a log", *STATISTICS, *MORE_STATISTICS, *STREAM_STATISTICS),
+        )
+    ),
     cost="O(1)",
     arity=-2,
 )
@@ -85,7 +92,9 @@ class QStat:
     """Statistics of a queue on this node.
 
     With FULL, four more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes
-    that ever sent jobs, and when the queue came into being, in unix seconds.
+    that ever sent jobs, and when the queue came into being, in unix seconds.  Of a log it also answers how many of its
+    events this node hands out (owned).  Other nodes have copies of these, so that only the sum of owned over all nodes
+    counts each event once.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)
@@ -104,6 +113,8 @@ class QStat:
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,
             ]  # fmt: skip
+            if queue.log is not None:
+                values += [b"owned", queue.log.owned]
         return values
 
 
@@ -189,6 +200,7 @@ LOOKED_AT_PER_COUNT = 10  #: entries looked at, for each one that is wanted, bef
 # What one call does at most, whatever it is asked for: some milliseconds' work.
 ELEMENTS_MAX = 2_000  #: names, or ids
 DESCRIBED_MAX = 250  #: descriptions of jobs
+ROW_COST = 256  #: bytes as which what a group made of an event counts
 LOOKED_AT_MAX = 10_000
 
 #: A cursor from here on goes on within a table of jobs: WITHIN + lowest key to come * TABLES + number of the table.
@@ -364,7 +376,7 @@ def _id_size(job: Job) -> int:
 
 
 def _described_size(job: Job) -> int:
-    return len(job.queue) + len(job.body)
+    return len(job.queue) + len(job.body) + ROW_COST * touches(job)
 
 
 def _touched_at(job: Job) -> int:

@@ -158,6 +158,20 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "rejected_connections": None,
         "latest_fork_usec": None,
     },
+    # What Redis clients read as they connect: every node takes writes, and none is a replica of another one.
+    "Replication": {
+        "role": "master",
+        "connected_slaves": 0,
+        "master_failover_state": "no-failover",
+        "master_replid": None,
+        "master_replid2": "0" * 40,
+        "master_repl_offset": 0,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 0,
+        "repl_backlog_size": 0,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
+    },
     "Cluster": {},
     "CPU": {
         "used_cpu_sys": None,
@@ -204,6 +218,7 @@ def _node_facts(node: Node) -> dict[str, dict[str, Any]]:
             "background_additions": node.logs.background.running,
             "background_additions_failed": node.logs.background.failed,
         },
+        "Replication": {"master_replid": node.state.node_id.decode()},
         "Commandstats": _command_statistics(),
     }
 
@@ -244,8 +259,9 @@ def _section(name: str, node_facts: Mapping[str, Any], host_facts: Mapping[str, 
 class Info:
     """Facts and counters of this node.
 
-    Sections are Server, Clients, Memory, Jobs, Queues, Persistence, Stats, Cluster, CPU and Commandstats.  Without a
-    section, or with `default`, all but Commandstats are answered; with `all`, that too.  An unknown section is empty.
+    Sections are Server, Clients, Memory, Jobs, Queues, Persistence, Events, Stats, Replication, Cluster, CPU and
+    Commandstats.  Without a section, or with `default`, all but Commandstats are answered; with `all`, that too.  An
+    unknown section is empty.
     """
 
     section: bytes | None = optional("Section to answer, in any case.", BYTES)

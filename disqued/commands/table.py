@@ -224,6 +224,9 @@ TABLE: dict[bytes, Command | Container] = {}
 #: Commands without subcommands that mind only the node, by upper-case and lower-case name: the look-up of the hot path.
 PLAIN: dict[bytes, Command] = {}
 
+#: Every command by its name, whatever `rename-command` does.
+MANUAL: dict[str, Command] = {}
+
 C = TypeVar("C", bound=type)
 
 
@@ -301,6 +304,7 @@ def _error_line(error: type[CommandError] | str) -> str:
 
 def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
     key = words[0].encode()
+    MANUAL[entry.name] = entry
     if len(words) == 1:
         parent = TABLE.get(key)
         if isinstance(parent, Container):
@@ -325,6 +329,26 @@ def rename(old: str, new: str) -> None:
         TABLE[target] = entry
         if plain is not None:
             PLAIN[target] = PLAIN[target.lower()] = plain
+
+
+def manual() -> Iterator[Command]:
+    """All commands and subcommands by the names of this manual, those that `rename-command` took away included."""
+    for name in sorted(MANUAL):
+        yield MANUAL[name]
+
+
+def name_of(words: list[bytes]) -> str:
+    """Return the name in this manual of the command that words in capitals begin with."""
+    both = b" ".join(words[:2]).decode("latin-1")
+    return both if both in MANUAL else words[0].decode("latin-1")
+
+
+def is_callable(name: str) -> bool:
+    """Return whether clients can call a command by its name in this manual; `rename-command` may prevent that."""
+    entry, parent = MANUAL[name], TABLE.get(name.partition(" ")[0].encode())
+    if isinstance(parent, Container):
+        return parent.alone is entry or entry in parent.children.values()
+    return parent is entry
 
 
 def find(args: list[bytes]) -> Command:

@@ -6,19 +6,20 @@ A task is a work job of which only the body is shown; a process is one that some
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
 from disqued.commands.names import note_emptied, work_queue
+from disqued.commands.parts import in_parts, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
 from disqued.commands.values import integer as integer_kind
-from disqued.commands.workers import WORKER_ID, in_parts
+from disqued.commands.workers import WORKER_ID
 from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.inquiries import Known
@@ -44,7 +45,7 @@ from disqued.errors import (
     StaleWorker,
     WrongType,
 )
-from disqued.wire.replies import Status
+from disqued.wire.replies import SpeltList, Status
 
 DEFAULT_TTL_S = 86_400
 ADDED_TIMEOUT_MS = 5_000  #: how long WQ.ENQUEUE waits for copies on other nodes
@@ -507,15 +508,25 @@ class WqTasks:
     start: int = optional("How many to pass over.", _START, 0)
     count: int = optional("How many to show at most.", _COUNT, JOBS_AT_ONCE)
 
-    def run(self, node: Node, client: Client) -> list[bytes]:
-        """Look."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Look; BLOCKED when there are very many to pass over."""
+        known = work_queue(node, self.queue)
+        return [] if known is None else in_parts(node, client, self._parts(node, known))
+
+    def _parts(self, node: Node, queue: Queue) -> Parts:
         tasks: list[bytes] = []
-        size = 0
-        for unit in islice(_good(node, self.queue), self.start, self.start + min(self.count, JOBS_AT_ONCE)):
-            tasks.append(unit.body)
-            size += len(unit.body)
-            if size >= FETCHED_BYTES:
+        size, passed, count = 0, 0, min(self.count, JOBS_AT_ONCE)
+        # Between two parts units come and go.
+        for seen, unit in enumerate(queue.units.listed(), 1):
+            if len(tasks) >= count or size >= FETCHED_BYTES:
                 break
+            if unit.job.expires_at > node.state.now:
+                passed += 1
+                if passed > self.start:
+                    tasks.append(unit.body)
+                    size += len(unit.body)
+            if seen % LISTED_PER_PART == 0:
+                yield
         return tasks
 
 
@@ -537,7 +548,7 @@ class WqQueues:
             serial = queues[-1].serial + 1
             if len(queues) == LISTED_PER_PART:
                 yield
-        return names
+        return (yield from spelt(iter(names), LISTED_PER_PART))
 
 
 _PROCESS = tuple_of(
@@ -571,20 +582,23 @@ class WqProcs:
         return in_parts(node, client, self._parts(node, seen_by(client)))
 
     def _parts(self, node: Node, sees: Sees | None) -> Parts:
-        rows: list[tuple[Any, ...]] = []
+        reply = SpeltList()
         size = 0
         units = list(self._units(node))
         for at in range(0, len(units), LISTED_PER_PART):
             if at:
                 yield
+            rows: list[tuple[Any, ...]] = []
             for unit in units[at : at + LISTED_PER_PART]:
                 row = self._row(node, unit)
                 if row is not None and (sees is None or sees(unit.queue)):
                     rows.append(row)
                     size += len(unit.queue) + len(unit.body)
-                if len(rows) == PROCESSES_MAX or size >= FETCHED_BYTES:
-                    return rows
-        return rows
+                if len(reply) + len(rows) == PROCESSES_MAX or size >= FETCHED_BYTES:
+                    reply.add(rows)
+                    return reply
+            reply.add(rows)
+        return reply
 
     def _units(self, node: Node) -> Iterable[Unit]:
         if self.worker is not None:
@@ -593,8 +607,7 @@ class WqProcs:
         if self.queue is not None:
             queue = node.state.queues.by_name.get(self.queue)
             return () if queue is None else queue.leased
-        queues = node.state.queues.by_name.values()
-        return chain.from_iterable(queue.leased for queue in queues if queue.leased)
+        return chain.from_iterable(queue.leased for queue in list(node.state.queues.by_name.values()) if queue.leased)
 
     def _row(self, node: Node, unit: Unit) -> tuple[Any, ...] | None:
         """Describe a process; None if it is over, or was not asked for."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from disqued.commands.permission import queues_of_worker, seen_by
+from disqued.commands.parts import in_parts, picked, spelt
+from disqued.commands.permission import Sees, queues_of_worker, seen_by
 from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import QUEUE, Kind, bounded
@@ -23,6 +24,7 @@ from disqued.errors import CommandError, NoWorker, StaleWorker, SyntaxFault
 
 TTL_MAX_MS = 365 * 86_400_000
 EPOCH_MAX = 2**63 - 1
+LISTED_PER_PART = 5_000  #: ids of workers
 _ID_BITS = 128
 _BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
 _BAD_TTL = f"TTL must be between 0 (for ever) and {TTL_MAX_MS} milliseconds (a year)"
@@ -50,16 +52,6 @@ _TTL = integer_kind(0, TTL_MAX_MS, _BAD_TTL, f"milliseconds, 0 to {TTL_MAX_MS}; 
 _EPOCH = Kind(
     "integer", bounded(1, EPOCH_MAX, _BAD_EPOCH), "1 or more", {"type": "integer", "minimum": 1}, (f"ERR {_BAD_EPOCH}",)
 )
-
-
-def in_parts(node: Node, client: Client, parts: Parts) -> Any:
-    """Do the first part of a piece of work; returns its outcome if that was all, else the client is blocked."""
-    try:
-        next(parts)
-    except StopIteration as end:
-        return end.value
-    node.in_parts(client, parts)
-    return BLOCKED
 
 
 def _misuse(word: str, known: bool) -> str:
@@ -240,14 +232,23 @@ class WorkerList:
     queue: bytes | None = option("QUEUE", "Only those of this node that work on this queue.", QUEUE)
     cluster: bool = flag("CLUSTER", "Those of other nodes, too; not with QUEUE.")
 
-    def run(self, node: Node, client: Client) -> list[bytes]:
+    def run(self, node: Node, client: Client) -> Any:
         """List ids, those of this node first; of others' queues none to who may not see those."""
-        sees, workers = seen_by(client), node.workers.by_id.values()
+        return in_parts(node, client, self._parts(node, seen_by(client)))
+
+    def _parts(self, node: Node, sees: Sees | None) -> Parts:
+        workers = list(node.workers.by_id.values())
         if self.queue is not None:
-            return [worker.id for worker in workers if self.queue in worker.queues]
-        if sees is not None:
-            return [worker.id for worker in workers if all(map(sees, queues_of_worker(node, worker.id)))]
-        return [*node.workers.by_id, *(node.homes.known if self.cluster else ())]
+            ids = yield from picked(worker.id if self.queue in worker.queues else None for worker in workers)
+        elif sees is not None:
+            ids = yield from picked(self._seen(node, worker, sees) for worker in workers)
+        else:
+            ids = [*node.workers.by_id, *(node.homes.known if self.cluster else ())]
+        return (yield from spelt(iter(ids), LISTED_PER_PART))
+
+    @staticmethod
+    def _seen(node: Node, worker: Worker, sees: Sees) -> bytes | None:
+        return worker.id if all(map(sees, queues_of_worker(node, worker.id))) else None
 
 
 _FACTS = (
@@ -281,7 +282,7 @@ class WorkerInfo:
             b"epoch", worker.epoch,
             b"home", node.id,
             b"ttl", worker.ttl_ms,
-            b"idle-ms", node.state.now - worker.alive_at,
+            b"idle-ms", node.state.now - worker.last_sign,
             b"bound", int(worker.bound_to is not None),
             b"queues", list(worker.queues),
             b"processes", len(worker.leases),

@@ -15,7 +15,8 @@ nothing but us?  Then there is nobody to ask, and the job is dropped at once.
 An ack of a job that is not known here is kept as well, where there are other nodes: a dummy ack.  Who holds the job is
 not known, so the whole cluster is asked.  A node that knows the job collects it, and the dummy can go; so it can when
 every node has answered that it does not know it, or when the job's time, which its id tells, is over.  A dummy ack
-never answers for another one: two of them would take each other for the job.
+never answers for another one: two of them would take each other for the job.  A node that is leaving, or whose memory
+is low, keeps none, and asks the cluster once.
 
 Who holds a job is not written down each time that it moves.  So the ack of a job that a node has from its store goes to
 the whole cluster.
@@ -45,8 +46,8 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 from collections.abc import Callable
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, FLAG_PROMISED, WAIT_REPL, Job, NamedJob
-from disqued.core.messages import DELJOB, GOTACK, Message
+from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, FLAG_PROMISED, WAIT_REPL, WORK_SCOPE, Job, NamedJob
+from disqued.core.messages import DELJOB, GOTACK, SETACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.queues import Client
 from disqued.core.replication import Replication
@@ -238,10 +239,13 @@ class Acks:
         The journal hears nothing of it: nobody was told that it counts.
         """
         state = self._state
-        if state.leaving or not state.peers.by_id or state.memory.is_low:
-            return
         ttl_ms = ttl_of(job_id)
-        if not ttl_ms:
+        if not ttl_ms or not state.peers.by_id:
+            return
+        if state.leaving or state.memory.is_low:
+            # Nothing is kept here now; those who hold the job hear of it once.
+            for node_id in sorted(state.peers.linked):
+                state.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _UNKNOWN))
             return
         done = Job(job_id, b"", b"", state.wall * 1_000_000, state.options(ttl_ms, RETRY_MIN_MS, 0, 1))
         done.expires_at = state.now + ttl_ms

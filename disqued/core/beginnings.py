@@ -25,7 +25,7 @@ Times are integer milliseconds; stamps are those of `Job.ctime`.
 from collections.abc import Callable
 
 from disqued.core.groups import Floor, Group, Log, raise_floor, read_scope
-from disqued.core.job import WORK_SCOPE, Event
+from disqued.core.job import WORK_SCOPE, Event, Unit
 from disqued.core.messages import BEGIN, Message
 from disqued.core.outbox import GONE_DELETED, GROUP
 from disqued.core.queues import Queue
@@ -34,7 +34,9 @@ from disqued.core.state import State
 from disqued.core.unfinished import Parts
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
+TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
 
 class Beginnings:
@@ -64,8 +66,7 @@ class Beginnings:
         ended = group.merge(epoch, floor)
         if ended is None:
             return False
-        for unit in ended:
-            state.schedule.cancel(unit)
+        state.end_units(group, ended)
         group.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
@@ -76,8 +77,7 @@ class Beginnings:
         """Hear that it means nothing any more where a group began."""
         group = log.groups.get(name)
         if group is not None:
-            for unit in group.forget():
-                self._state.schedule.cancel(unit)
+            self._state.end_units(group, group.forget())
             log.let_go(group)
 
     def floor_now(self, log: Log) -> Floor:
@@ -126,12 +126,17 @@ class Beginnings:
 
     def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
         state = self._state
-        events: list[Event] = [event for event in (*log, *log.delayed) if log.is_flushed(event)]
-        for at in range(0, len(events), FORGOTTEN_PER_PART):
-            for event in events[at : at + FORGOTTEN_PER_PART]:
-                if state.jobs is jobs and jobs.get(event.id) is event:
-                    state.forget(event, GONE_DELETED)
-            yield
+        events: list[Unit] = [*log.events.listed(), *log.delayed]
+        state.effort = 0
+        for event in events:
+            assert isinstance(event, Event)
+            if state.effort >= FORGOTTEN_EFFORT:
+                yield
+                state.effort = 0
+            state.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
+            if state.jobs is jobs and jobs.get(event.id) is event and log.is_flushed(event):
+                state.forget(event, GONE_DELETED)
+        yield
 
     # Other nodes.
 
@@ -150,13 +155,15 @@ class Beginnings:
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, message)
 
-    def tell(self, node_id: bytes, log: Log) -> None:
-        """Tell a node of all beginnings of a log."""
+    def tell(self, node_id: bytes, log: Log) -> Parts:
+        """Tell a node of all beginnings of a log, bit by bit."""
         if log.horizon:
             self._state.send(node_id, self.of_log(log))
-        for group in log.groups.values():
-            if group.epoch or group.floor:
+        for count, group in enumerate(list(log.begun), 1):
+            if group in log.begun:
                 self._state.send(node_id, self.of_group(log, group))
+            if count % TOLD_PER_PART == 0:
+                yield
 
     def on_begin(self, sender: bytes, message: Message) -> None:
         """Hear where a group began, or up to where a log was flushed."""

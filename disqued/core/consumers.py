@@ -22,7 +22,7 @@ class Consumers:
     __slots__ = ("_by_client", "_by_queue", "size")
 
     def __init__(self) -> None:
-        self._by_client: dict[Client, tuple[bytes, ...]] = {}
+        self._by_client: dict[Client, dict[bytes, None]] = {}
         self._by_queue: dict[bytes, int] = {}
         self.size: int = 0  #: bytes, as they are counted
 
@@ -31,7 +31,7 @@ class Consumers:
 
     def register(self, client: Client, names: Iterable[bytes]) -> None:
         """Make a client a consumer of these queues and of no others.  Raises OutOfMemory."""
-        wanted = tuple(dict.fromkeys(names))
+        wanted = dict.fromkeys(names)
         size = sum(map(len, wanted)) + NAME_COST * len(wanted)
         if self.size - self._size_of(client) + size > BYTES_MAX:
             raise OutOfMemory
@@ -52,7 +52,11 @@ class Consumers:
 
     def queues_of(self, client: Client) -> tuple[bytes, ...]:
         """The queues that a client registered for, each once."""
-        return self._by_client.get(client, ())
+        return tuple(self._by_client.get(client, ()))
+
+    def has(self, client: Client, name: bytes) -> bool:
+        """Tell whether a client is a consumer of a queue."""
+        return name in self._by_client.get(client, ())
 
     def count(self, name: bytes) -> int:
         """How many clients are consumers of a queue."""

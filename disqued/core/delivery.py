@@ -11,32 +11,34 @@ found to have time left, and scheduled again.  A job that is queued when its ret
 timer rests until it leaves the queue: a long queue wakes the node once for each job, not once each period.
 
 A job with retry 0 is delivered at most once: the journal says that it is done before the consumer hears of it, and
-nothing queues it a second time.  While the journal cannot be written, one that was added with a delay is held back: it
-is the only one that a start after a crash may queue, should the wall clock have gone back.
+nothing queues it a second time.  One with a delay is the only one that a start after a crash may queue, so it is held
+when its time comes until the disk knows that (`watermark`).
 
 A job whose time is over is never handed out.  Those at the front of a queue are dropped when they are met, a bounded
 number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  Until that is done it
 is not known whether there is a job to give, so that whoever asks waits for it, NOHANG or not: some milliseconds later
 comes the job, or the word that there is none.
 
-Other nodes that may hold a job are told before it is queued again (WILLQUEUE) and when it is (QUEUED); `sharing` says
-what they make of it.
+Other nodes that may hold a job are asked before it is queued again (WILLQUEUE), and hear when it is (QUEUED); `sharing`
+has the protocol.  A timer that ends late, since the node was held up, lets the node read first what came meanwhile: the
+acknowledgement may be there.
 
 Source: Disque, src/queue.c and src/job.c; the Disque README, "Job re-queueing state machine".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from disqued.core import messages
 from disqued.core.copies import Copies, delay_left
 from disqued.core.job import (
     ACTIVE,
-    FLAG_ANNOUNCED,
+    FLAG_ASKING,
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_DELIVERED,
     FLAG_DROPPED,
+    FLAG_GIVEN,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
@@ -59,16 +61,19 @@ from disqued.errors import CommandError, NodeLeaving, TooLate, UnknownJob, Wrong
 OVER_AT_ONCE: Final = (
     500  #: jobs whose time is over that consumers drop within a millisecond on their way to a good one
 )
+SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
 OVER_PER_PART: Final = (
     1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 )
-HELD_BACK_MS: Final = 1_000  #: when an at-most-once job is tried again that the journal could not be told of
+RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
-ANNOUNCED_MS: Final = 500  #: how long before it queues a job again a node tells the others
+LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
+ASKED_AGAIN_MS: Final = 1_000  #: when other holders are asked once more that have not said whether they know better
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 _BITS_KNOWN: Final = 1_024
 _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
+_NOBODY: Final[frozenset[bytes]] = frozenset()
 _LASTING_FLAGS: Final = FLAG_DELIVERED | FLAG_CAME_BACK | FLAG_COPY  #: those that a job keeps when it is queued again
 
 Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
@@ -123,8 +128,8 @@ class Delivery:
     """The machine between the queues and the consumers of one node."""
 
     __slots__ = (
-        "_over", "_over_at", "_state", "copies", "expect", "give_back_event", "keep_event", "leases", "on_dropped",
-        "on_waited", "publish", "serve_log",
+        "_over", "_over_at", "_rest", "_served", "_state", "copies", "expect", "give_back_event", "keep_event",
+        "leases", "on_dropped", "on_waited", "publish", "serve_log",
     )  # fmt: skip
 
     def __init__(self, state: State) -> None:
@@ -132,6 +137,9 @@ class Delivery:
         self.copies = Copies(state)
         self.leases = Leases(state)
         self._over_at = 0
+        self._served = 0  #: consumers answered by `serve` in this part
+        #: Queues with more consumers to be answered than one part answers; None = there are none.
+        self._rest: dict[Queue, None] | None = None
         self._over = 0  #: jobs dropped by consumers in the millisecond `_over_at`
         #: Called with a job that would be queued again, and whose queue was deleted: it is to be done.
         self.on_dropped: Callable[[Job], None] = lambda _: None
@@ -149,12 +157,14 @@ class Delivery:
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
         job.state = QUEUED
+        state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
+        if state.asking:
+            state.asking.pop(job, None)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
-        state = self._state
         state.counters.queued += 1
         queue.accessed_at = state.now
         if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
@@ -185,15 +195,10 @@ class Delivery:
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
             return False
+        if job.options.delay_ms and not again and self._waits_for_journal(job):
+            return True
         ends_delay = asked and self.is_delayed(job)
-        if self._state.trail is not None:
-            self._state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
-        if nack:
-            job.nacks += 1
-            self._state.counters.nacked += 1
-        elif again:
-            job.additional_deliveries += 1
-            self._state.counters.requeued += 1
+        self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
@@ -210,6 +215,60 @@ class Delivery:
             how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
+
+    def _count_enqueued(self, job: Job, *, nack: bool, again: bool, asked: bool) -> None:
+        """Count why a job is queued, and note it for the event log."""
+        state = self._state
+        if state.trail is not None:
+            state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
+        if nack:
+            job.nacks += 1
+            state.counters.nacked += 1
+        elif again:
+            job.additional_deliveries += 1
+            state.counters.requeued += 1
+
+    def _waits_for_journal(self, job: Job) -> bool:
+        """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
+
+        A job with a retry period that somebody queues before its time is written down by who does that.
+        """
+        state, retry_ms = self._state, job.options.retry_ms
+        if not state.journaling or retry_ms == RETRY_NEVER_MS:
+            return False
+        if job.requeue_at > state.now:
+            if retry_ms:
+                return False
+            job.flags |= FLAG_QUEUED_BEFORE
+            state.outbox.journal.append((JOB_ADDED, job))
+        else:
+            state.reach()
+            if retry_ms or state.watermark.is_safe(state.now):
+                return False
+        state.watermark.hold(job)
+        return True
+
+    def release(self, last: int, until: int) -> None:
+        """Queue the jobs that were held up to that number: what was journaled before is safe, and so the watermark."""
+        mark = self._state.watermark
+        mark.safe = max(mark.safe, until)
+        if mark.held:
+            self._state.work(self._release(last))
+
+    def _release(self, last: int) -> Parts:
+        while jobs := self._state.watermark.release(last, RELEASED_PER_PART):
+            for job in jobs:
+                self._queue_held(job)
+            yield
+
+    def _queue_held(self, job: Job) -> None:
+        state = self._state
+        if state.jobs.get(job.id) is not job or job.state != ACTIVE:
+            return
+        state.note(ENQUEUE, job)
+        job.requeue_at = 0
+        self.enqueue_new(job, state.queue(job.queue))
+        self.reschedule(job)
 
     def is_delayed(self, job: Job) -> bool:
         """Tell whether the delay of a job is not over that may be delivered more than once."""
@@ -234,26 +293,27 @@ class Delivery:
         """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
         at = job.expires_at
         requeue_at = job.requeue_at
-        if requeue_at and self._announces(job):
-            requeue_at = max(1, requeue_at - ANNOUNCED_MS)
+        if job.flags & FLAG_ASKING:
+            requeue_at = self._asks_again_at(job)
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
             self._state.schedule.move(job, at)
 
-    @staticmethod
-    def _announces(job: Job) -> bool:
-        """Tell whether other holders have yet to hear that a job will be queued again."""
-        return bool(job.holders and job.options.retry_ms and job.flags & FLAG_QUEUED_BEFORE) and not (
-            job.flags & FLAG_ANNOUNCED
-        )
-
     def put_off(self, job: Job, requeue_at: int) -> None:
-        """Let the timer of a job begin anew; somebody else has it."""
-        job.requeue_at = requeue_at
-        job.flags &= ~FLAG_ANNOUNCED
+        """Let the timer of a job begin again; somebody else has it."""
+        self._restart(job, requeue_at)
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
+
+    def _restart(self, job: Job, requeue_at: int) -> None:
+        """Let the timer of a job begin again, and give up the question whether it may be queued."""
+        job.requeue_at = requeue_at
+        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
+        if self._state.asking:
+            missing = self._state.asking.pop(job, None)
+            if missing:
+                self._state.owed[job] = missing
         self.reschedule(job)
 
     def due(self, job: Job) -> None:
@@ -263,32 +323,99 @@ class Delivery:
         if job.expires_at <= now:
             state.forget(job, GONE_EXPIRED)
             return
-        if job.state == QUEUED:
+        if job.state == QUEUED or job in state.watermark.held:
             state.schedule.add(job, job.expires_at)
             return
-        if state.bound and job in state.bound and job not in state.spans and job.requeue_at - ANNOUNCED_MS <= now:
+        if state.bound and job in state.bound and job not in state.spans and job.requeue_at <= now:
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
             self.on_dropped(job)
             return
-        if job.requeue_at and job.requeue_at - ANNOUNCED_MS <= now and self._announces(job):
-            job.flags |= FLAG_ANNOUNCED
-            state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-            # Who has it must have the time to say so, however late this is.
-            job.requeue_at = max(job.requeue_at, now + ANNOUNCED_MS)
         if 0 < job.requeue_at <= now:
-            retry_ms = job.options.retry_ms
-            has_own_span = job in state.spans
-            if retry_ms and self.is_paused_in(job.queue):
-                waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
-                job.requeue_at = now + waits_ms
-                job.flags &= ~FLAG_ANNOUNCED
-            elif self.leases.keeps_orphans and self._is_orphan(job):
-                self.leases.adopt(job)
-            elif not self.enqueue(job, front=has_own_span):
-                job.requeue_at = 0
+            self._timer_ended(job)
         self.reschedule(job)
+
+    def _timer_ended(self, job: Job) -> None:
+        """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
+        retry_ms = job.options.retry_ms
+        has_own_span = job in self._state.spans
+        if retry_ms and self.is_paused_in(job.queue):
+            waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
+            job.requeue_at = self._state.now + waits_ms
+            job.flags &= ~FLAG_ASKING
+        elif retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
+            return
+        elif self.leases.keeps_orphans and self._is_orphan(job):
+            job.flags &= ~FLAG_ASKING
+            self._state.asking.pop(job, None)
+            self.leases.adopt(job)
+        elif not self.enqueue(job, front=has_own_span):
+            job.requeue_at = 0
+
+    def _has_asked(self, job: Job) -> bool:
+        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for.
+
+        A node that was held up may have an acknowledgement in its buffers: it reads them first.
+        """
+        state = self._state
+        is_late = False
+        asked: Iterable[bytes]
+        if job.flags & FLAG_ASKING:
+            asked = sorted(state.asking.get(job, _NOBODY))
+        else:
+            asked = state.others(job.holders) if job.holders else ()
+            is_late = state.now - job.requeue_at >= LATE_MS
+            if not asked and not is_late:
+                return True
+            job.flags |= FLAG_ASKING
+            job.requeue_at = state.now
+        for node_id in asked:
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        may_wait = state.now - job.requeue_at < state.peers.timeout_ms
+        missing = state.peers.hopeful(asked) if may_wait else _NOBODY
+        state.asking[job] = state.holders(missing)
+        return not missing and not is_late
+
+    def _asks_again_at(self, job: Job) -> int:
+        """When holders that have not answered are asked once more; at once where nobody is to answer."""
+        state = self._state
+        if not state.asking.get(job):
+            return state.now + 1
+        return state.now + max(1, min(ASKED_AGAIN_MS, state.peers.timeout_ms // 4))
+
+    def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
+        """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
+        state = self._state
+        missing = state.asking.get(job, _NOBODY)
+        if self._is_owed(job, node_id):
+            # It may have said so before something happened that made this node give up its question.
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+            return
+        more = state.peers.hopeful(others)
+        for other in sorted(more):
+            state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        state.asking[job] = left = state.holders((missing | more) - {node_id})
+        if not state.peers.hopeful(left):
+            self._timer_ended(job)
+            self.reschedule(job)
+
+    def _is_owed(self, job: Job, node_id: bytes) -> bool:
+        """Tell whether an answer may belong to an earlier question; the next one of this node does not."""
+        owed = self._state.owed.get(job)
+        if owed is None or node_id not in owed:
+            return False
+        left = owed - {node_id}
+        if left:
+            self._state.owed[job] = left
+        else:
+            del self._state.owed[job]
+        return True
+
+    def ask_again(self, job: Job, node_id: bytes) -> None:
+        """Take back what a node has said of a job that this one is about to queue: it goes first."""
+        state = self._state
+        state.asking[job] = state.holders(state.asking.get(job, _NOBODY) | {node_id})
 
     def _is_orphan(self, job: Job) -> bool:
         """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
@@ -354,8 +481,6 @@ class Delivery:
                     return None
                 continue
             retry_ms = unit.options.retry_ms
-            if not retry_ms and self.holds_back(job):
-                continue
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
                 queue.leased[unit] = state.now
@@ -385,16 +510,6 @@ class Delivery:
             queue.accessed_at = state.now
             return unit
         return None
-
-    def holds_back(self, job: Job) -> bool:
-        """Put off an at-most-once job that must not leave now; say whether that was so."""
-        state = self._state
-        if not state.read_only or not job.options.delay_ms:
-            return False
-        job.flags &= ~FLAG_QUEUED_BEFORE
-        job.requeue_at = state.now + HELD_BACK_MS
-        self.reschedule(job)
-        return True
 
     def has_dropped_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""
@@ -481,7 +596,7 @@ class Delivery:
 
     def is_leased(self, job: Job) -> bool:
         """Tell whether a consumer has a job from this node, and for how long is not over yet."""
-        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at - self._state.now > ANNOUNCED_MS
+        return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at > self._state.now
 
     # Consumers that wait.
 
@@ -500,6 +615,9 @@ class Delivery:
         state = self._state
         state.blocked[waiter.client] = waiter
         waiter.enter()
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters[waiter.client] = None
         if timeout_ms:
             state.schedule.add(waiter, state.now + timeout_ms)
 
@@ -510,7 +628,7 @@ class Delivery:
             return False
         waiter.leave()
         self._state.schedule.cancel(waiter)
-        self.on_waited(client)
+        self._let_worker_go(waiter)
         return True
 
     def timed_out(self, waiter: Waiter) -> None:
@@ -539,25 +657,88 @@ class Delivery:
         """Let all who want to hear of it know that a queue has a job, if it has one: nothing is kept for them."""
         if self.has_some(queue):
             for watcher in list(queue.watchers):
+                if self._served >= SERVED_AT_ONCE:
+                    self._state.ready[queue] = None
+                    return
+                self._served += 1
                 self.stop_waiting(watcher.client)
                 self._state.outbox.replies.append((watcher.client, queue.name, []))
 
-    def refuse_waiters(self, error: CommandError | None) -> None:
-        """Answer every blocked consumer: with an error, or with no jobs."""
-        for client in list(self._state.blocked):
-            self.stop_waiting(client)
-            self._state.outbox.replies.append((client, error, []))
+    def refuse_waiters(self, error: CommandError) -> None:
+        """Answer every blocked consumer with an error; very many hear so bit by bit."""
+        self._begin(self._refuse(list(self._state.blocked.values()), error))
+
+    def forget_waiters(self) -> None:
+        """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
+        waiters = list(self._state.blocked.values())
+        self._state.blocked = {}
+        self._begin(self._answer_nothing(waiters))
+
+    def _begin(self, parts: Parts) -> None:
+        if next(parts, self) is not self:
+            self._state.work(parts)
+
+    def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            if self._state.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
+                self._state.outbox.replies.append((waiter.client, error, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _answer_nothing(self, waiters: list[Waiter]) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            self._let_worker_go(waiter)
+            self._state.outbox.replies.append((waiter.client, None, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _let_worker_go(self, waiter: Waiter) -> None:
+        """Note that nobody waits any more, for a worker if it was for one."""
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters.pop(waiter.client, None)
+        self.on_waited(waiter.client)
+
+    def _serve_rest(self, rest: dict[Queue, None]) -> Parts:
+        """Go on with queues that have very many consumers."""
+        state = self._state
+        while rest:
+            yield
+            queues = list(rest)
+            rest.clear()
+            for queue in queues:
+                # A flush forgets them.
+                if state.queues.by_name.get(queue.name) is queue:
+                    state.ready[queue] = None
+            self.serve()
+        self._rest = None
+
+    def _put_off(self, ready: dict[Queue, None]) -> None:
+        """Serve these in the next part."""
+        if self._rest is None:
+            self._rest = {}
+            self._state.work(self._serve_rest(self._rest))
+        self._rest.update(ready)
+        ready.clear()
 
     def serve(self) -> None:
-        """Hand jobs to the consumers that wait for the queues that became ready in this step."""
+        """Hand jobs to those who wait for the queues that became ready in this step; to very many bit by bit."""
         state = self._state
         ready, actor = state.ready, state.actor
+        self._served = 0
         while ready:
+            if self._served >= SERVED_AT_ONCE:
+                self._put_off(ready)
+                break
             queue = next(iter(ready))
             del ready[queue]
             if queue.log is not None:
                 self.serve_log(queue)
             while queue.waiters:
+                if self._served >= SERVED_AT_ONCE:
+                    ready[queue] = None
+                    break
+                self._served += 1
                 waiter = next(iter(queue.waiters))
                 state.act_for(waiter.client)
                 unit = self.take(queue)
@@ -594,10 +775,11 @@ class Delivery:
                 state.counters.working += 1
                 span_ms = state.spans.get(job, 0)
                 requeue_at = state.now + (span_ms or options.retry_ms)
-                is_bound = job in state.bound
+                # What a consumer of this node has keeps its place among what was handed out.
+                stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
+                is_bound = job in state.bound or (stays and not span_ms)
                 if is_bound:
-                    job.requeue_at = requeue_at
-                    job.flags &= ~FLAG_ANNOUNCED
+                    self._restart(job, requeue_at)
                 else:
                     since = state.queue(job.queue).leased.get(job, state.now)
                     self.put_off(job, requeue_at)

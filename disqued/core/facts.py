@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from disqued.core.arbiters import HEARD_MS, NOBODY
-from disqued.core.groups import START, Log
+from disqued.core.groups import START, Log, units_of
 from disqued.core.job import WAIT_REPL, Event
 from disqued.core.logs import Logs
 from disqued.core.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Lease, Message
@@ -31,6 +31,7 @@ from disqued.core.state import State
 from disqued.core.unfinished import Parts
 
 LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
+GROUPS_PER_EVENT: Final = 16  #: that cost as much as an event by itself
 QUEUES_PER_PART: Final = 500
 ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
 ANSWER_MAX_MS: Final = 60_000
@@ -151,7 +152,7 @@ class Facts(Timed):
         node_id = this.node_id
         for count, log in enumerate(list(self._all_logs()), 1):
             if others:
-                self._logs.beginnings.tell(node_id, log)
+                yield from self._logs.beginnings.tell(node_id, log)
             for events in _pieces(log):
                 if self._rounds.get(node_id) is not this:
                     return
@@ -173,7 +174,7 @@ class Facts(Timed):
         if not event.holders or node_id not in event.holders:
             return False
         # After a start it is not known yet who hands out what.
-        return bool(event.done) or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
+        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
 
     # Telling.
 
@@ -195,7 +196,7 @@ class Facts(Timed):
     def tell(self, node_id: bytes, event: Event) -> None:
         """Tell a node what is known of an event, of which it has just got a copy."""
         self.note_holder(node_id, event)
-        if event.done or any(self._leases_of(event)):
+        if event.has_facts or any(self._leases_of(event)):
             self._state.send(node_id, (FACTS, 0, (self._fact(event),), False))
 
     def round_due(self, this: Round) -> None:
@@ -236,14 +237,11 @@ class Facts(Timed):
         self._state.schedule.cancel(this)
 
     def _leases_of(self, event: Event) -> Iterator[Lease]:
-        if event.log is not None:
-            for group in event.log.groups.values():
-                unit = group.units.get(event)
-                if unit is not None:
-                    yield self._logs.lease_of(unit)
+        for unit in units_of(event):
+            yield self._logs.lease_of(unit)
 
     def _fact(self, event: Event) -> Fact:
-        return Fact(event.id, tuple(sorted(event.done)), tuple(self._leases_of(event)))
+        return Fact(event.id, tuple(event.done), tuple(self._leases_of(event)))
 
     # Hearing.
 
@@ -317,10 +315,12 @@ def _pieces(log: Log) -> Iterator[list[Event]]:
     place = START
     while True:
         events: list[Event] = []
+        # Each may come or go in every group.
+        most = max(1, LOOKED_AT_PER_PART // (1 + len(log.groups) // GROUPS_PER_EVENT))
         for event in log.events.after(place):
             assert isinstance(event, Event)
             events.append(event)
-            if len(events) == LOOKED_AT_PER_PART:
+            if len(events) == most:
                 break
         if not events:
             return

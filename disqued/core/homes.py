@@ -27,7 +27,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from disqued.core import messages
-from disqued.core.delivery import ANNOUNCED_MS, Delivery
+from disqued.core.copies import SPREAD_MS
+from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.ids import comes_first
 from disqued.core.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job
@@ -183,7 +184,7 @@ class Homes:
         for job in list(home.jobs):
             if job.options.retry_ms == RETRY_NEVER_MS:
                 # Nothing else would ever ask after it.
-                self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(ANNOUNCED_MS))
+                self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(SPREAD_MS))
             else:
                 state.end_lease(job)
 
@@ -234,7 +235,7 @@ class Homes:
             return
         is_manual = job.options.retry_ms == RETRY_NEVER_MS
         if not is_manual or not self._was_delivered_by(home.node_id, job):
-            waits_ms = min(job.options.retry_ms + state.spread(ANNOUNCED_MS), RETRY_NEVER_MS)
+            waits_ms = min(job.options.retry_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS)
             self._delivery.put_off(job, state.now + waits_ms)
             if is_manual:
                 self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
@@ -416,7 +417,7 @@ class Homes:
             self._workers.do(self._take_back_all(home))
             return
         home.stage += 1
-        state.schedule.add(home, state.now + ANNOUNCED_MS)
+        state.schedule.add(home, state.now + SPREAD_MS)
 
     def _comes_first(self, job: Job) -> bool:
         """Tell whether no other holder that can be reached has the better claim to a job."""

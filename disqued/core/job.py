@@ -24,9 +24,11 @@ from mypy_extensions import mypyc_attr
 from disqued.core.schedule import Timed
 
 if TYPE_CHECKING:
-    from disqued.core.groups import Log
+    from disqued.core.groups import Group, Log
+    from disqued.core.units import GroupUnit
 
 WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
+_NOBODY: Final[frozenset[bytes]] = frozenset()
 
 KIND_WORK: Final = 0  #: gone once it is acknowledged
 KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
@@ -80,10 +82,11 @@ FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`,
 FLAG_CAME_BACK: Final = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
 FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
 FLAG_GIVEN_UP: Final = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
-FLAG_ANNOUNCED: Final = 8  #: the other holders have been told that it will be queued at `requeue_at`
+FLAG_ASKING: Final = 8  #: the other holders are asked whether it may be queued, since `requeue_at`: `State.asking`
 FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
 FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
 FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
@@ -237,11 +240,14 @@ class Event(Job):
     It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
     """
 
-    __slots__ = ("absent", "done", "elsewhere", "log")
+    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
 
     def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
         super().__init__(job_id, queue, body, ctime, options)
-        self.done: frozenset[bytes] = frozenset()  #: scopes of the groups that are done with it
+        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
+        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
+        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
+        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
         self.log: Log | None = None  #: the log that it is in
@@ -250,6 +256,20 @@ class Event(Job):
     def origin(self) -> bytes:
         """The first 8 hex digits of the id of the node that made it."""
         return self.id[2:10]
+
+    @property
+    def done(self) -> list[bytes]:
+        """Scopes of the groups that are done with it, in order."""
+        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
+
+    @property
+    def has_facts(self) -> bool:
+        """Tell whether any group is done with it."""
+        return bool(self.marks or self.early)
+
+    def is_done_for(self, scope: bytes) -> bool:
+        """Tell whether it is a fact that a group is done with it."""
+        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
 
 
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:

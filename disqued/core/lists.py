@@ -24,21 +24,21 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any, NamedTuple
 
 from disqued.core.acks import Acks
-from disqued.core.delivery import ANNOUNCED_MS, FETCHED_BYTES, Delivery
+from disqued.core.delivery import FETCHED_BYTES, Delivery
 from disqued.core.homes import Homes
 from disqued.core.job import (
     ACKED,
     ACTIVE,
-    FLAG_ANNOUNCED,
+    FLAG_ASKING,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     Job,
     NamedJob,
     StoredJob,
+    Unit,
 )
 from disqued.core.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
 from disqued.core.queues import Client, Queue
@@ -282,20 +282,21 @@ class Lists:
         for unit, (since, granter) in list(queue.elsewhere.items()):
             if granter == node_id and since <= latest and unit.id not in claim.found:
                 job = unit.job
-                job.flags &= ~FLAG_ANNOUNCED
-                job.requeue_at = state.now + ANNOUNCED_MS
+                job.flags &= ~FLAG_ASKING
+                job.requeue_at = state.now
                 self._delivery.reschedule(job)
 
     # What is there.
 
     @staticmethod
-    def delivered(queue: Queue) -> list[tuple[int, Job]]:
-        """Everything that consumers have, as far as this node knows, and since when: the longest is the first."""
-        own = [(since, unit.job) for unit, since in queue.longest_held().items()]
-        if not queue.elsewhere:
-            return own
-        others = [(since, unit.job) for unit, (since, _) in queue.elsewhere.items()]
-        return sorted((*own, *others), key=lambda entry: (entry[0], entry[1].order_key, entry[1].id))
+    def delivered(queue: Queue) -> list[tuple[Unit, int]]:
+        """Everything that consumers have, as far as this node knows, and since when; in no order."""
+        return [*queue.leased.items(), *((unit, since) for unit, (since, _) in queue.elsewhere.items())]
+
+    @staticmethod
+    def is_in_order(queue: Queue) -> bool:
+        """Tell whether what consumers have stands by when it was handed out already."""
+        return not (queue.elsewhere or queue.tangled)
 
     @staticmethod
     def may_be_acked(job: Job) -> bool:
@@ -326,7 +327,8 @@ class Lists:
         """The jobs of a queue, and others: those first that wait or are with consumers, then whatever is known."""
         queue = self._state.queues.by_name.get(name)
         if queue is not None:
-            yield from [unit.job for unit in chain(queue.units, queue.leased, queue.elsewhere)]
+            for unit in (*queue.units.listed(), *queue.leased, *queue.elsewhere):
+                yield unit.job
         for _, jobs in self._state.jobs.from_table(0):
             yield from jobs
 

@@ -33,8 +33,8 @@ from collections.abc import Callable
 from disqued.core.arbiters import Arbiters
 from disqued.core.background import Background
 from disqued.core.beginnings import Beginnings
-from disqued.core.delivery import FETCHED_BYTES, Delivery
-from disqued.core.groups import Behind, Group, Log, read_scope
+from disqued.core.delivery import FETCHED_BYTES, SERVED_AT_ONCE, Delivery
+from disqued.core.groups import Behind, Group, Log, note_early, read_scope
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
 from disqued.core.members import Members
 from disqued.core.messages import DELIVERED, SETACK, Lease
@@ -69,8 +69,8 @@ class Logs:
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
-        "_delivery", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members", "on_doubt",
-        "on_foundling", "on_given_back", "on_returned", "serve_others",
+        "_delivery", "_serving", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members",
+        "on_doubt", "on_foundling", "on_given_back", "on_returned", "serve_others", "served",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
@@ -89,6 +89,9 @@ class Logs:
         self.background = Background()
         self.members = Members()
         self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
+        self.served: int = 0  #: consumers served, and groups looked at, in this part
+        #: Logs whose consumers are served bit by bit: did something come meanwhile?
+        self._serving: dict[Queue, bool] = {}
         self._state = state
         self._delivery = delivery
         delivery.publish = self.publish
@@ -158,11 +161,10 @@ class Logs:
         is_elsewhere = self.arbiters.is_elsewhere(event)
         if is_elsewhere != event.elsewhere:
             event.elsewhere = is_elsewhere
-            for group in log.groups.values():
-                if is_elsewhere:
-                    group.went_away(event)
-                else:
-                    group.came_here(event)
+            if is_elsewhere:
+                log.went_away(event)
+            else:
+                log.came_here(event)
         if is_elsewhere:
             self._doubt(event)
         else:
@@ -189,7 +191,7 @@ class Logs:
         state = self._state
         if queue.pause & PAUSE_OUT:
             return
-        if queue.name in state.interested or any(group.waiters for group in log.groups.values()):
+        if log.waiting or queue.name in state.interested:
             state.ready[queue] = None
 
     # Events go to consumers.
@@ -300,41 +302,81 @@ class Logs:
         return waiter
 
     def serve(self, queue: Queue) -> None:
-        """Serve those who wait for a log."""
+        """Serve those who wait for a log; very many bit by bit."""
         log = queue.log
         if log is None or queue.pause & PAUSE_OUT:
             return
-        for group in list(log.groups.values()):
-            if group.waiters:
-                try:
-                    self._serve_group(queue, group)
-                except Behind:
-                    # The next part of the work goes on from where this one came.
-                    self._state.work(self._serve_later(queue))
-                    return
+        if queue in self._serving:
+            self._serving[queue] = True
+            return
+        if log.waiting:
+            self.served = 0
+            parts = self._serve_groups(queue, log)
+            try:
+                next(parts)
+            except StopIteration:
+                pass
+            else:
+                self._serving[queue] = False
+                self._state.work(self._serve_on(queue, parts))
         if queue.name in self._state.interested:
             self.serve_others(queue)
 
-    def _serve_later(self, queue: Queue) -> Parts:
-        self._state.ready[queue] = None
-        self._delivery.serve()
-        yield
+    def _serve_on(self, queue: Queue, parts: Parts) -> Parts:
+        """Go on serving those who wait, and look again when something came meanwhile."""
+        state = self._state
+        while True:
+            try:
+                self.served = 0
+                next(parts)
+            except StopIteration:
+                break
+            yield
+        again = self._serving.pop(queue, False)
+        if again and state.queues.by_name.get(queue.name) is queue:
+            state.ready[queue] = None
+            self._delivery.serve()
 
-    def _serve_group(self, queue: Queue, group: Group) -> None:
-        """Give events to the consumers that wait, the longest first, once those were told who want to be told."""
+    def _serve_groups(self, queue: Queue, log: Log) -> Parts:
+        """Serve the groups for which somebody waits, so many consumers at a time."""
+        for group in list(log.waiting):
+            while group.waiters and queue.log is log and not queue.pause & PAUSE_OUT:
+                try:
+                    has_more = self._serve_group(queue, group)
+                except Behind:
+                    # The next part of the work goes on from where this one came.
+                    has_more = True
+                    self.served = SERVED_AT_ONCE
+                if self.served >= SERVED_AT_ONCE:
+                    yield
+                if not has_more:
+                    break
+
+    def _serve_group(self, queue: Queue, group: Group) -> bool:
+        """Give events to the consumers that wait, the longest first, once those were told who want to be told.
+
+        Returns whether there may be more to do.
+        """
         replies = self._state.outbox.replies
+        self.served += 1
         if group.next(self._state.now) is None:
-            return
+            return False
+        most = SERVED_AT_ONCE - self.served
         for waiter in list(group.waiters):
             if not isinstance(waiter.form, EventForm):
                 self._delivery.stop_waiting(waiter.client)
                 replies.append((waiter.client, queue.name, []))
+                self.served += 1
+                most -= 1
+                if most <= 0:
+                    return True
         for waiter in list(group.waiters):
             form = waiter.form
             assert isinstance(form, EventForm)
             if waiter.is_owed:
                 continue
             self._state.act_for(waiter.client)
+            self.served += 1
             try:
                 units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
@@ -343,8 +385,11 @@ class Logs:
                 continue
             if units:
                 self.hand(waiter, form, units)
+                if self.served >= SERVED_AT_ONCE:
+                    return True
             elif not form.strict:
-                return
+                return False
+        return False
 
     def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
         """Answer a consumer that waits."""
@@ -405,6 +450,8 @@ class Logs:
         queue = self._state.queues.by_name.get(unit.queue)
         if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
             return False
+        if unit.group.units.get(unit.event) is not unit:
+            return False  # its group has begun anew
         self._return(unit, self._state.next_front())
         self._note_lease(unit)
         return True
@@ -481,7 +528,7 @@ class Logs:
 
     def adopt(self, event: Event, scope: bytes) -> bool:
         """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
-        if event.log is None or scope in event.done:
+        if event.log is None or event.is_done_for(scope):
             return False
         group = self._know(event.log, scope)
         if group.scope != scope:
@@ -497,12 +544,12 @@ class Logs:
 
     def note_done(self, event: Event, scope: bytes) -> bool:
         """Hear that a group is done with an event; say whether that is news."""
-        if scope in event.done:
+        if event.is_done_for(scope):
             return False
         log = event.log
         if log is None:
             # Its delay is not over here.
-            event.done |= {scope}
+            note_early(self._state.memory, event, scope)
             self._note_done(event, scope)
             return True
         group = self._know(log, scope)
@@ -535,7 +582,7 @@ class Logs:
             until = state.now + lease.left_ms if lease.left_ms else 0
             if unit is None or (lease.deliveries, not lease.left_ms, until) > unit.progress:
                 self._lease_elsewhere(group, event, lease, sender)
-        elif lease.scope in event.done:
+        elif event.is_done_for(lease.scope):
             state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
 
     def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:

@@ -26,7 +26,7 @@ class Members:
     def __init__(self) -> None:
         self.by_client: dict[Client, Registration] = {}
         self.size: int = 0  #: bytes, as they are counted
-        self._counts: dict[tuple[bytes, bytes], int] = {}  #: {(queue, group): connections}
+        self._counts: dict[bytes, dict[bytes, int]] = {}  #: {queue: {group: connections}}
 
     def register(self, client: Client, group: bytes, queues: list[bytes]) -> None:
         """Let a connection be a consumer of these queues and of no others.  Raises OutOfMemory (OOM)."""
@@ -38,7 +38,8 @@ class Members:
             self.by_client[client] = registration
             self.size += _size(registration)
             for name in registration.queues:
-                self._counts[name, group] = self._counts.get((name, group), 0) + 1
+                counts = self._counts.setdefault(name, {})
+                counts[group] = counts.get(group, 0) + 1
 
     def forget(self, client: Client) -> None:
         """Let a connection be a consumer no more."""
@@ -47,22 +48,29 @@ class Members:
             return
         self.size -= _size(registration)
         for name in registration.queues:
-            key = (name, registration.group)
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+            counts = self._counts[name]
+            counts[registration.group] -= 1
+            if not counts[registration.group]:
+                del counts[registration.group]
+                if not counts:
+                    del self._counts[name]
 
     def count(self, queue: bytes, group: bytes) -> int:
         """Connections that consume a queue as members of a group."""
-        return self._counts.get((queue, group), 0)
+        counts = self._counts.get(queue)
+        return 0 if counts is None else counts.get(group, 0)
 
     def groups(self, queue: bytes) -> list[bytes]:
         """Groups as whose members connections consume a queue."""
-        return [group for name, group in self._counts if name == queue]
+        return list(self._counts.get(queue, ()))
+
+    def has(self, queue: bytes) -> bool:
+        """Tell whether any connection consumes a queue."""
+        return queue in self._counts
 
     def queues(self) -> list[bytes]:
         """Queues that any connection consumes."""
-        return list(dict.fromkeys(name for name, _ in self._counts))
+        return list(self._counts)
 
 
 def _size(registration: Registration | None) -> int:

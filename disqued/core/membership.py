@@ -60,7 +60,6 @@ from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.vitals import account_of, own_vitals
 
-TIMEOUT_MS = 15_000
 TOLD_AGAIN_MS = 100  #: between two times that a node is told how it is with this one, because it seems not to know
 PERIOD_MS = 1_000  #: between two looks at the others, at most
 MEETING_MIN_MS = 1_000  #: an address is tried for the time-out, and for so long at least
@@ -89,7 +88,7 @@ class Membership(Timed):
     __slots__ = (
         "_announced", "_banned", "_due_at", "_gossip", "_meetings", "_on_reachable", "_on_standing", "_peers",
         "_schedule", "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port",
-        "timeout_ms", "twin",
+        "twin",
     )  # fmt: skip
 
     def __init__(self, state: State, on_reachable: Callable[[], None], on_standing: Callable[[], None]) -> None:
@@ -111,12 +110,20 @@ class Membership(Timed):
         self._announced: str = ""
         #: Called with the id of a node that most nodes find to have failed.
         self.on_failure: Callable[[bytes], None] = lambda _: None
-        self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout
         self.host: str = ""  #: our own address; empty = nobody has told yet
         self.port: int = 0  #: our own, for clients
         self.bus_port: int = 0
         #: Address of another node that says that it has our id; empty = there is none.
         self.twin: str = ""
+
+    @property
+    def timeout_ms(self) -> int:
+        """Silence after which a node is suspected: cluster-node-timeout."""
+        return self._peers.timeout_ms
+
+    @timeout_ms.setter
+    def timeout_ms(self, timeout_ms: int) -> None:
+        self._peers.timeout_ms = timeout_ms
 
     # What is said of this node.
 

@@ -10,9 +10,12 @@ send is sent again until it is answered, or is not needed to keep a promise.  Wh
                   VITALS     (VITALS, `Vitals`)                  how much I hold and do; with each PONG
     copies        REPLJOB    (REPLJOB, job, quiet)               keep a copy; say GOTJOB unless quiet
                   GOTJOB     (GOTJOB, job id)                    a copy is kept
-                  HOLDERS    (HOLDERS, job id, node ids)         more nodes than was said may hold it
+                  HOLDERS    (HOLDERS, job id, node ids)         these may hold it, too; without the receiver among
+                                                                them: I do not have it, queue it; with nobody, to a
+                                                                node whose producer waits: I keep no copy, as the
+                                                                queue is paused here
                   ENQUEUE    (ENQUEUE, job id, scope, delay ms)  queue it for the first time
-    delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it in half a second, unless ...
+    delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it: does anybody know better?
                   QUEUED     (QUEUED, job id, scope, how)        it waits in my queue; how: one of AS_BEFORE ...
                   WORKING    (WORKING, job id, scope, left ms)   a consumer has it for so long
                   DELIVERED  (DELIVERED, job id, scope, left ms, elapsed ms, deliveries)    a consumer has it, which no

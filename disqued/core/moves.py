@@ -10,11 +10,13 @@ Times are integer milliseconds.  Source: Disque, src/queue.c (needJobs, receiveY
 """
 
 from disqued.core import messages
-from disqued.core.delivery import ANNOUNCED_MS, FETCHED_BYTES, Delivery
+from disqued.core.copies import SPREAD_MS
+from disqued.core.delivery import FETCHED_BYTES, Delivery
 from disqued.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
     QUEUED,
     WAIT_REPL,
@@ -52,8 +54,6 @@ class Moves:
                 if self._delivery.has_dropped_enough(queue):
                     break
                 continue
-            if not job.options.retry_ms and self._delivery.holds_back(job):
-                continue
             given.append(job)
             size += len(job.body)
             state.note(LEAVE, job, who=node_id)
@@ -68,7 +68,8 @@ class Moves:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(ANNOUNCED_MS))
+        self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(SPREAD_MS))
+        job.flags |= FLAG_GIVEN
 
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""

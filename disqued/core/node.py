@@ -58,6 +58,7 @@ from disqued.core.worker import Home, Worker
 from disqued.core.workers import Workers
 
 DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work
+EFFORT_PER_TICK = 20_000  #: what deadlines may be worth before the rest has to wait: see `State.effort`
 EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
 QUEUES_PER_TICK = 20  #: queues looked at per tick while memory is low
 
@@ -110,6 +111,7 @@ class Node:
         self.settling = Settling(self.state, self.logs, self.membership)
         self.settling.on_settled_elsewhere = self.readers.settled
         self.replication.on_refusal = self.membership.tell
+        self.sharing.on_refusal = self.replication.paused_elsewhere
         self.replication.on_unknown = self.facts.on_gotjob
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
@@ -131,7 +133,7 @@ class Node:
             messages.VITALS: self.membership.on_vitals,
             messages.REPLJOB: self.replication.on_repljob,
             messages.GOTJOB: self._on_gotjob,
-            messages.HOLDERS: self.replication.on_holders,
+            messages.HOLDERS: self.sharing.on_holders,
             messages.ENQUEUE: self.replication.on_enqueue,
             messages.WILLQUEUE: self.sharing.on_willqueue,
             messages.QUEUED: self.sharing.on_queued,
@@ -219,8 +221,12 @@ class Node:
         return self.state.now if self._clocks_stand else self.clock.now()
 
     def _read_clocks(self) -> None:
-        self.state.now = self.clock.now()
-        self.state.wall = self.clock.wall()
+        state = self.state
+        state.now = self.clock.now()
+        state.wall = self.clock.wall()
+        lead_ms = state.wall - state.now
+        if lead_ms > state.watermark.lead_ms:
+            state.watermark.lead_ms = lead_ms
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
@@ -343,14 +349,28 @@ class Node:
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
         state = self.state
-        for item in state.schedule.pop_due(state.now, DUE_PER_TICK):
+        state.effort = 0
+        items = state.schedule.pop_due(state.now, DUE_PER_TICK)
+        for at, item in enumerate(items, 1):
             self._due(item)
+            if state.effort > EFFORT_PER_TICK and at < len(items):
+                self._put_off(items[at:])
+                break
         if state.memory.is_low:
             self._collect_queues(QUEUES_PER_TICK)
         if state.ready or state.giving:
             self.serve()
         if len(state.unfinished) and not state.unfinished.awake_at:
             self._go_on()
+
+    def _put_off(self, items: list[Timed]) -> None:
+        """Leave those of these for the next tick of which one alone may be much work; do what the others ask for."""
+        state = self.state
+        for item in items:
+            if not isinstance(item, Job | GroupUnit | Worker):
+                self._due(item)
+            elif not item.awake_at:
+                state.schedule.add(item, state.now)
 
     def _go_on(self) -> None:
         """Do a part of the work that was begun and not finished."""
@@ -428,7 +448,7 @@ class Node:
 
     def flush(self) -> None:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
-        self.delivery.refuse_waiters(None)
+        self.delivery.forget_waiters()
         self.keys.flushed()
         self.replication.refuse_all()
         self.lists.answer_all()

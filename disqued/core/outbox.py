@@ -31,6 +31,10 @@ UNIT_LEASED: Final = 5
 #: one epoch the higher stamp of each node.  Without stamps, in epoch 0 or for the whole queue: what was said of it
 #: before means nothing any more.  Now, or in the unix milliseconds that are a fifth element.
 GROUP: Final = 6
+#: (WATERMARK, unix milliseconds): no delayed job has been queued whose stored time is later; the last one counts.  With
+#: False behind that a store says that it may have lost what followed: it holds of jobs that may be delivered twice.
+WATERMARK: Final = 7
+WATERMARK_SIZE: Final = 2  #: elements of a watermark that can be relied on
 WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says since when, by its kind
 
 # Why a job is gone.

@@ -3,6 +3,7 @@
 Times are integer milliseconds of the monotonic clock, where they do not say otherwise.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from disqued.core.vitals import Account
@@ -12,6 +13,7 @@ FAIL = 2  #: most nodes say so
 LEAVING = 4  #: it drains, and takes no new jobs
 FULL = 8  #: it takes no copies now
 
+TIMEOUT_MS = 15_000
 PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
@@ -68,7 +70,7 @@ class Peer:
 class Peers:
     """Every other node that this one knows; a node alone knows none."""
 
-    __slots__ = ("by_id", "forgotten", "linked", "reachable", "received", "refused")
+    __slots__ = ("by_id", "forgotten", "linked", "reachable", "received", "refused", "timeout_ms")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Peer] = {}
@@ -78,8 +80,21 @@ class Peers:
         self.linked: dict[bytes, Peer] = {}
         #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
+        self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
         self.received: int = 0  #: messages of known nodes
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
+
+    @property
+    def expected(self) -> int:
+        """Count the nodes that take copies, or will once there is a link: known, and not suspected."""
+        return sum(not peer.flags for peer in self.by_id.values())
+
+    def hopeful(self, node_ids: Iterable[bytes]) -> frozenset[bytes]:
+        """Choose the nodes that are known and not suspected: an answer of theirs may still come, link or not."""
+        known = self.by_id
+        return frozenset(
+            node_id for node_id in node_ids if node_id in known and not known[node_id].flags & (PFAIL | FAIL)
+        )
 
     @property
     def is_one_away(self) -> bool:

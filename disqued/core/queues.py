@@ -41,7 +41,8 @@ _place = attrgetter("order_key", "id")
 _serial = attrgetter("serial")
 
 
-def _handed_out(entry: tuple[Unit, int]) -> tuple[int, int, bytes]:
+def handed_out(entry: tuple[Unit, int]) -> tuple[int, int, bytes]:
+    """The place of a unit among those that consumers have, and since when they have it."""
     unit, since = entry
     return (since, unit.order_key, unit.id)
 
@@ -66,6 +67,25 @@ class OrderedUnits:
     def __reversed__(self) -> Iterator[Unit]:
         for block in reversed(self._blocks):
             yield from reversed(block)
+
+    def listed(self) -> list[Unit]:
+        """All units in order, as they are now."""
+        units: list[Unit] = []
+        for block in self._blocks:
+            units += block
+        return units
+
+    def slice(self, start: int, end: int) -> list[Unit]:
+        """The units from one place in the order to another: O(blocks), and what is answered."""
+        units: list[Unit] = []
+        for block in self._blocks:
+            if end <= 0:
+                break
+            if start < len(block):
+                units += block[max(0, start) : end]
+            start -= len(block)
+            end -= len(block)
+        return units
 
     def push(self, unit: Unit) -> None:
         """Put a unit in its place."""
@@ -108,6 +128,13 @@ class OrderedUnits:
             yield block[at]
         for later in range(number + 1, len(blocks)):
             yield from blocks[later]
+
+    def count_before(self, place: tuple[int, bytes]) -> int:
+        """Count the units in front of a place: O(blocks)."""
+        if not self._blocks:
+            return 0
+        number = self._block_of(place)
+        return sum(map(len, self._blocks[:number])) + bisect_left(self._blocks[number], place, key=_place)
 
     def release(self) -> Iterator[int]:
         """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
@@ -277,6 +304,8 @@ class Queue(Timed):
 
     def note_lease(self, unit: Unit, since: int) -> None:
         """Enter a unit among those that consumers have, since that time."""
+        if self.leased.get(unit) == since:
+            return  # it is in its place
         self.leased.pop(unit, None)
         last = next(reversed(self.leased.values()), since)
         self.leased[unit] = since
@@ -286,7 +315,7 @@ class Queue(Timed):
     def longest_held(self) -> dict[Unit, int]:
         """What consumers have from this node, and since when: what was handed out first is first."""
         if self.tangled:
-            self.leased = dict(sorted(self.leased.items(), key=_handed_out))
+            self.leased = dict(sorted(self.leased.items(), key=handed_out))
             self.tangled = False
         return self.leased
 

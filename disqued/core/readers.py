@@ -156,13 +156,12 @@ class Readers:
 
     def resumed(self, queue: Queue) -> None:
         """Let those who wait for a queue that is not paused any more have what other nodes have by now."""
-        for group in queue.log.groups.values() if queue.log is not None and self.can_ask else ():
-            if group.waiters:
-                thirst = self._thirst(queue.name, group.name)
-                # What was said during the pause may be somebody else's by now.
-                thirst.sources.clear()
-                self._tell_all(thirst)
-                self._come_back(thirst)
+        for group in queue.log.waiting if queue.log is not None and self.can_ask else ():
+            thirst = self._thirst(queue.name, group.name)
+            # What was said during the pause may be somebody else's by now.
+            thirst.sources.clear()
+            self._tell_all(thirst)
+            self._come_back(thirst)
 
     def due(self, thirst: Thirst) -> None:
         """Tell others again what consumers wait for, or that none does any more."""

@@ -8,9 +8,11 @@ Records are applied in the order in which they were written; a later one wins.
     leased ---> a consumer has it, since then, or nobody has it any more; a worker has a while to say that it lives
               (`workers.recover`)
 
-A crash leaves no word about queues and deliveries, so that jobs come back ACTIVE:
+A crash leaves no word about queues and deliveries, but for the watermark (`watermark`), so that jobs come back ACTIVE:
 
     never queued so far, its delay not over   queued when the delay is over, not later; a copy a retry period after that
+    its time came while the node was down     queued at once, RETRY 0 included; where others may have queued it
+                                              meanwhile, after they have been asked
     retry > 0                                 queued after one retry period: a consumer may have it still
     retry > 0, and no timer ends it           queued at once, since its deliveries are written down; where others may
                                               hold it, after they have been asked; one that is leased stays leased
@@ -33,7 +35,7 @@ from typing import Any, Final
 
 from disqued.core.copies import delay_left
 from disqued.core.delivery import Delivery
-from disqued.core.groups import Log, read_scope
+from disqued.core.groups import Log, read_scope, units_of
 from disqued.core.job import (
     ACKED,
     ACTIVE,
@@ -64,6 +66,8 @@ from disqued.core.outbox import (
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
+    WATERMARK,
+    WATERMARK_SIZE,
     Record,
     is_over,
 )
@@ -71,6 +75,7 @@ from disqued.core.registry import TABLES
 from disqued.core.state import State
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
+AHEAD_MAX_MS = 60_000  #: a watermark further in the future was made by a clock that was wrong
 PROBED_AFTER_MS = 5_000  #: after a start, when links are open: other holders are asked who has what waits here
 COLLECTED_AFTER_MS = 1_000  #: when the holders of jobs that are done are asked, after a start
 #: A life that events are thought to have of which only other nodes know: what is said of where groups begin is kept as
@@ -87,6 +92,7 @@ def snapshot(state: State) -> Iterator[Record]:
     One that is done is kept while other nodes may hold it.
     """
     queues = state.queues.from_serial(0, len(state.queues))
+    yield from _watermark(state)
     for queue in queues:
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
@@ -106,23 +112,28 @@ def snapshot(state: State) -> Iterator[Record]:
                 yield leased
 
 
+def _watermark(state: State) -> Iterator[Record]:
+    """Up to when delayed jobs have been queued, where the journal says so."""
+    if state.watermark.until:
+        yield (WATERMARK, state.watermark.until)
+
+
 def _beginnings(state: State, log: Log) -> Iterator[Record]:
     """Where the groups of a log began, up to where it was flushed, and since when that is so."""
     offset = state.wall - state.now
     if log.horizon:
         yield (GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items())), log.since + offset)
-    for group in log.groups.values():
-        if group.epoch or group.floor:
+    for group in list(log.begun):
+        if group in log.begun:
             yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())), group.since + offset)
 
 
 def _facts(state: State, event: Event) -> Iterator[Record]:
     """What is known of an event beside that it is there: who is done with it, and who has it or had it."""
-    for scope in sorted(event.done):
+    for scope in event.done:
         yield (UNIT_DONE, event.id, scope)
-    for group in event.log.groups.values() if event.log is not None else ():
-        unit = group.units.get(event)
-        if unit is not None:
+    for unit in list(units_of(event)):
+        if unit.group.units.get(event) is unit:
             yield group_lease(unit, state.wall + unit.requeue_at - state.now if unit.requeue_at else 0)
 
 
@@ -137,6 +148,7 @@ def walk(state: State) -> Iterator[Record | None]:
     each now and then, so that whoever draws can let others have their turn.
     """
     passed = 0
+    yield from _watermark(state)
     for queue in state.queues.from_serial(0, len(state.queues)):
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
@@ -195,7 +207,7 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
-        "_delivery", "_held", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_wishes",
+        "_delayed", "_delivery", "_held", "_is_sure", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_until", "_wishes",
         "expired",
     )  # fmt: skip
 
@@ -214,6 +226,10 @@ class Recovery:
         self._options: JobOptions
         #: Ids of jobs left out because their time was over, or their queue was flushed; the journal has yet to hear.
         self.expired: list[bytes] = []
+        #: Delayed jobs that no record says were queued, and their stored times: `finish` decides about them.
+        self._delayed: list[tuple[Job, int]] = []
+        self._is_sure = True  #: nothing that was written after the watermark can be lost
+        self._until = 0  #: the watermark; 0 = the journal has none, it is of an older version
         #: What workers had: {(job id, scope): worker id}.
         self._held: dict[tuple[bytes, bytes], bytes] = {}
 
@@ -228,8 +244,9 @@ class Recovery:
         job = self._state.jobs.get(job_id)
         if scope == WORK_SCOPE or not isinstance(job, Event) or job.log is None:
             return job
-        units = [group.units.get(job) for group in job.log.groups.values() if group.scope == scope]
-        return units[0] if units else None
+        known = read_scope(scope)
+        group = None if known is None else job.log.groups.get(known[0])
+        return None if group is None or group.scope != scope else group.units.get(job)
 
     def apply_some(self, records: Iterator[Any], limit: int) -> Any:
         """Apply the next records, `limit` at most; returns the first that is none, and None where all were."""
@@ -269,8 +286,60 @@ class Recovery:
                 self._begin_group(*record[1:])
         elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
             self._finish(record[1], record[2])
+        elif kind == WATERMARK:
+            self._until = self._state.watermark.until = record[1]
+            self._is_sure = len(record) == WATERMARK_SIZE
         elif kind in (JOB_GONE, UNIT_DONE):
             self._forget(record[1])
+
+    def finish(self) -> None:
+        """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.
+
+        The last thing that is done before the node serves; its `journaling` is on again where there is a journal.  If
+        there is no watermark after it, the journal begins one behind what was journaled here.
+        """
+        state, until = self._state, self._until
+        # One that an older version did not write, or a clock that was ahead: what it is about is written again first.
+        is_ahead = until > state.wall + AHEAD_MAX_MS
+        delayed, self._delayed = self._delayed, []
+        for job, due in delayed:
+            if state.jobs.get(job.id) is not job or job.state != ACTIVE:
+                continue
+            is_sure = self._is_sure or job.options.retry_ms > 0
+            if due <= (until or state.wall) or (due <= state.wall and not is_sure):
+                self._take_for_queued(job, due)
+            else:
+                self._go_on_waiting(job, due)
+            if state.journaling and (not until or is_ahead or due - state.wall > job.options.delay_ms):
+                state.outbox.journal.append((JOB_ADDED, job))
+        if is_ahead:
+            state.watermark.until = 0
+
+    def _take_for_queued(self, job: Job, due: int) -> None:
+        """Treat a delayed job as one that may have been delivered; the clock may say that its time is to come."""
+        state, options = self._state, job.options
+        job.flags |= FLAG_QUEUED_BEFORE
+        if options.retry_ms:
+            left_ms = min(due - state.wall, options.delay_ms)
+            job.requeue_at = state.now + max(left_ms, options.retry_ms)
+        else:
+            job.requeue_at = 0
+            state.evictable[job] = None
+        self._delivery.reschedule(job)
+
+    def _go_on_waiting(self, job: Job, due: int) -> None:
+        """Let a delayed job be queued when its time comes, which may be now: it never was before."""
+        state, options = self._state, job.options
+        left_ms = due - state.wall
+        job.flags &= ~FLAG_QUEUED_BEFORE
+        state.evictable.pop(job, None)
+        if -left_ms >= options.retry_ms > 0 and job.holders and state.others(job.holders):
+            # Others have queued it by now, if they could.
+            job.flags |= FLAG_QUEUED_BEFORE
+            job.requeue_at = state.now + PROBED_AFTER_MS
+        else:
+            job.requeue_at = state.now + max(0, min(left_ms, options.delay_ms))
+        self._delivery.reschedule(job)
 
     def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Give a job back to the consumer that had it, or take it from everybody: 0 deliveries."""
@@ -398,7 +467,11 @@ class Recovery:
             return
         if self._restores_queues or since is not None:
             self._resume(job, stored, since)
-        elif delay_ms := delay_left(stored.requeue - state.wall, job.flags, options.delay_ms, retry_ms):
+            self._schedule(job)
+            return
+        if options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE and retry_ms != RETRY_NEVER_MS:
+            self._delayed.append((job, stored.requeue))
+        if delay_ms := delay_left(stored.requeue - state.wall, job.flags, options.delay_ms, retry_ms):
             # A copy gives the others the time to queue it first.
             job.requeue_at = state.now + delay_ms + (retry_ms if job.flags & FLAG_QUEUED_BEFORE else 0)
         elif retry_ms == RETRY_NEVER_MS:
@@ -410,8 +483,11 @@ class Recovery:
             job.requeue_at = state.now + retry_ms if retry_ms else 0
             if not retry_ms:
                 state.evictable[job] = None
+        self._schedule(job)
+
+    def _schedule(self, job: Job) -> None:
         at, requeue_at = job.expires_at, job.requeue_at
-        state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
+        self._state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
 
     # Logs.
 

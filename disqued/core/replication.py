@@ -21,9 +21,21 @@ copies are external: one of the nodes that confirmed is told to queue the job (E
 With ASYNC nobody waits: the job is journalled and queued at once, with the nodes that it is sent to as its holders, so
 that its ack reaches them whatever happens here.
 
-A node takes a copy unless it has no memory for it, is leaving, cannot write its journal, or the queue is paused.  It
-says so, but for the pause, and the sender finds others.  Where the producer did not say how many copies it wants, and
-there turn out to be fewer nodes that take one, those are enough.
+A known node without a link counts until it is suspected (PFAIL): an addition waits for it, and it gets its copy as soon
+as it is back.  So a restart that is shorter than the producer's time-out refuses nothing.  ASYNC cannot wait: for that,
+and for the default number of copies, the nodes count that can be reached now.
+
+A node takes a copy unless one of these speaks against it; the sender finds others, and if there are none:
+
+    why not                        what the node says         what the producer hears, at once
+    leaving                        PONG (NODE_LEAVING)        NOREPL, naming the node; by default: fewer copies
+    memory low, journal failed     PONG (NODE_FULL)           NOREPL, naming the node; by default: fewer copies
+    queue paused                   HOLDERS (nobody)           PAUSED
+    the job has ended there        SETACK                     the id: somebody has done it
+    link broken, being restarted   nothing                    the id when it is back, or NOREPL at the time-out;
+                                                              by default: fewer copies
+    link open and silent           nothing                    NOREPL at the time-out; once it is suspected,
+                                                              NOREPL to the next one, and by default fewer copies
 
 Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
 """
@@ -68,9 +80,14 @@ AliasOf = Callable[[int], bytes]
 _EPOCHS = count()
 JOINED_KEPT = 64  #: sets of nodes of which it is remembered what they are with one node more, for each such node
 JOINED_SIZE = 16  #: nodes of such a set, at most
+REFUSALS_SHOWN = 5  #: nodes that take no copies, in an error
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
+_NOBODY: frozenset[bytes] = frozenset()
+_LEAVES = "is leaving the cluster"
+_IS_FULL = "takes no copies now: its memory is low, or it cannot write its journal"
+
 REMOVED = "job removed (expired?) before the requested replication level was achieved"
 
 
@@ -93,7 +110,8 @@ class Pending(Timed):
     """A producer that waits for copies of its job."""
 
     __slots__ = (
-        "batch", "by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "resend_at", "resend_ms",
+        "batch", "by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "refused_by", "resend_at",
+        "resend_ms",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +124,7 @@ class Pending(Timed):
         self.batch: Batch | None = batch  #: of the jobs that are added together; None = it is the only one
         self.by_default: bool = by_default  #: as many copies as can be made are enough
         self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
+        self.refused_by: frozenset[bytes] = _NOBODY  #: nodes on which the queue of the job is paused
         #: Pause before one more node is asked, and before the first is asked again: the transfer takes its time.
         self.patience_ms: int = MORE_NODES_MS + len(job.body) // TRANSFERRED_PER_MS
         self.resend_ms: int = self.patience_ms
@@ -133,7 +152,9 @@ class _Places:
 class Replication:
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
-    __slots__ = ("_delivery", "_joined", "_places", "_refused", "_state", "epoch", "on_refusal", "on_unknown")
+    __slots__ = (
+        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch", "on_refusal", "on_unknown",
+    )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
@@ -147,6 +168,7 @@ class Replication:
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
         self._places: _Places | None = None  #: of the last job that went to all nodes
+        self._reached: frozenset[bytes] = _NOBODY  #: nodes that could be reached when that changed last
         #: Sets of nodes with one node more, by that one and by the set without it.
         self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
 
@@ -154,9 +176,48 @@ class Replication:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
         self.epoch = next(_EPOCHS)
         self._joined.clear()
-        for pending in list(self._state.pending.values()):
-            if pending.by_default and self._has_enough(pending):
-                self._achieve(pending)
+        state = self._state
+        reachable = frozenset(state.peers.reachable)
+        back, self._reached = reachable - self._reached, reachable
+        waiting: list[Pending] = list(state.pending.values())
+        for pending in waiting:
+            if state.pending.get(pending.job.id) is pending:
+                self._look_again(pending, back)
+
+    def _look_again(self, pending: Pending, back: frozenset[bytes]) -> None:
+        """See what other nodes that can be reached mean for a producer; `back`: those that could not be before."""
+        job = pending.job
+        if pending.by_default and self._has_enough(pending):
+            self._achieve(pending)
+        elif not self._is_possible(pending):
+            self._give_up(pending, self._shortage(pending))
+        elif back:
+            holders = job.holders or _NOBODY
+            again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
+            self._send_copies(job, sorted(again), quiet=False)
+            if back - holders:
+                pending.more_at = self._state.now
+                self._wake(pending)
+
+    def _is_possible(self, pending: Pending) -> bool:
+        """Tell whether there may be copies enough yet: nodes that do not answer may, those that refuse will not."""
+        peers = self._state.peers.by_id
+        willing = {node_id for node_id, peer in peers.items() if not peer.flags & (FULL | LEAVING)}
+        possible = willing - pending.refused_by | (pending.job.confirmed or _NOBODY)
+        return len(possible) >= pending.job.options.replicate
+
+    def _shortage(self, pending: Pending) -> CommandError:
+        """Say why there will never be copies enough."""
+        return QueuePaused() if pending.refused_by else self._not_replicated()
+
+    def _not_replicated(self) -> NotReplicated:
+        peers = self._state.peers.by_id.values()
+        refusals = [
+            f"node {peer.id[:8].decode('ascii')} {_LEAVES if peer.flags & LEAVING else _IS_FULL}"
+            for peer in peers
+            if peer.flags & (LEAVING | FULL)
+        ]
+        return NotReplicated("; ".join((f"{NotReplicated.__doc__}", *refusals[:REFUSALS_SHOWN])))
 
     @property
     def takes_no_copy(self) -> bool:
@@ -185,7 +246,7 @@ class Replication:
         self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
         several = options.replicate > 1 or self.takes_no_copy
         if several:
-            self._check_copies(options.replicate)
+            self._check_copies(options.replicate, waits=not asynchronous)
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
             if maxlen and len(queue.units) + len(bodies) > maxlen:
@@ -242,7 +303,7 @@ class Replication:
         memory = state.memory
         several = options.replicate > 1 or memory.used > memory.low_mark or state.leaving
         if several:
-            self._check_copies(options.replicate)
+            self._check_copies(options.replicate, waits=not asynchronous)
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
             if maxlen and len(queue.units) >= maxlen:
@@ -276,7 +337,7 @@ class Replication:
         """
         state = self._state
         if options.replicate > 1 or self.takes_no_copy:
-            self._check_copies(options.replicate)
+            self._check_copies(options.replicate, waits=True)
             return self._add_several(
                 client, queue_name, body, options, timeout_ms, asynchronous=False, by_default=by_default
             )
@@ -298,11 +359,16 @@ class Replication:
         ctime = state.next_ctime()
         return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
 
-    def _check_copies(self, replicate: int) -> None:
-        """Refuse a job for which there are too few nodes."""
+    def _check_copies(self, replicate: int, *, waits: bool) -> None:
+        """Refuse a job for which there are too few nodes.
+
+        A node whose link is broken counts until it is suspected, where somebody waits: it may only be restarted.
+        """
         state = self._state
         external = self.takes_no_copy
         missing = replicate - (0 if external else 1) - len(state.peers.reachable)
+        if missing > 0 and waits:
+            missing = replicate - (0 if external else 1) - state.peers.expected
         if missing <= 0:
             return
         state.counters.refused += 1
@@ -312,7 +378,7 @@ class Replication:
                 f"{NotReplicated.__doc__}, "
                 f"since I'm unable to hold a copy of the message for the following reason: {reason}"
             )
-        raise NotReplicated
+        raise self._not_replicated()
 
     def _add_several(
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
@@ -429,7 +495,7 @@ class Replication:
             self.refuse(job)
             return
         if pending.deadline_at and state.now >= pending.deadline_at:
-            self._give_up(pending, TIMED_OUT)
+            self._give_up(pending, NotReplicated(TIMED_OUT))
             return
         if self._has_enough(pending):
             self._achieve(pending)
@@ -444,7 +510,8 @@ class Replication:
                 state.send(node_id, (HOLDERS, job.id, job.holders))
         if state.now >= pending.resend_at:
             confirmed = job.confirmed or frozenset()
-            self._send_copies(job, [node_id for node_id in before if node_id not in confirmed], quiet=False)
+            answered = confirmed | pending.refused_by
+            self._send_copies(job, [node_id for node_id in before if node_id not in answered], quiet=False)
             pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS + pending.patience_ms)
             pending.resend_at = state.now + pending.resend_ms
         self._wake(pending)
@@ -488,13 +555,13 @@ class Replication:
         confirmed = job.confirmed or frozenset()
         if len(confirmed) >= job.options.replicate:
             return True
-        return pending.by_default and bool(confirmed) and self._is_nobody_left(confirmed)
+        return pending.by_default and bool(confirmed) and not pending.refused_by and self._is_nobody_left(confirmed)
 
     def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
-        """Tell whether all nodes that could confirm have done so, but for those that say that they take no copies."""
-        linked = self._state.peers.linked
-        others = {node_id for node_id, peer in linked.items() if not peer.flags & (FULL | LEAVING)}
-        return len(others) < len(linked) and others <= confirmed
+        """Tell whether all nodes that could confirm have done so: the rest take no copies, or cannot be reached."""
+        peers = self._state.peers
+        others = {node_id for node_id, peer in peers.linked.items() if not peer.flags}
+        return len(others) < len(peers.by_id) and others <= confirmed
 
     def _achieve(self, pending: Pending) -> None:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
@@ -563,20 +630,32 @@ class Replication:
 
     def refuse(self, job: Job) -> None:
         """Give up a job whose producer waits, for it is removed."""
-        self._give_up(self._state.pending[job.id], REMOVED)
+        self._give_up(self._state.pending[job.id], NotReplicated(REMOVED))
 
-    def _give_up(self, pending: Pending, problem: str) -> None:
-        """Answer NOREPL, and let nobody keep a copy, as far as nodes can be reached."""
+    def paused_elsewhere(self, sender: bytes, job: Job) -> None:
+        """Hear that a node keeps no copy as the queue is paused there: ask another one, or say so if there is none."""
+        pending: Pending | None = self._state.pending.get(job.id)
+        if pending is None or sender in (job.confirmed or _NOBODY):
+            return
+        pending.refused_by |= {sender}
+        if self._is_possible(pending):
+            pending.more_at = self._state.now
+            self._wake(pending)
+        else:
+            self._give_up(pending, QueuePaused())
+
+    def _give_up(self, pending: Pending, problem: CommandError) -> None:
+        """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""
         state = self._state
         if state.pending.get(pending.job.id) is not pending:
             return  # another job of its batch has been given up
         state.counters.refused += 1
         if pending.batch is not None:
-            self._end_batch(pending.batch, NotReplicated(problem))
+            self._end_batch(pending.batch, problem)
         together: list[Pending] = [pending] if pending.batch is None else pending.batch.pendings
         for each in together:
             if state.pending.get(each.job.id) is each:
-                self._answer(each, NotReplicated(problem))
+                self._answer(each, problem)
                 self._abandon(each.job)
 
     def _abandon(self, job: Job) -> None:
@@ -614,7 +693,7 @@ class Replication:
     def refuse_all(self) -> None:
         """Everything is flushed: producers that wait hear that their jobs are gone."""
         for pending in list(self._state.pending.values()):
-            self._give_up(pending, REMOVED)
+            self._give_up(pending, NotReplicated(REMOVED))
 
     # Copies for others.
 
@@ -642,6 +721,8 @@ class Replication:
             self.on_refusal(sender)
             return
         if self._delivery.is_paused_in(stored.queue):
+            if not quiet:
+                state.send(sender, (HOLDERS, job_id, _NOBODY))
             return
         job = self._delivery.copies.make(stored)
         if job is None:
@@ -679,15 +760,6 @@ class Replication:
             state.outbox.journal.append((JOB_ADDED, job))
         if not quiet:
             state.send(sender, (GOTJOB, job.id))
-
-    def on_holders(self, sender: bytes, message: Message) -> None:
-        """Hear of more nodes that may hold a job."""
-        state = self._state
-        job = state.jobs.get(message[1])
-        if job is None or job.state == WAIT_REPL or (job.state == ACKED and not job.holders):
-            return
-        if state.unite_holders(job, message[2]) and state.journaling:
-            state.outbox.journal.append((JOB_ADDED, job))
 
     def on_enqueue(self, sender: bytes, message: Message) -> None:
         """Queue a job for the first time: the node that its producer asked does not keep it."""

@@ -245,7 +245,7 @@ class Settling:
             return False
         event = state.jobs.get(job_id)
         if isinstance(event, Event):
-            return (scope in event.done and job_id in this.doubted) or self._logs.adopt(event, scope)
+            return (event.is_done_for(scope) and job_id in this.doubted) or self._logs.adopt(event, scope)
         self._forget_old()
         if len(self.orphans) >= ORPHANS_KEPT:
             return False

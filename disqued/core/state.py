@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from disqued.core.counters import Counters
 from disqued.core.departed import Departed
 from disqued.core.ended import Ended
-from disqued.core.groups import Group, Log
+from disqued.core.groups import Group, Log, forget_early
 from disqued.core.ids import JobIds
 from disqued.core.job import (
     FLAG_CAME_BACK,
@@ -30,13 +30,26 @@ from disqued.core.job import (
 )
 from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_REFUSED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Outbox
+from disqued.core.outbox import (
+    FLUSHED,
+    GONE_DELETED,
+    GONE_REFUSED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    UNIT_DONE,
+    WATERMARK,
+    Outbox,
+    Record,
+)
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.units import GroupUnit
+from disqued.core.watermark import Watermark
 from disqued.core.worker import Home, Worker
 
 AHEAD_NS = 86_400_000 * 1_000_000  #: how far the stamp of another node may be ahead and still move our clock of stamps
@@ -46,6 +59,8 @@ QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 QUESTIONS = (1 << 32) - 1  #: numbers of questions begin again after this one
 OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
+BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
+ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 UNIQUE = b"u"  #: first byte of the alias of a unique task
 KEYED = b"k"  #: first byte of the alias of a job with a key
@@ -58,11 +73,11 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "behind", "blocked", "bound",
-        "counters", "departed", "elsewhere", "ended", "endings", "evictable", "giving", "ids", "interested", "jobs",
-        "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id", "now", "outbox", "peers",
-        "pending", "questions", "queues", "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished",
-        "unique", "wall", "wanted",
+        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
+        "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids",
+        "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
+        "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule",
+        "spans", "trail", "unfinished", "unique", "wall", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -87,6 +102,9 @@ class State:
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         self.unfinished: Unfinished = Unfinished()
+        #: What this tick has done beside one thing for each deadline, in units of a tenth of a microsecond or so.
+        self.effort: int = 0
+        self.watermark: Watermark = Watermark()  #: up to when delayed jobs have been queued
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
@@ -113,6 +131,7 @@ class State:
         self.behind: dict[Queue, None] = {}
         #: Queues that got jobs which consumers of other nodes want; dealt with at the end of the step, after `ready`.
         self.giving: dict[Queue, None] = {}
+        self.watermark.held.clear()
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
         #: Jobs that have an alias: {(queue, alias): jobs}.
@@ -125,6 +144,10 @@ class State:
         self.elsewhere: dict[Job, Home] = {}
         #: Jobs that are done and that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
+        #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
+        self.asking: dict[Job, frozenset[bytes]] = {}
+        #: Nodes whose answer to a question that was given up may be on its way: it does not count for a later one.
+        self.owed: dict[Job, frozenset[bytes]] = {}
         #: Jobs that others held and that are done, and that a late message must not bring back.
         self.ended: Ended = Ended()
         #: Jobs of producers that wait for copies: {id: ...}; kept by `replication`.
@@ -211,10 +234,15 @@ class State:
         holders = job.holders if job.holders and not self.read_only else _NOBODY
         self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
 
-    def say_ended(self, node_id: bytes, job_id: bytes) -> None:
-        """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more."""
+    def say_ended(self, node_id: bytes, job_id: bytes) -> bool:
+        """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more.
+
+        Returns whether it did end here.
+        """
         if job_id in self.ended:
             self.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _NOBODY))
+            return True
+        return False
 
     def spread(self, span_ms: int) -> int:
         """Draw a span below the given one: what keeps nodes from doing a thing at the same time."""
@@ -297,6 +325,16 @@ class State:
     def next_front(self) -> int:
         """The order key of a unit that is put in front of all others now."""
         return -self.next_ctime()
+
+    def begin_watermark(self) -> Record:
+        """Begin to note how far delayed jobs were queued; returns the record that says so to a journal."""
+        self.watermark.until = 1
+        return (WATERMARK, 1)
+
+    def reach(self) -> None:
+        """Let the journal know that delayed jobs whose time is over are queued from now on."""
+        if self.watermark.reach(self.now):
+            self.outbox.journal.append((WATERMARK, self.watermark.until))
 
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""
@@ -387,12 +425,17 @@ class State:
             self.evictable.pop(job, None)
         if self.acked:
             self.acked.pop(job, None)
+        if self.asking:
+            self.asking.pop(job, None)
+        if self.owed:
+            self.owed.pop(job, None)
 
     def _let_go_of_its_own(self, job: Job) -> None:
         """Undo what a job of another class than most took."""
         if isinstance(job, NamedJob):
             self._forget_name(job)
         elif isinstance(job, Event) and job.state != QUEUED:
+            forget_early(self.memory, job)
             queue = self.queues.by_name.get(job.queue)
             if queue is not None and queue.log is not None:
                 queue.log.delayed.pop(job, None)
@@ -400,8 +443,28 @@ class State:
     def _leave_log(self, event: Event) -> None:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
+        self.effort += 8 * len(event.marks)
         for unit in event.log.remove(event):
             self.schedule.cancel(unit)
+            self.effort += 10
+
+    def end_units(self, group: Group, units: list[GroupUnit]) -> None:
+        """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
+        parts = self._end_units(group, units, self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
+
+    def _end_units(self, group: Group, units: list[GroupUnit], jobs: Registry) -> Parts:
+        # After a flush of the whole node there is nothing to take them from.
+        while self.jobs is jobs:
+            for unit in units[-ENDED_AT_ONCE:]:
+                unit.unlink()
+                unit.unbind()
+                self.schedule.cancel(unit)
+            del units[-ENDED_AT_ONCE:]
+            if not group.forget_left(ENDED_AT_ONCE) and not units:
+                return
+            yield
 
     def log(self, name: bytes) -> Log:
         """The log of the queue of this name, created when there is none."""
@@ -444,20 +507,32 @@ class State:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
         if log.forget_horizon(self.now) and self.journaling:
             self.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
-        for group in log.unneeded(self.now, forgets=not self.peers.is_one_away):
-            scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
-            group.is_asked = True
-            if not asks:
-                self.forget_beginning(group)
-            for node_id in list(self.peers.linked):
-                self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
-        for group in list(log.groups.values()):
-            log.let_go(group)
+        parts = self._forget_unneeded(log, log.unneeded(self.now, forgets=not self.peers.is_one_away), self.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self.work(parts)
+        log.forget_searches()
+
+    def _forget_unneeded(self, log: Log, groups: list[Group], jobs: Registry) -> Parts:
+        for count, group in enumerate(groups, 1):
+            # Between two parts it may have come to matter, or everything may have been flushed.
+            if self.jobs is not jobs:
+                return
+            if group in log.begun and not log.needs(group, self.now):
+                self._forget_one(log, group)
+            if count % BEGINNINGS_AT_ONCE == 0:
+                yield
+
+    def _forget_one(self, log: Log, group: Group) -> None:
+        scope, asks = group.scope, not group.is_asked and len(self.peers.linked) > 0
+        group.is_asked = True
+        if not asks:
+            self.forget_beginning(group)
+        for node_id in list(self.peers.linked):
+            self.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
 
     def forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""
-        for unit in group.forget():
-            self.schedule.cancel(unit)
+        self.end_units(group, group.forget())
         if self.journaling:
             self.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
         group.log.let_go(group)

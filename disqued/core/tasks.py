@@ -192,7 +192,7 @@ class Tasks:
         """
         state = self._state
         queue = state.queues.by_name.get(queue_name)
-        waiting = [] if queue is None else list(queue.units)
+        waiting: list[Unit] = [] if queue is None else queue.units.listed()
         having = [] if queue is None else list(queue.leased)
         cancelled = 0
         for at in range(0, len(waiting), LOOKED_AT_ONCE):
@@ -226,7 +226,7 @@ class Tasks:
         if queue is not None and not keep:
             for unit in queue.leased:
                 unit.flags |= FLAG_DROPPED
-        waiting = [] if queue is None else list(queue.units)
+        waiting: list[Unit] = [] if queue is None else queue.units.listed()
         deleted = 0
         for at in range(0, len(waiting), CHANGED_AT_ONCE):
             if at:

@@ -47,7 +47,7 @@ class LogUnit(Unit):
 class GroupUnit(LogUnit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("deliveries", "event", "group", "lease_ms")
+    __slots__ = ("deliveries", "event", "following", "group", "lease_ms", "previous")
 
     def __init__(self, event: Event, group: "Group") -> None:
         super().__init__(b"")
@@ -65,6 +65,29 @@ class GroupUnit(LogUnit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
+        #: Its neighbors among the units of its event; see `Event.touched`.
+        self.previous: GroupUnit | None = None
+        self.following: GroupUnit | None = None
+
+    def link(self) -> None:
+        """Enter it among the units of its event."""
+        event = self.event
+        first = event.touched
+        self.following = first
+        if first is not None:
+            first.previous = self
+        event.touched = self
+
+    def unlink(self) -> None:
+        """Take it out of the units of its event."""
+        previous, following = self.previous, self.following
+        if previous is not None:
+            previous.following = following
+        elif self.event.touched is self:
+            self.event.touched = following
+        if following is not None:
+            following.previous = previous
+        self.previous = self.following = None
 
     @property
     def job(self) -> Job:
@@ -152,11 +175,13 @@ class GroupWaiter(Waiter):
         """Begin to wait."""
         for group in self.groups:
             group.waiters[self] = None
+            group.note_waiting()
 
     def leave(self) -> None:
         """Wait no more."""
         for group in self.groups:
             group.waiters.pop(self, None)
+            group.note_waiting()
             group.log.let_go(group)
 
     def move(self, group: "Group", other: "Group") -> None:

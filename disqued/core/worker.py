@@ -12,12 +12,22 @@ if TYPE_CHECKING:
     from disqued.core.queues import Client
 
 
+class Seats:
+    """The workers whose life a connection shows: its every command is a sign of life of all of them."""
+
+    __slots__ = ("heard_at", "workers")
+
+    def __init__(self, now: int) -> None:
+        self.heard_at: int = now  #: the last command
+        self.workers: dict[Worker, int] = {}  #: each with its epoch then; the last one is who the connection works as
+
+
 class Worker(Timed):
     """A worker on its home node; on the schedule for the end of its life and for the next renewal of its leases."""
 
     __slots__ = (
         "alive_at", "bound_to", "clients", "done", "epoch", "epoch_is_known", "id", "is_alive", "leases", "name",
-        "queues", "renew_at", "renew_ms", "returned", "started", "ttl_ms",
+        "queues", "renew_at", "renew_ms", "returned", "started", "ttl_ms", "waiters",
     )  # fmt: skip
 
     def __init__(self, worker_id: bytes, epoch: int, ttl_ms: int, now: int, *, name: bytes = b"") -> None:
@@ -28,17 +38,26 @@ class Worker(Timed):
         self.epoch_is_known: bool = True  #: False = it came back from the journal, and may have had a higher one
         self.ttl_ms: int = ttl_ms  #: span after the last sign of life; 0 = it lives until it is stopped
         self.name: bytes = name  #: for people; empty = none
-        self.alive_at: int = now  #: the last sign of life
+        self.alive_at: int = now  #: the last sign of life, but for commands of `clients`: see `last_sign`
         self.is_alive: bool = True
         self.queues: dict[bytes, None] = {}  #: that it said that it works on, in that order
         self.leases: dict[Unit, int] = {}  #: what it has, and since when; oldest first
-        self.clients: dict[Client, None] = {}  #: connections whose every command is a sign of life
+        self.clients: dict[Client, Seats] = {}  #: connections whose every command is a sign of life
+        self.waiters: dict[Client, None] = {}  #: connections that wait for something to be taken by it
         self.bound_to: Client | None = None  #: the connection whose end is its death; None = there is none
         self.renew_at: int = 0  #: when its leases are renewed; 0 = nothing to renew
         self.renew_ms: int = 0  #: a third of the shortest retry period among them, or of those that it has had since
         self.started: int = 0  #: tasks that it took
         self.done: int = 0  #: of these: that were done while it had them
         self.returned: int = 0  #: of these: that came back from it
+
+    @property
+    def last_sign(self) -> int:
+        """When it showed its life last."""
+        latest = self.alive_at
+        for seats in self.clients.values():
+            latest = max(latest, seats.heard_at)
+        return latest
 
 
 class Home(Timed):

@@ -17,7 +17,8 @@ jobs hear so in as few messages as possible.  So a task may take as long as it l
 disappears comes again after a retry period at the latest.
 
     by_id             {id: worker}                  those that are alive here
-    of_client         {client: {worker: epoch}}     whose command is a sign of life; the last one is who it works as
+    of_client         {client: {worker: epoch}}     whose command is a sign of life; the last one is who it works as;
+                                                    noted once per client, whoever many workers it shows
     worker.leases     {unit: since}                 what comes back with it
     state.bound       {job: worker}                 the same the other way round; an event of a group knows it itself
 
@@ -44,7 +45,7 @@ from disqued.core.queues import Client, Form
 from disqued.core.state import State
 from disqued.core.unfinished import Parts
 from disqued.core.units import GroupUnit, LogUnit
-from disqued.core.worker import Worker
+from disqued.core.worker import Seats, Worker
 from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
 
 TTL_MS = 3_000  #: life after the last sign of it, by default
@@ -53,6 +54,7 @@ BACK_AFTER_START_MS = 10_000  #: how long what workers had before a restart is k
 WORKERS_MAX = 100_000
 EPOCH_BELIEVED = 2**32  #: no worker is taken over more often while it lives
 LATE_MS = 100  #: a node that looks at its deadlines so late was busy, or stopped for a while
+WORKERS_AT_ONCE = 200  #: that die in one step with the connection that they are bound to
 LEASES_AT_ONCE = 500  #: units that come back, or are renewed, in one step: some milliseconds' work
 
 _place = attrgetter("order_key", "id")
@@ -92,7 +94,7 @@ class Workers:
         self._delivery = delivery
         self._events = events
         self.by_id: dict[bytes, Worker] = {}
-        self.of_client: dict[Client, dict[Worker, int]] = {}
+        self.of_client: dict[Client, Seats] = {}
         #: Called when a worker has come to this node or has ended.
         self.on_change: Callable[[Worker], None] = lambda _: None
         #: Called with jobs that a worker has taken, or goes on to have.
@@ -121,10 +123,12 @@ class Workers:
 
     def adopt(self, worker: Worker, client: Client) -> None:
         """Let every command of a client be a sign of life; it works as this worker from now on."""
-        seats = self.of_client.setdefault(client, {})
-        seats.pop(worker, None)
-        seats[worker] = worker.epoch
-        worker.clients[client] = None
+        seats = self.of_client.get(client)
+        if seats is None:
+            seats = self.of_client[client] = Seats(self._state.now)
+        seats.workers.pop(worker, None)
+        seats.workers[worker] = worker.epoch
+        worker.clients[client] = seats
         worker.alive_at = self._state.now
 
     def supersede(self, worker: Worker, epoch: int) -> None:
@@ -143,25 +147,22 @@ class Workers:
         """Take note of a sign of life, if this client is a worker."""
         seats = self.of_client.get(client)
         if seats is not None:
-            now = self._state.now
-            for worker, epoch in seats.items():
-                if worker.epoch == epoch:
-                    worker.alive_at = now
+            seats.heard_at = self._state.now
 
     def of(self, client: Client) -> Worker:
         """The worker that a client works as.  Raises NoWorker (NOWORKER), StaleWorker (STALE)."""
         seats = self.of_client.get(client)
-        if not seats:
+        if seats is None:
             raise NoWorker
-        worker = next(reversed(seats))
-        if worker.epoch != seats[worker] or not worker.is_alive:
+        worker = next(reversed(seats.workers))
+        if worker.epoch != seats.workers[worker] or not worker.is_alive:
             raise StaleWorker
         return worker
 
     def seat_of(self, client: Client) -> Worker | None:
         """The worker that a client works as, stale or not; None = it is none."""
         seats = self.of_client.get(client)
-        return next(reversed(seats)) if seats else None
+        return None if seats is None else next(reversed(seats.workers))
 
     def named(self, worker_id: bytes) -> Worker:
         """The worker of an id that somebody takes units for, which is a sign of life.  Raises NoWorker (NOWORKER)."""
@@ -173,21 +174,32 @@ class Workers:
 
     def is_seated(self, worker: Worker, client: Client) -> bool:
         """Tell whether the commands of a client are signs of life of this worker."""
-        return self.of_client.get(client, {}).get(worker) == worker.epoch
+        seats = self.of_client.get(client)
+        return seats is not None and seats.workers.get(worker) == worker.epoch
 
     def gone(self, client: Client) -> None:
-        """A client's connection has ended: workers that are bound to it die."""
-        for worker, epoch in self.of_client.pop(client, {}).items():
-            if worker.epoch == epoch:
-                worker.clients.pop(client, None)
-                if worker.bound_to == client:
+        """A client's connection has ended: workers that are bound to it die, very many bit by bit."""
+        seats = self.of_client.pop(client, None)
+        if seats is not None:
+            self.do(self._unseat(client, seats))
+
+    def _unseat(self, client: Client, seats: Seats) -> Parts:
+        for count, (worker, epoch) in enumerate(seats.workers.items(), 1):
+            if worker.epoch == epoch and worker.clients.get(client) is seats:
+                worker.alive_at = worker.last_sign
+                del worker.clients[client]
+                if worker.bound_to == client and self.by_id.get(worker.id) is worker:
                     self.die(worker)
+            if count % WORKERS_AT_ONCE == 0:
+                yield
 
     def due(self, worker: Worker) -> None:
         """Do what the deadline of a worker asks for."""
         now = self._state.now
         if self.by_id.get(worker.id) is not worker:
             return
+        if worker.ttl_ms and now >= worker.alive_at + worker.ttl_ms:
+            worker.alive_at = worker.last_sign
         if worker.ttl_ms and now >= worker.alive_at + worker.ttl_ms:
             late_ms = now - worker.alive_at - worker.ttl_ms
             if any(map(self._waits, worker.clients)):
@@ -228,6 +240,7 @@ class Workers:
 
     def _end_dead(self, worker: Worker) -> Parts:
         self._state.counters.workers_died += 1
+        self._state.effort += 200 + 20 * min(len(worker.leases), LEASES_AT_ONCE)
         queues = dict.fromkeys([*worker.queues, *(unit.queue for unit in worker.leases)])
         returned = yield from self._end(worker)
         content = dumps({"workerId": readable(worker.id), "returned": returned}).encode("ascii")
@@ -266,19 +279,20 @@ class Workers:
         self._state.schedule.cancel(worker)
         self._refuse_waiting(worker, lambda form: True, reason)
         if not isinstance(reason, StaleWorker):
-            for client in worker.clients:
-                seats = self.of_client[client]
-                del seats[worker]
-                if not seats:
-                    del self.of_client[client]
+            for client, seats in worker.clients.items():
+                if self.of_client.get(client) is seats:
+                    del seats.workers[worker]
+                    if not seats.workers:
+                        del self.of_client[client]
         worker.clients.clear()
         self.on_change(worker)
 
     def _refuse_waiting(self, worker: Worker, meant: Callable[[Iterable[bytes]], bool], reason: CommandError) -> None:
         """Answer those an error who wait for units for a worker, on queues that are meant."""
         state = self._state
-        for client, waiter in list(state.blocked.items()):
-            if waiter.form.worker is worker and meant(queue.name for queue in waiter.queues):
+        for client in list(worker.waiters):
+            waiter = state.blocked.get(client)
+            if waiter is not None and meant(queue.name for queue in waiter.queues):
                 self._delivery.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
 

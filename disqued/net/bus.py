@@ -25,6 +25,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued.commands.host import Budget
 from disqued.core.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.linkinbox import LinkInbox
@@ -99,6 +100,8 @@ class Bus(Factory):
         self._links: dict[_Key, OutgoingLink] = {}
         self._open: dict[bytes, OutgoingConnection] = {}
         self._queues: dict[bytes, LinkQueue] = {}  #: of these
+        #: What connections hold outside maxmemory, links among them; set by the daemon.
+        self.buffers: Budget | None = None
         self.texts = Texts()  #: that several links are about to write
         self._strangers: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}

@@ -9,7 +9,7 @@ the jobs that it was given go back when it is cancelled before it has heard of t
 as one, CLIENT LIST does not show it, and MONITOR is not for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.errors import CommandError, InternalError, NotNow
+from disqued.net.clients import CLOSED
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -42,8 +43,10 @@ class Caller:
     descriptor = -1
     input_buffered = output_buffered = 0
 
-    def __init__(self, daemon: "Daemon", session_id: int, address: str) -> None:
-        """`address` says who asks, to MONITOR and the slow log."""
+    def __init__(
+        self, daemon: "Daemon", session_id: int, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`address` names the caller to MONITOR and the slow log; `is_gone` returns whether it is there no more."""
         self.id = session_id
         self.address = address
         self.lib: dict[bytes, bytes] = {}
@@ -55,6 +58,7 @@ class Caller:
         self._outcome: Any = _NOTHING
         self._heard: Deferred[Any] = Deferred(lambda _: self.cancel())
         self._gone = False
+        self._is_away = is_gone
 
     @property
     def last_command(self) -> str:
@@ -80,6 +84,8 @@ class Caller:
         started = perf_counter()
         try:
             entry = self._entry = table.find(args)
+            if entry.hands_out and self._is_away():
+                raise CommandError(CLOSED)  # noqa: TRY301 - it is told like every other error
             value = daemon.carry_out(self, entry, args)
             if value is BLOCKED:
                 self._is_blocked = True
@@ -117,7 +123,7 @@ class Caller:
 
     def is_gone(self) -> bool:
         """Tell whether nobody waits for the outcome any more."""
-        return self._gone
+        return self._gone or self._is_away()
 
     def unblock(self, value: Any) -> None:
         """Take the outcome of the command that blocked."""

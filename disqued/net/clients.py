@@ -1,17 +1,25 @@
 """Client connections: requests in, commands run, replies out.
 
     dataReceived --> parser --> commands --run--> node step --> replies (collected in `_out`)
-                        |          ^                                 |
-                        |          +--- backlog: while blocked,      +--> flush: one write per chunk,
-                        |               paused, or not reading            or at the end of the turn's commit
-                        +--> protocol error: the replies that are due, the error, end
+         |              |          ^                                 |
+         |              |          | the rest, after a slice         +--> flush: one write per chunk,
+         |              |          +--- backlog                           or at the end of the turn's commit
+         |              +--> protocol error: the replies that are due, the error, end
+         +--> chunks: while blocked, paused, not reading, or busy for long
 
 One chunk of input is one step of the node: it has one moment, the commands in it run in order, and their replies leave
-in one write.  A client that does not read its replies is not read from either, so that it holds no
-more than the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.  When all that
-clients have not read is too much together, those with most of it are ended.
+in one write.  A client whose commands have to wait is read from no further than `CHUNKS_MAX`; the rest stays with the
+system, and with the client.  A client that does not read its replies is not read from either, so it holds no more than
+the replies to the commands of one chunk; `client-output-buffer-limit` ends one that stays so.  What a connection holds
+counts towards the budget of all of them (`net/buffers.py`).
 
 A command that is too long for one step is, to its connection, one that blocks: the next one waits for its reply.
+Clients whose commands take long share a slice of each turn of the loop (`Traffic.busy`), and the others do not wait
+for them.
+
+A client that has closed its side of the connection gets no job.  The poller reports that along with the last bytes of
+the client, and, when replies were sent before the report came, the system tells by an error of its own whether anybody
+could read them (`take_unseen`).
 
 Source: Disque, src/networking.c.
 """
@@ -28,26 +36,31 @@ from disqued.commands import table
 from disqued.commands.runnable import Runnable, Tally
 from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
 from disqued.errors import CommandError
+from disqued.net.buffers import STEP
 from disqued.net.handles import Handle, Listener
 from disqued.net.pubsub import UNREAD_MAX
 from disqued.net.traffic import Traffic
+from disqued.net.turns import SLICE_S
 from disqued.wire.brief import encode_error
 from disqued.wire.replies import Promise, encode_push
+from disqued.wire.requests import SINGLE_SIZE, parse_single, weight
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
 
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
-SLICE_S = 0.01  #: a client that has run commands for this long lets others have their turn
 RESUMED = 1_000  #: commands that were put off and are taken up again at a time
-#: Bytes of replies that all clients together may leave unread: a quarter of maxmemory, but not less than this.
-UNREAD_MIN = 64 << 20
-UNREAD_STEP = 64 * 1024  #: by how much a client's unread replies grow before those of all are added up again
-#: Bytes that a command, and each word of it, takes beside its text.
-COMMAND_COST = WORD_COST = 64
+BUSY_S = 0.001  #: a client whose commands took so long waits for its turn among those like it
+QUICK_S = SLICE_S - BUSY_S
+CHUNKS_MAX = 64 * 1024  #: bytes that are read ahead of a client whose commands have to wait
+CHUNK_COST = 64  #: bytes of memory that a chunk takes besides its text
+REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
+FEW_WORDS = 16  #: a command of more words, which blocks, counts as long as it does
+MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
+#: Bytes of replies that may wait for a commit before the client is read from no further.
+REPLIES_MAX = 1 << 20
 INTERNAL_ERROR = b"ERR internal error"
-#: Bytes that a stranger may have sent and not had run: some hundred commands beyond a chunk.
-STRANGER_BACKLOG = 64 * 1024
+CLOSED = "the client has closed its side of the connection, so no job is handed out to it"
 #: What a client that listens may say under RESP2, which cannot tell a reply from a message.
 _FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
 _LISTENS = (
@@ -58,15 +71,16 @@ _DENIED_WHEN_FULL = Flag.DENY_OOM
 _NOBODYS = Tally()  #: of no command
 
 
-def _weight(args: list[bytes]) -> int:
-    """Bytes that a command takes while it waits."""
-    return COMMAND_COST + WORD_COST * len(args) + sum(map(len, args))
-
-
 def _check_listener(entry: Command) -> None:
     """Refuse what a client must not say that listens under RESP2.  Raises CommandError."""
     if entry.name not in _FOR_LISTENERS:
         raise CommandError(_LISTENS.format(name=entry.name.lower()))
+
+
+def _check_hands_out(entry: Command) -> None:
+    """Refuse what would give jobs to a client that may be gone.  Raises CommandError."""
+    if entry.hands_out:
+        raise CommandError(CLOSED)
 
 
 def _told_ids(reply: bytes) -> list[bytes]:
@@ -77,6 +91,13 @@ def _told_ids(reply: bytes) -> list[bytes]:
         return [reply[1:-2]]
     head, _, rows = reply.partition(b"\r\n")
     return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
+
+
+def _is_quick(data: bytes) -> bool:
+    """Return whether the first chunk of a client is one command that takes little time."""
+    words = (parse_single(data) if data[:1] == b"*" else data.split()) if len(data) <= SINGLE_SIZE else None
+    entry = table.TABLE.get(words[0].upper()) if words else None
+    return entry is not None and bool(entry.flags & Flag.FAST)
 
 
 class ClientConnection(Listener):
@@ -109,15 +130,31 @@ class ClientConnection(Listener):
         #: Replies, and those with jobs, that wait for a commit which is under way; `_out` waits for the next.
         self._held: list[bytes] = []
         self._held_handed: list[tuple[Any, Any]] = []
+        #: Jobs that were sent since the client was last heard from: they go back if nobody could read them.
+        self._unseen: list[tuple[Any, Any]] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
+        self._chunks: deque[bytes] = deque()  #: input behind the backlog
+        self._chunks_size = 0
+        self._read_on = True  #: False: no more is read, as enough of its input waits
+        self._is_queued = False  #: it waits for its turn among the busy ones
+        self._is_new = True  #: nothing has come yet
+        #: Its commands took long the last time, or nobody knows yet how long they take.
+        self._is_busy = True
+        #: What comes is run at once: it is not busy, waits for nothing, reads its replies, and nothing was put off.
+        self._is_ready = False
+        self._is_closed = False  #: it has closed its side of the connection
         self._blocked: Command | None = None
+        self._blocked_size = 0  #: bytes of the command that blocked it
+        self._owes = False  #: so many replies wait for a commit that its next commands have to wait
         self._stalled = False  #: the transport has more than it wants
         self._closing = False
         self._lost = False
         self._handle: Handle | None = None  #: of the transport, where it has one
+        self._wire: Handle | None = None  #: the same, or that of the transport below TLS
         self._overfull_since = 0
-        self._added_up = 0  #: bytes that it left unread when those of all clients were last added up on its behalf
+        self._reported = 0  #: bytes that the budget of all connections knows of
+        self.listening_size = 0  #: bytes that its subscriptions take
         self._unlock_limits = False
 
     # What commands see.
@@ -169,8 +206,8 @@ class ClientConnection(Listener):
 
     @property
     def input_buffered(self) -> int:
-        """Bytes received and not yet run."""
-        return self._backlog_size
+        """Bytes received and not yet run, with what they take in memory."""
+        return self._backlog_size + self._chunks_size + self._parser.held
 
     @property
     def output_buffered(self) -> int:
@@ -180,15 +217,20 @@ class ClientConnection(Listener):
 
     def close(self) -> None:
         """End the connection after the replies that are due."""
-        self._closing = True
+        self._closing, self._is_ready = True, False
+        self._drop_input()
+
+    def _drop_input(self) -> None:
         self._backlog.clear()
+        self._chunks.clear()
+        self._backlog_size = self._chunks_size = 0
 
     def part(self) -> bool:
         """End as `close` does; say whether the other end is read from meanwhile, as something is under way.
 
         What has come and was not read would let the system drop the replies that it has yet to bring there.
         """
-        lingers = not self._lost and (bool(self._backlog) or self.is_busy)
+        lingers = not self._lost and (bool(self._backlog or self._chunks) or self.is_busy)
         self.close()
         if lingers:
             self.transport.unregisterProducer()
@@ -207,7 +249,9 @@ class ClientConnection(Listener):
 
     def _abort(self) -> None:
         """End the connection without a word: from now on nothing is run or sent, and no job is given to it."""
-        self._lost = True
+        self._lost = self._closing = True
+        self._is_ready = False
+        self._drop_input()
         self.transport.abortConnection()
 
     def set_protocol(self, version: int) -> None:
@@ -224,20 +268,31 @@ class ClientConnection(Listener):
         if handle is not None:
             handle.listener = self
         self._handle = handle
+        self._wire = handle if handle is not None else getattr(getattr(transport, "transport", None), "handle", None)
+        if self._wire is not None:
+            self._wire.watcher = self
         self.address = self._daemon.name_peer(self.transport)
         self._daemon.connected(self)
         self.transport.registerProducer(self, streaming=True)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the client: it takes no job any more."""
-        self._lost = True
+        self._lost = self._closing = True
+        self._is_ready = False
         self._blocked = None
-        self._backlog.clear()
+        self._drop_input()
         self._out.clear()
         self._held.clear()
         handed = [job_id for names, value in self._held_handed + self._handed for job_id in names(value)]
-        self._handed, self._held_handed = [], []
+        wire = self._wire
+        if wire is not None and wire.was_deaf:
+            handed += [job_id for names, value in self._unseen for job_id in names(value)]
+        self._handed, self._held_handed, self._unseen = [], [], []
         self._parser = self._daemon.make_parser()  # what was begun is let go of, though a transport may know us still
+        self._blocked_size = self.listening_size = 0
+        if self._reported:
+            self._reported = 0
+            self._traffic.buffers.drop(self)
         self._daemon.disconnected(self, handed)
 
     def restrict(self) -> None:
@@ -274,46 +329,142 @@ class ClientConnection(Listener):
         """Run the commands that these bytes complete."""
         traffic = self._traffic
         traffic.bytes_in += len(data)
-        if self._closing or self._lost:
+        if (not self._is_ready or traffic.paused) and self._has_to_wait(data):
             return
-        commands = self._parser.feed(data)
+        parser = self._parser
+        commands = parser.feed(data)
         if commands:
-            if self._blocked is not None or self._backlog or self._stalled or traffic.paused:
-                self._put_off(commands)
-            else:
-                self._remember((self.id, data))
-                self._run(commands)
-                last: Runnable | None = self._last
-                if last is not None and last.hands_out and not self._lost:
-                    self._parser.expect_again(data, commands)
-        if self._parser.error is not None and not self._backlog and self._blocked is None:
-            self._protocol_error()
+            self._remember((self.id, data))
+            self._run(commands)
+            last: Runnable | None = self._last
+            if last is not None and last.hands_out and not self._lost:
+                parser.expect_again(data, commands)
+        if not parser.idle or self._reported:
+            if parser.error is not None and not self._backlog and self._blocked is None:
+                self._protocol_error()
+            if parser.is_long:
+                self._is_busy, self._is_ready = True, False
+            self.report()
 
-    def _put_off(self, commands: list[list[bytes]]) -> None:
-        """Keep commands until the client may go on; end a client that sends far too much meanwhile."""
-        self._backlog.extend(commands)
-        self._backlog_size += sum(map(_weight, commands))
-        limit = self._daemon.config.client_query_buffer_limit if self.authenticated else STRANGER_BACKLOG
-        if self._backlog_size > limit and not self._lost:
-            if self._daemon.strangers.news.is_new(f"{self.host_address}: sent too much"):
-                self._daemon.log.warn("Client {client} sent too much while waiting: closed", client=self.address)
-            self._abort()
+    def _has_to_wait(self, data: bytes) -> bool:
+        """Put off what comes, if it has to wait; returns whether it had."""
+        if self._closing:
+            return True
+        is_first, self._is_new = self._is_new, False
+        if is_first and not self._traffic.paused and not self._stalled and _is_quick(data):
+            self._is_busy, self._is_ready = False, True
+            return False
+        self._put_off(data)
+        return True
+
+    def _put_off(self, data: bytes) -> None:
+        """Keep a chunk until the client may go on, and read no more when that is enough."""
+        self._chunks.append(data)
+        self._chunks_size += len(data) + CHUNK_COST
+        if self._chunks_size > CHUNKS_MAX or not (self._blocked is not None or self._traffic.paused):
+            self._read_no_more()
+        if self._is_busy:
+            self.queue()
+        self.report()
+
+    def _read_no_more(self) -> None:
+        """Leave what comes with the system for now; that the other end closes is still noticed.
+
+        So the end of a client is not read before the commands that it sent are run.
+        """
+        if self._read_on:
+            self._read_on = False
+            if not self._stalled:
+                self.transport.pauseProducing()
+            if self._wire is not None:
+                self._wire.watch()
+
+    def queue(self) -> None:
+        """Go on in a turn that is shared with others that take long, if there is something to go on with."""
+        if not self._is_queued and not self._lost:
+            self._is_queued = True
+            is_short = not self._backlog and self._chunks_size <= SINGLE_SIZE + CHUNK_COST
+            self._traffic.busy.add(self, is_short=is_short)
+
+    def turn(self) -> None:
+        """Go on with what was put off: it is its turn among those that take long."""
+        self._is_queued = False
+        self.resume()
 
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
-        if (
-            self._backlog
-            and self._blocked is None
-            and not self._stalled
-            and not self._traffic.paused
-            and not self._lost
-        ):
-            backlog = self._backlog
+        if self._lost or self._blocked is not None or self._stalled or self._owes or self._traffic.paused:
+            return
+        backlog = self._backlog
+        if backlog or self._chunks:
+            self._is_busy = False
+        if backlog:
             commands = [backlog.popleft() for _ in range(min(len(backlog), RESUMED))]
-            self._backlog_size -= sum(map(_weight, commands))
+            self._backlog_size -= sum(map(weight, commands))
             self._run(commands)
-        if self._parser.error is not None and not self._backlog and self._blocked is None and not self._lost:
-            self._protocol_error()
+        elif self._chunks:
+            data = self._chunks.popleft()
+            self._chunks_size -= len(data) + CHUNK_COST
+            self._traffic.bytes_in -= len(data)  # counted when it came
+            self._is_ready = True
+            self.dataReceived(data)
+        self._go_on()
+        if self._reported:
+            self.report()
+
+    def _go_on(self) -> None:
+        """Behind the commands that were put off: take the next chunk up, or read on."""
+        if self._lost or self._blocked is not None or self._backlog:
+            return
+        if self._parser.error is not None:
+            if not self._closing:
+                self._protocol_error()
+        elif self._chunks:
+            self._is_ready = False
+            self.queue()
+        else:
+            self._is_ready = not (self._is_busy or self._stalled or self._owes or self._closing)
+            if not self._read_on:
+                self._read_on = True
+                if not self._stalled:
+                    self.transport.resumeProducing()
+
+    def other_end_closed(self) -> None:
+        """The other end has closed its side; a client that waits and is not read from ends, as when that is read."""
+        self._is_closed = True
+        if not self._read_on and (self._blocked is not None or self._traffic.paused) and not self._stalled:
+            self.transport.loseConnection()
+
+    # What it holds.
+
+    def report(self) -> None:
+        """Tell the budget of all connections how much this one holds, if that has changed by a step."""
+        if self._lost:
+            return
+        size = (
+            self._parser.held + self._backlog_size + self._chunks_size + self._blocked_size + self.listening_size
+            + self.output_buffered + REPLY_COST * (len(self._out) + len(self._held))
+        )  # fmt: skip
+        if size < STEP:
+            size = 0
+        change = size - self._reported
+        if change >= STEP or change <= -STEP:
+            self._reported = size
+            self._traffic.buffers.hold(self, size)
+
+    def end_for_buffers(self, size: int) -> None:
+        """End the connection: it holds most while all hold too much."""
+        self._reported = 0
+        if self._daemon.strangers.news.is_new(f"{self.host_address}: holds most"):
+            self._daemon.log.warn(
+                "Client {client} holds {size} bytes of requests and replies, the most while all connections hold too"
+                " much: closed",
+                client=self.address, size=size,
+            )  # fmt: skip
+        self._abort()
+        self._parser = self._daemon.make_parser()
+        self._out.clear()
+        self._held.clear()
 
     def _protocol_error(self) -> None:
         error = self._parser.error
@@ -334,7 +485,7 @@ class ClientConnection(Listener):
         self.active_at = node.state.now
         traffic.running = self
         try:
-            if traffic.guarded or self.limited or self.reply_mode != "on" or self.channels or self.patterns:
+            if traffic.guarded or self.limited or self.reply_mode != "on" or self.listening_size or self._is_closed:
                 done = self._run_guarded(commands)
             else:
                 done = self._run_plain(commands)
@@ -343,13 +494,27 @@ class ClientConnection(Listener):
         if done < len(commands) and not self._closing:
             rest = commands[done:]
             self._backlog.extendleft(reversed(rest))
-            self._backlog_size += sum(map(_weight, rest))
+            self._backlog_size += sum(map(weight, rest))
         traffic.driver.finish_step(self)
+        if done > MANY_REPLIES or self._held:
+            self._count_replies()
         if self._unlock_limits:
             self._unlock_limits = False
             self._lift_limits()
-        elif self._backlog and self._blocked is None:
-            self._daemon.reactor.callLater(0, self.resume)
+        elif self._backlog:
+            self._is_ready = False
+            if self._blocked is None:
+                self._read_no_more()
+                self.queue()
+            self.report()
+
+    def _count_replies(self) -> None:
+        """Count replies that wait for a commit; when they are many, the next commands wait, too."""
+        size = sum(map(len, self._out)) + sum(map(len, self._held))
+        self._owes = size + REPLY_COST * (len(self._out) + len(self._held)) > REPLIES_MAX
+        if self._owes:
+            self._is_ready = False
+        self.report()
 
     def _run_plain(self, commands: list[list[bytes]]) -> int:
         """Run commands of a client that may run every command; returns how many were begun."""
@@ -365,15 +530,13 @@ class ClientConnection(Listener):
         encode: Any = None
         handed: Any = None
         tally: Tally = _NOBODYS
-        started = perf_counter()
-        turn_ends = started + SLICE_S
+        turn_ends = (started := perf_counter()) + SLICE_S
         for args in commands:
             if args[0] != word or entry is None:  # what a pipeline says again need not be looked up again
                 word = args[0]
                 entry = PLAIN.get(word)
                 if entry is None:
-                    traffic.commands_run += begun
-                    return begun + self._run_guarded(commands[begun:])
+                    return self._run_unlisted(commands, begun)
                 runs: Runnable = entry
                 recall, encode = runs.recall, runs.encode3 if resp3 else runs.encode2
                 hands_out, handed, tally = runs.hands_out, runs.handed, runs.tally
@@ -384,7 +547,7 @@ class ClientConnection(Listener):
                     self._daemon.check_memory()
                 value = node.command(self, recall(args))
                 if value is BLOCKED:
-                    self._block(entry)
+                    self._block(entry, args)
                     break
                 reply = encode(value)
                 if hands_out and value:
@@ -408,7 +571,14 @@ class ClientConnection(Listener):
             ):
                 break
         traffic.commands_run += begun
+        if started > turn_ends - QUICK_S:
+            self._is_busy, self._is_ready = True, False
         return begun
+
+    def _run_unlisted(self, commands: list[list[bytes]], begun: int) -> int:
+        """Go on with the command behind those that were begun, which only the complete table has."""
+        self._traffic.commands_run += begun
+        return begun + self._run_guarded(commands[begun:])
 
     def _run_guarded(self, commands: list[list[bytes]]) -> int:
         """Run commands one by one with every check; returns how many were begun."""
@@ -432,6 +602,8 @@ class ClientConnection(Listener):
             ):
                 break
         self._traffic.commands_run += begun
+        if perf_counter() > turn_ends - QUICK_S:
+            self._is_busy, self._is_ready = True, False
         return begun
 
     def _run_one(self, args: list[bytes]) -> bytes | None:
@@ -445,9 +617,11 @@ class ClientConnection(Listener):
             listens = self.protocol == 2 and self.subscriptions > 0
             if listens:
                 _check_listener(entry)
+            if self._is_closed:
+                _check_hands_out(entry)
             value = daemon.carry_out(self, entry, args)
             if value is BLOCKED:
-                self._block(entry)
+                self._block(entry, args)
                 return None
             reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
             if listens and entry.name == "PING":
@@ -463,15 +637,19 @@ class ClientConnection(Listener):
             daemon.note_run(self, entry, args, perf_counter() - started)
         return reply
 
-    def _block(self, entry: Command) -> None:
+    def _block(self, entry: Command, args: list[bytes]) -> None:
         self._blocked = entry
+        self._is_ready = False
         entry.tally.calls += 1
+        if args[FEW_WORDS:]:
+            self._blocked_size = weight(args)
+            self.report()
 
     def _lift_limits(self) -> None:
         """Run what only the limits for strangers had kept back."""
         commands = self._parser.lift()
-        if commands:
-            self._put_off(commands)
+        self._backlog.extend(commands)
+        self._backlog_size += sum(map(weight, commands))
         self.resume()
 
     # Output.
@@ -481,6 +659,7 @@ class ClientConnection(Listener):
         entry = self._blocked
         assert entry is not None
         self._blocked = None
+        self._blocked_size = 0
         if isinstance(value, CommandError):
             reply = encode_error(value.line)
         else:
@@ -491,8 +670,9 @@ class ClientConnection(Listener):
             self._out.append(reply)
         elif self.reply_mode == "skip":
             self.reply_mode = "on"
-        if self._backlog or self._parser.error is not None:
-            self._daemon.reactor.callLater(0, self.resume)
+        self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)
+        if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
+            self.queue()
 
     def push(self, line: bytes) -> None:
         """Send something that no command of this client asked for: a line of MONITOR, an event.
@@ -512,7 +692,13 @@ class ClientConnection(Listener):
         """Send the replies that are due."""
         out = self._out
         if out and not self._lost:
-            data = out[0] if len(out) == 1 else b"".join(out)
+            if len(out) == 1:
+                data = out[0]
+            elif len(out[-1]) > LARGE_REPLY:
+                data = out.pop()
+                self._send(b"".join(out))
+            else:
+                data = b"".join(out)
             out.clear()
             self._traffic.bytes_out += len(data)
             handle = self._handle
@@ -520,13 +706,25 @@ class ClientConnection(Listener):
                 handle.send(data)
             else:
                 self.transport.write(data)
-            if self._handed and not self.transport.refused:
-                self._handed.clear()
-            if self._stalled:
+                handle = self._wire
+            if self._handed:
+                if not self.transport.refused:
+                    self._unseen, self._handed = self._handed, []
+            elif self._unseen:
+                self._unseen = []
+            if self._reported or (handle is not None and not handle.at_once):
                 self._check_output()
         if self._closing and not self._lost:
             self.transport.unregisterProducer()
             self.transport.loseConnection()
+
+    def _send(self, data: bytes) -> None:
+        self._traffic.bytes_out += len(data)
+        handle = self._handle
+        if handle is not None:
+            handle.send(data)
+        else:
+            self.transport.write(data)
 
     @property
     def is_held(self) -> bool:
@@ -548,13 +746,12 @@ class ClientConnection(Listener):
             return
         if not held:
             return
-        data = b"".join(held)
-        self._traffic.bytes_out += len(data)
-        self.transport.write(data)
+        self._send(held[0] if len(held) == 1 else b"".join(held))
         if self.transport.refused:
             self._handed = handed + self._handed
-        if self._stalled:
-            self._check_output()
+        else:
+            self._unseen += handed
+        self._check_output()
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
         """Put an error in the place of each reply that tells of one of these jobs or units; returns their ids."""
@@ -573,25 +770,33 @@ class ClientConnection(Listener):
             self.flush()
         buffered = self.output_buffered
         if buffered > LARGE_REPLY:
-            self._bound_total(buffered)
+            self.report()
         return self._stalled or buffered > LARGE_REPLY
 
     def _check_output(self) -> None:
-        """End a client that has too much unread, now or for too long."""
+        """End a client that has too much unread, now or for too long, and report what is left."""
         if self._lost:
             return
-        limit = self._daemon.config.client_output_buffer_limit
-        buffered = self.output_buffered
-        now = self._traffic.node.state.now
-        if limit.soft and buffered > limit.soft:
-            self._overfull_since = self._overfull_since or now
-        else:
-            self._overfull_since = 0
-        too_long = self._overfull_since and now - self._overfull_since > limit.soft_seconds * 1_000
-        if (limit.hard and buffered > limit.hard) or too_long:
-            self._end_unread(buffered)
-        else:
-            self._bound_total(buffered)
+        if self._owes and len(self._out) <= MANY_REPLIES:
+            self._owes = False
+            self.queue()
+        if self._stalled:
+            limit = self._daemon.config.client_output_buffer_limit
+            buffered = self.output_buffered
+            now = self._traffic.node.state.now
+            if limit.soft and buffered > limit.soft:
+                self._overfull_since = self._overfull_since or now
+            else:
+                self._overfull_since = 0
+            too_long = self._overfull_since and now - self._overfull_since > limit.soft_seconds * 1_000
+            if (limit.hard and buffered > limit.hard) or too_long:
+                self._end_unread(buffered)
+        self.report()
+
+    def sent(self) -> None:
+        """The system has taken some of what the transport had buffered."""
+        if self._reported:
+            self.report()
 
     def _end_unread(self, buffered: int) -> None:
         """End the connection of a client that leaves so many bytes unread; it hears no more from now on."""
@@ -600,35 +805,20 @@ class ClientConnection(Listener):
         )
         self._abort()
 
-    def _bound_total(self, buffered: int) -> None:
-        """End those clients that leave most unread, while all of it together is more than the node is to keep."""
-        if buffered < self._added_up + UNREAD_STEP:
-            return
-        self._added_up = buffered
-        unread = {
-            client: client.output_buffered
-            for client in self._daemon.sessions()
-            if (client._stalled or client._out or client._held) and not client._lost
-        }
-        total = sum(unread.values())
-        limit = max(UNREAD_MIN, self._traffic.node.state.memory.limit // 4)
-        while total > limit:
-            client = max(unread, key=unread.__getitem__)
-            total -= unread[client]
-            client._end_unread(unread.pop(client))
-
     def pauseProducing(self) -> None:
         """The transport has more than it wants: run and read nothing until it has sent that."""
-        self._stalled = True
+        self._stalled, self._is_ready = True, False
         self.transport.pauseProducing()
         self._check_output()
 
     def resumeProducing(self) -> None:
         """The transport has sent what it had."""
         self._stalled = False
-        self._overfull_since = self._added_up = 0
-        self.transport.resumeProducing()
-        self.resume()
+        self._overfull_since = 0
+        if self._read_on:
+            self.transport.resumeProducing()
+        self.report()
+        self.queue()
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` does the rest."""

@@ -34,6 +34,7 @@ from disqued.core.recovery import Recovery
 from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
 from disqued.net import ends, settings
 from disqued.net.access import Access
+from disqued.net.buffers import Buffers
 from disqued.net.bus import Bus
 from disqued.net.callers import Caller
 from disqued.net.certificates import Secured
@@ -53,6 +54,7 @@ from disqued.net.storekeeper import StoreKeeper
 from disqued.net.strangers import Strangers
 from disqued.net.switching import OpenStore
 from disqued.net.traffic import Traffic
+from disqued.net.turns import Busy
 from disqued.persistence.interface import IEventLog, IStore, StoreError
 from disqued.wire.requests import RequestParser
 
@@ -84,7 +86,8 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
-        self.traffic = Traffic(node, self.driver)
+        self.buffers = Buffers(node.state.memory)
+        self.traffic = Traffic(node, self.driver, self.buffers, Busy(reactor))
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
@@ -92,6 +95,7 @@ class Daemon(Factory):
             on_crash=self._message_crashed,
         )  # fmt: skip
         self.tls = Secured(reactor)
+        self.bus.buffers = self.buffers
         self.driver.send = self.bus.send
         self.pubsub = PubSub(node, reactor)
         self.bus.on_event = self.pubsub.publish
@@ -161,7 +165,7 @@ class Daemon(Factory):
             self._idle_check.stop()
         self.statistics.stop()
         self.strangers.stop()
-        self.stores.switch.abandon()
+        self.stores.stop()
         try:
             await self.driver.stop()
         except StoreError as error:
@@ -192,6 +196,8 @@ class Daemon(Factory):
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
         self._node.note_expired(recovery.expired)
         self._node.begin()
+        recovery.finish()
+        self.driver.begin_watermark()
         self._node.workers.recover(recovery.held)
         self._node.facts.resume()
         # A flush in the journal took their deadlines along.
@@ -200,6 +206,7 @@ class Daemon(Factory):
         self.driver.run_due()
         self.bus.start()
         self.stores.go_where_configured()
+        self.stores.start()
         self.on_ready()
 
     def _not_loaded(self, reason: str) -> None:
@@ -304,6 +311,7 @@ class Daemon(Factory):
         self.traffic.reset()
         self.statistics.reset()
         self.strangers.reset()
+        self.buffers.reset()
         self._access.reset_counts()
         self._node.state.memory.peak = self._node.state.memory.used
         for entry in every_command():
@@ -316,13 +324,16 @@ class Daemon(Factory):
         self._last_id += 1
         return ClientConnection(self, self._last_id)
 
-    def call(self, words: Sequence[bytes], *, address: str) -> "Deferred[Any]":
+    def call(
+        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> "Deferred[Any]":
         """Run a command for somebody in this process, whom `address` names; fires with its value or a CommandError.
 
-        Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.
+        Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.  No job is
+        handed out when `is_gone` says that there is nobody any more.
         """
         self._last_id += 1
-        return Caller(self, self._last_id, address).run(words)
+        return Caller(self, self._last_id, address, is_gone).run(words)
 
     def make_parser(self) -> RequestParser:
         """A parser with the limits in force."""
@@ -395,7 +406,7 @@ class Daemon(Factory):
         self.traffic.paused = self.ending
         self._find_guards()
         for client in self.sessions():
-            client.resume()
+            client.queue()
 
     def _set_timeout(self, seconds: int) -> None:
         if self._idle_check.running:

@@ -95,6 +95,10 @@ class Driver:
         self._commits = False  #: it is committed then
         self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
+        self._securing = False  #: the store makes safe what held jobs wait for
+        self._told = (0, 0)  #: number of the last held job that a commit knows, and the watermark that it has
+        self._safe_last = 0  #: number of the last one that is safe
+        self._secure_call: IDelayedCall | None = None
         self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
         node.state.journaling = False
 
@@ -105,6 +109,15 @@ class Driver:
 
     def _find_journaling(self) -> None:
         self._state.journaling = bool(self.store.records) or self.successor is not None
+
+    def begin_watermark(self) -> None:
+        """Let a journal that has no watermark have one, with whatever it is given next."""
+        if self._state.journaling and not self._state.watermark.until:
+            self._append()
+            record = self._state.begin_watermark()
+            self.store.append([record])
+            if self.successor is not None:
+                self.successor.append([record])
 
     # Steps.
 
@@ -257,6 +270,7 @@ class Driver:
             self._speak(messages, clients)
             return
         self.commits.begin()
+        self._note_held()
         try:
             result = self.store.commit()
         except StoreFailed as error:
@@ -265,6 +279,7 @@ class Driver:
         if result is None:
             self.commits.end()
             self._speak(messages, clients)
+            self._secure()
             return
         for client in clients:
             client.hold()
@@ -295,6 +310,7 @@ class Driver:
         self._send(messages)
         for client in clients:
             client.release()
+        self._secure()
         self._go_on()
 
     def _failed(
@@ -323,6 +339,52 @@ class Driver:
         elif self.store.wants_compaction:
             self._compact_by_itself()
         self._hold(None)
+
+    # What may leave only when it cannot be lost.
+
+    def _note_held(self) -> None:
+        """Note which held jobs the commit that begins is about."""
+        mark = self._state.watermark
+        if mark.held:
+            self._told = (mark.last, mark.until)
+
+    def _secure(self) -> None:
+        """Let the store make safe what it has, if jobs are held until then."""
+        last, until = self._told
+        if last <= self._safe_last or self._securing or self._halted:
+            return
+        self._securing = True
+        try:
+            result = self.store.secure()
+        except StoreFailed as error:
+            self._not_secured(error)
+            return
+        if result is None:
+            self._soon(lambda: self._secured(last, until))
+        else:
+            result.addCallbacks(
+                lambda _: self._secured(last, until), lambda failure: self._not_secured(self._reason(failure))
+            ).addErrback(self._report)
+
+    def _secured(self, last: int, until: int) -> None:
+        self._securing = False
+        self._safe_last = last
+        if not self._is_closed:
+            self.node.begin()
+            self.node.delivery.release(last, until)
+            self.finish_step(None)
+            self._secure()
+
+    def _not_secured(self, error: StoreFailed) -> None:
+        """Try again in a while: the jobs are held as long as it takes."""
+        log.warn("Jobs that are delivered at most once wait for the store: {reason}", reason=str(error))
+        if not self._halted:
+            self._secure_call = self.reactor.callLater(RETRY_S, self._secure_again)
+
+    def _secure_again(self) -> None:
+        self._secure_call = None
+        self._securing = False
+        self._secure()
 
     # Failure and return.
 
@@ -369,6 +431,7 @@ class Driver:
             return
         if self.store.wants_compaction:
             self._compact_by_itself()
+        self._note_held()
         try:
             result = self.store.commit()
         except StoreFailed as error:
@@ -395,7 +458,17 @@ class Driver:
         self._under_way = None
         self._set_failure(None)
         log.info("The journal takes jobs again")
+        self._secure()
         self._go_on()
+
+    def look(self) -> None:
+        """Let the store see whether its files are there; between two commits, once a second."""
+        if self._commits or self._under_way is not None or self.failure is not None or self._halted:
+            return
+        try:
+            self.store.look()
+        except StoreFailed as error:
+            self._fail(error, {}, [], [])
 
     def _attend(self) -> None:
         """Hear from the store that there is something to do for it, although nothing is committed."""
@@ -421,6 +494,7 @@ class Driver:
         self._append()
         self.successor = successor
         self._find_journaling()
+        self.begin_watermark()
 
     def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
         """Let the successor, which was given everything by now, take over.
@@ -506,6 +580,10 @@ class Driver:
             self._timer.cancel()
             self._timer = None
         self._cancel_retry()
+        if self._secure_call is not None:
+            self._secure_call.cancel()
+            self._secure_call = None
+            self._securing = False
 
     def _cancel_retry(self) -> None:
         if self._retry_call is not None:
@@ -517,6 +595,7 @@ class Driver:
         self._halted = False
         if self.failure is not None:
             self._retry_later()
+        self._secure()
         self.run_due()
 
     async def settle(self) -> None:

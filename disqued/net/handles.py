@@ -11,6 +11,7 @@ which is Twisted's, nothing is looked up for a request: it tells its handle what
 
 import socket
 from collections.abc import Callable
+from errno import EPIPE
 from typing import Any
 
 
@@ -23,6 +24,12 @@ class Listener:
         """Take what came; each kind of protocol does so itself."""
         raise NotImplementedError
 
+    def sent(self) -> None:
+        """The system has taken some of what the transport had buffered."""
+
+    def other_end_closed(self) -> None:
+        """The other end has closed its side; what it sent before may have yet to come."""
+
 
 class Handle:
     """The connection of a transport that sends at once."""
@@ -32,6 +39,11 @@ class Handle:
         self.recv: Callable[[int], bytes] = _closed
         self._send: Callable[[bytes], int] = _closed
         self.listener: Listener | None = None  #: who is given what comes, where it is one; else the protocol is
+        #: The listener, or the one above TLS: hears of what becomes of the connection besides what comes.
+        self.watcher: Listener | None = None
+        self.is_closed = False  #: the other end has closed its side, or all of it; what it sent before may still come
+        #: The other end had closed all of it before something that was sent reached it: nobody read that.
+        self.was_deaf = False
         self.is_bulk = False  #: the last read was full
         self.ended = False  #: nothing that comes is of interest any more
         #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so
@@ -46,7 +58,29 @@ class Handle:
         """Know of nothing any more: the connection is lost, and nobody is kept in memory by the others."""
         self.ended, self.at_once = True, False
         self.recv = self._send = _closed
-        self.listener = self.transport = None
+        self.listener = self.watcher = self.transport = None
+
+    def note_closed(self) -> None:
+        """Note that the other end has closed its side."""
+        if not self.is_closed:
+            self.is_closed = True
+            if self.watcher is not None:
+                self.watcher.other_end_closed()
+
+    def note_error(self) -> None:
+        """Note what the system says went wrong with the connection."""
+        # After the end of the other side a reset means that there is nobody any more; before that it is another error.
+        transport = self.transport
+        if transport is not None and transport.last_error() == EPIPE:
+            self.was_deaf = True
+
+    def watch(self) -> None:
+        """Notice that the other end closes though nothing is read, where the loop can."""
+        transport = self.transport
+        if transport is not None and not self.is_closed and not self.ended:
+            watch = getattr(transport.reactor, "watch_end", None)
+            if watch is not None:
+                watch(transport)
 
     def send(self, data: bytes) -> None:
         """Send, and let the transport buffer what the socket does not take."""
@@ -63,7 +97,14 @@ class Handle:
             # Twisted's own attempt meets the error again, and ends the connection.
             self.transport.refused = True
         if sent < len(data):
-            self.transport.buffer(data[sent:] if sent else data)
+            self.transport.buffer_rest(data, sent)
+
+    def unwatch(self) -> None:
+        """Look for that no more."""
+        transport = self.transport
+        unwatch = None if transport is None else getattr(transport.reactor, "unwatch_end", None)
+        if unwatch is not None:
+            unwatch(transport)
 
 
 def _closed(*_: object) -> Any:

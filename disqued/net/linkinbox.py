@@ -38,6 +38,11 @@ class LinkInbox:
         self._listener = listener.message if isinstance(listener, Node) else listener
         self._on_crash = on_crash
 
+    @property
+    def buffered(self) -> int:
+        """Bytes of frames and messages that are not complete, as far as that is known."""
+        return 0 if self._frames is None else self._frames.buffered
+
     def feed(self, data: bytes) -> None:
         """Take bytes."""
         self._reader.feed(data)

@@ -24,8 +24,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.core.messages import Greeting, Target
+from disqued.net.buffers import STEP
 from disqued.net.linkinbox import LinkInbox
 from disqued.net.linkqueue import LinkQueue
+from disqued.net.rounds import READ_SIZE
 from disqued.net.transport import EagerConnector
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialed, Dialing, Refused, RefusedByOther
@@ -69,6 +71,7 @@ class _Connection(Protocol, ABC):
     def __init__(self, bus: "Bus") -> None:
         self.bus = bus
         self.closed = False
+        self._reported = 0  #: bytes that the budget of all connections knows of
         self._deadline: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
@@ -89,6 +92,23 @@ class _Connection(Protocol, ABC):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def report(self, size: int) -> None:
+        """Tell the budget of all connections how much this one holds, if that has changed by a step."""
+        buffers = self.bus.buffers
+        if size < STEP or self.closed:
+            size = 0
+        if buffers is not None and abs(size - self._reported) >= STEP:
+            self._reported = size
+            buffers.hold(self, size)
+
+    def end_for_buffers(self, size: int) -> None:
+        """End the connection: it holds most while all hold too much."""
+        self._reported = 0
+        log.warn(
+            "The link with {peer} holds {size} bytes, the most of all connections: closed", peer=self.peer, size=size
+        )
+        self.transport.abortConnection()
 
     @property
     def peer(self) -> str:
@@ -235,6 +255,7 @@ class OutgoingConnection(_Connection):
         if self.closed:
             return
         self.closed = True
+        self.report(0)
         self._in_time()
         if self._flush_call is not None:
             self._flush_call.cancel()
@@ -258,6 +279,8 @@ class OutgoingConnection(_Connection):
     def flush(self) -> None:
         """Write what waits, until the transport has enough or others want their turn."""
         if self._stalled or self.closed or self._flush_call is not None:
+            if self._stalled:
+                self.report(self.buffered)
             return
         assert self.queue is not None
         bus, queue, write = self.bus, self.queue, self.transport.write
@@ -285,6 +308,7 @@ class OutgoingConnection(_Connection):
         """The transport has sent what it had."""
         self._stalled = False
         self._flush_alone()
+        self.report(self.buffered)
 
     def _flush_alone(self) -> None:
         """Write what waits, while no other link does."""
@@ -320,7 +344,8 @@ class IncomingConnection(_Connection):
         """Go on with the handshake, or take messages."""
         if self.closed:
             return
-        self.bus.counters.bytes_in += len(data)
+        size = len(data)
+        self.bus.counters.bytes_in += size
         self.heard_at = self.bus.reactor.seconds()
         if self._inbox is None:
             self._shake_hands(data)
@@ -328,6 +353,8 @@ class IncomingConnection(_Connection):
             self._inbox.feed(data)
         if self._inbox is not None and not self._working:
             self._work()
+        if self._inbox is not None and (size >= READ_SIZE or self._reported):
+            self.report(self._inbox.buffered)
 
     def _shake_hands(self, data: bytes) -> None:
         bus = self.bus
@@ -378,6 +405,7 @@ class IncomingConnection(_Connection):
         if self.closed:
             return
         self.closed = True
+        self.report(0)
         self._in_time()
         self._rest()
         if flush:

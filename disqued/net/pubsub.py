@@ -39,7 +39,8 @@ UNREAD_MAX = 32 << 20  #: bytes of messages and replies that one who listens may
 TURN_UNITS = 4_000
 MESSAGE_UNITS = 5
 WAITING_MAX = 32 << 20  #: bytes of events that wait for patterns to be tried
-EVENT_COST = 256  #: bytes that an event takes beside its text
+EVENT_COST = 256  #: bytes that an event takes besides its text
+SUBSCRIPTION_COST = 640  #: bytes that a subscription takes besides its name, where nobody else has the same
 
 _Table = dict[bytes, "dict[ClientConnection, None]"]
 
@@ -101,10 +102,13 @@ class PubSub:
         word = b"psubscribe" if patterns else b"subscribe"
         told = []
         for name in wanted:
+            if name not in own:
+                client.listening_size += SUBSCRIPTION_COST + len(name)
             own[name] = None
             table.setdefault(name, {})[client] = None
             told.append((word, name, client.subscriptions))
         self._node.events.set_listening(listens=True)
+        client.report()
         return told
 
     def unsubscribe(
@@ -132,6 +136,7 @@ class PubSub:
         own, table = (client.patterns, self.patterns) if patterns else (client.channels, self.channels)
         if name in own:
             del own[name]
+            client.listening_size -= SUBSCRIPTION_COST + len(name)
             listeners = table[name]
             del listeners[client]
             if not listeners:

@@ -13,8 +13,9 @@ Every request passes here, so this is compiled with the core, and reads what it 
 it.  Times are seconds.
 """
 
+from collections import deque
 from collections.abc import Callable
-from select import EPOLLIN
+from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLRDHUP
 from typing import Any, Final, Protocol
 
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
@@ -24,8 +25,13 @@ from disqued.net.handles import Handle
 
 ROUND_CONNECTIONS: Final = 64  #: connections that share a round at most
 ROUND_S: Final = 0.002  #: replies are sent when a round has taken so long, though there is more to run
+ENDS_AT_ONCE: Final = 64  #: connections that end in a turn; when there are more, they end in later turns
 READ_SIZE: Final = 16 * 1024  #: bytes read at a time; Twisted's own 64 KiB cost 1 to 2 microseconds more per read
 BULK_SIZE: Final = 64 * 1024  #: bytes read at a time where the last read was full: much is under way there
+
+
+#: What comes with input, or in its place, when the other end has closed its side, or all of it.
+CLOSED: Final = EPOLLRDHUP | EPOLLHUP | EPOLLERR
 
 
 class Gatherer(Protocol):
@@ -52,6 +58,8 @@ class Rounds:
         self._carry_out = carry_out
         self._disconnect = disconnect
         self._seconds = seconds
+        self._ends_left = ENDS_AT_ONCE  #: in this turn
+        self._ending: deque[tuple[Any, Any]] = deque()  #: transports that end in later turns, and why
         self._delivered: list[tuple[Handle, bytes | None]] = []  #: the round that is being run
 
     def holds(self, selectable: Any) -> bool:
@@ -61,6 +69,7 @@ class Rounds:
     def run(self, events: list[tuple[int, int]]) -> None:
         """Carry out events; those of transports with a handle that have something to read, in rounds."""
         selectables = self.selectables
+        self._ends_left = ENDS_AT_ONCE
         received: list[tuple[Handle, bytes | None]] = []
         for descriptor, event in events:
             # An event before this one may have closed the descriptor.
@@ -69,11 +78,14 @@ class Rounds:
                 continue
             handle: Handle | None = getattr(selectable, "handle", None)
             if event != EPOLLIN or handle is None:
-                if received:
-                    self._deliver_all(received)
-                    received = []
-                self._carry_out(selectable, descriptor, event)
-                continue
+                rest = event if handle is None else self._note_end(handle, event)
+                if rest != EPOLLIN or handle is None:
+                    if received:
+                        self._deliver_all(received)
+                        received = []
+                    if rest:
+                        self._carry_out(selectable, descriptor, rest)
+                    continue
             data: bytes | None = None
             try:
                 data = handle.recv(BULK_SIZE if handle.is_bulk else READ_SIZE)
@@ -88,6 +100,20 @@ class Rounds:
                 received = []
         if received:
             self._deliver_all(received)
+
+    def _note_end(self, handle: Handle, event: int) -> int:
+        """Note that the other end has closed its side; returns what is left of the event, 0 for nothing.
+
+        With input it is found by reading.  Without it nothing is read for now, and the poller looks for the end alone.
+        """
+        if not event & CLOSED:
+            return event
+        if event & EPOLLERR:
+            handle.note_error()
+        if not event & EPOLLIN and event & EPOLLRDHUP:
+            handle.unwatch()
+        handle.note_closed()
+        return event & ~CLOSED if event & EPOLLIN else event & ~EPOLLRDHUP
 
     def _deliver_all(self, received: list[tuple[Handle, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""
@@ -131,7 +157,35 @@ class Rounds:
             why = error
         if why is None:
             return
+        if self._ends_left:
+            self._ends_left -= 1
+            self._end(handle.transport, why)
+        else:
+            self._end_later(handle, why)
+
+    def _end(self, transport: Any, why: Any) -> None:
         try:
-            self._disconnect(handle.transport, why, True)
+            self._disconnect(transport, why, True)
         except Exception:
             log.err()  # type: ignore[no-untyped-call]
+
+    def _end_later(self, handle: Handle, why: Any) -> None:
+        """Read no more of a connection now, and end it when it is its turn: many that end hold up nobody."""
+        handle.ended = True
+        transport = handle.transport
+        transport.stopReading()
+        if not self._ending:
+            transport.reactor.callLater(0, self._end_some)
+        self._ending.append((transport, why))
+
+    def _end_some(self) -> None:
+        """End connections that were put off, as many as in any turn."""
+        ending = self._ending
+        reactor: Any = None
+        for _ in range(min(len(ending), ENDS_AT_ONCE)):
+            transport, why = ending.popleft()
+            reactor = transport.reactor
+            if not transport.disconnected:
+                self._end(transport, why)
+        if ending:
+            reactor.callLater(0, self._end_some)

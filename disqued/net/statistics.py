@@ -28,6 +28,11 @@ SAMPLES = 16
 _PAGE = resource.getpagesize()
 
 
+def core_build() -> str:
+    """Return how the core was installed: `compiled`, or `source` for the modules as they are."""
+    return "source" if disqued.core.node.__file__.endswith(".py") else "compiled"
+
+
 class Statistics:
     """Counters and rates of one daemon."""
 
@@ -113,7 +118,7 @@ class Statistics:
             "arch_bits": 64 if sys.maxsize > 2**32 else 32,
             "multiplexing_api": type(daemon.reactor).__name__.removesuffix("Reactor").lower(),
             "python_version": platform.python_version(),
-            "core_build": "source" if disqued.core.node.__file__.endswith(".py") else "compiled",
+            "core_build": core_build(),
             "process_id": os.getpid(),
             "run_id": self.run_id,
             "tcp_port": config.port,
@@ -133,6 +138,7 @@ class Statistics:
             "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
             "blocked_clients": sum(client.is_blocked for client in clients),
             "unauthenticated_clients": len(daemon.strangers),
+            **daemon.buffers.facts(),
         }
 
     def _stats(self, daemon: "Daemon") -> dict[str, Any]:

@@ -9,6 +9,7 @@ Source: Disque, src/aof.c; Redis, src/aof.c (INFO).
 
 from typing import Any, Final
 
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from disqued.config import BadValue, Config
@@ -24,6 +25,8 @@ SETTINGS: Final = (
     "no-appendfsync-on-rewrite", "redis-backlog", "sqlite-history",
 )  # fmt: skip
 
+LOOK_S: Final = 1.0  #: how often the store's files are looked for
+
 
 class StoreKeeper:
     """Keeps the store of one daemon as its settings say."""
@@ -35,8 +38,24 @@ class StoreKeeper:
         self._config = config
         self._driver = driver
         self.switch = Switch(driver, StoreWord(config.dir), name, opener=open_store, failed=self._stays)
+        self._looks = LoopingCall(self._look)
+        self._looks.clock = driver.reactor
         for setting in SETTINGS:
             config.subscribe(setting, lambda _: self._configure())
+
+    def start(self) -> None:
+        """Look every second whether the store is still there."""
+        self._looks.start(LOOK_S, now=False)
+
+    def stop(self) -> None:
+        """Give up a change of the store, and look no more."""
+        if self._looks.running:
+            self._looks.stop()
+        self.switch.abandon()
+
+    def _look(self) -> None:
+        if self._driver.store.records:
+            self._driver.look()
 
     def change(self, name: str, obstacle: str) -> None:
         """Begin to move the jobs to the store of that name; `obstacle`: why not now, if so.  Raises BadValue."""

@@ -87,7 +87,7 @@ class EagerTls(TLSMemoryBIOProtocol):
     def give_up(self, reason: str) -> None:
         """End a handshake that is not done, and let it be told why."""
         self.refusal = reason
-        self.abortConnection()  # type: ignore[no-untyped-call]
+        self.abortConnection()
 
     def _checkHandshakeStatus(self) -> None:
         super()._checkHandshakeStatus()  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._in_time()
         above = self.factory.wrappedFactory.buildProtocol(self._address)
         if above is None:
-            self.abortConnection()  # type: ignore[no-untyped-call]
+            self.abortConnection()
             return
         self.wrappedProtocol = above
         above.makeConnection(self)
@@ -180,6 +180,11 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     # What the protocol above sees.
 
+    def abortConnection(self) -> None:
+        """End now; what was not sent is dropped within this call."""
+        super().abortConnection()  # type: ignore[no-untyped-call]
+        self._appSendBuffer = []
+
     def loseConnection(self) -> None:
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
         self.unregisterProducer()  # type: ignore[no-untyped-call]
@@ -255,7 +260,7 @@ class EagerTls(TLSMemoryBIOProtocol):
             return False
         except SSL.Error:
             return True
-        return False
+        return bool(self.transport.is_closed())
 
     def _take_in(self) -> None:
         self._look_call = None

@@ -10,6 +10,7 @@ To the protocols above, `unsent`, `refused` and `is_gone` say what became of a w
 """
 
 import fcntl
+import select
 import socket
 import sys
 import termios
@@ -29,6 +30,7 @@ class _Eager:
 
     dataBuffer: bytes
     offset: int
+    _tempDataBuffer: list[bytes]
     _tempDataLen: int
     socket: Any
     connected: int
@@ -36,6 +38,7 @@ class _Eager:
     disconnected: int
     reactor: Any
     stopReading: Callable[[], None]
+    _maybePauseProducer: Callable[[], None]
     _aborting: bool
     _writeDisconnected: bool
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
@@ -60,10 +63,30 @@ class _Eager:
         handle.at_once = not handle.ended
         super().stopWriting()  # type: ignore[misc]
 
+    def doWrite(self) -> Any:
+        """Send what is buffered, as far as the socket takes it."""
+        result = super().doWrite()  # type: ignore[misc]
+        watcher = self.handle.watcher
+        if watcher is not None:
+            watcher.sent()
+        return result
+
     def connectionLost(self, reason: Any) -> None:
         """End, and tell the protocol."""
+        self.handle.unwatch()
         super().connectionLost(reason)  # type: ignore[misc]
         self.handle.close()
+        self._drop_unsent()
+
+    def abortConnection(self) -> None:
+        """End now; what was not sent is dropped within this call."""
+        super().abortConnection()  # type: ignore[misc]
+        self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
+        """Let go of the memory now, and not when the collector comes."""
+        self.dataBuffer, self.offset = b"", 0
+        self._tempDataBuffer, self._tempDataLen = [], 0
 
     def loseConnection(self) -> None:
         """End when what was written has left; never within this call, as Twisted has it of what was half closed."""
@@ -82,6 +105,13 @@ class _Eager:
     def buffer(self, data: bytes) -> None:
         """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""
         super().write(data)  # type: ignore[misc]
+
+    def buffer_rest(self, data: bytes, sent: int) -> None:
+        """Keep what the socket did not take while nothing else is buffered; it is not copied."""
+        if self.connected and not self._writeDisconnected:
+            self.dataBuffer, self.offset = data, sent
+            self._maybePauseProducer()
+            self.startWriting()
 
     @property
     def unsent(self) -> int:
@@ -102,7 +132,25 @@ class _Eager:
 
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet."""
-        return self._next() == b""
+        coming = self._next()
+        return coming == b"" or (coming is not None and self.is_closed())
+
+    def is_closed(self) -> bool:
+        """The same where something of it has yet to be read."""
+        if not self.handle.is_closed:
+            poller = select.poll()
+            poller.register(self.socket, select.POLLRDHUP)
+            if poller.poll(0):
+                self.handle.note_closed()
+        return self.handle.is_closed
+
+    def last_error(self) -> int:
+        """What went wrong last, as an `errno`; 0 for nothing."""
+        try:
+            error: int = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError:
+            return 0
+        return error
 
     def _next(self) -> bytes | None:
         """The next byte that will be read; empty where the connection has ended, None where nothing has come."""
@@ -115,18 +163,24 @@ class _Eager:
         return seen
 
 
-class EagerServer(_Eager, tcp.Server):
-    """The server's end of a TCP connection."""
+class _Reading(_Eager):
+    """The same of a server, which reads once where the loop has no rounds."""
 
     def doRead(self) -> Any:
-        """Read once, for a loop without rounds."""
+        """Read once."""
         try:
             data = self.socket.recv(READ_SIZE)
         except BlockingIOError:
             return None
         except OSError:
             return CONNECTION_LOST
-        return self._dataReceived(data)
+        if data:
+            self.is_closed()
+        return self._dataReceived(data)  # type: ignore[attr-defined]
+
+
+class EagerServer(_Reading, tcp.Server):
+    """The server's end of a TCP connection."""
 
 
 class EagerPort(tcp.Port):
@@ -148,7 +202,7 @@ class EagerConnector(tcp.Connector):
         return made
 
 
-class EagerUnixServer(_Eager, unix.Server):
+class EagerUnixServer(_Reading, unix.Server):
     """The server's end of a connection through a Unix socket."""
 
 

@@ -14,14 +14,20 @@ Every request passes here, so this is compiled with the core.  It reads of the r
 and asks in each turn where what tells of something that is due is called otherwise.  Times are seconds.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.python import log
 
 from disqued.net.rounds import Rounds
 
+if TYPE_CHECKING:
+    from disqued.net.clients import ClientConnection
+
+SLICE_S: Final = 0.01  #: one that has worked for so long lets others have their turn
 LONGEST_S: Final = 86_400.0  #: the loop turns at least so often
 #: What tells that Twisted has something to do: calls of threads, timed calls, the end of the loop.
 READ: Final = ("threadCallQueue", "_newTimedCalls", "_pendingTimedCalls", "_justStopped")
@@ -36,6 +42,50 @@ def soon_of(reactor: Any) -> Soon:
         return turns.soon
     later: Soon = partial(reactor.callLater, 0)
     return later
+
+
+class Busy:
+    """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
+
+    Half of the slice is for those whose input is short: they do not wait for long pipelines.  So a turn does not grow
+    with how many clients there are, and a client that asks for little waits for one slice at most.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        """`reactor` has `callLater`."""
+        self._reactor = reactor
+        self._short: deque[ClientConnection] = deque()
+        self._long: deque[ClientConnection] = deque()
+        self._is_due = False
+
+    def __len__(self) -> int:
+        return len(self._short) + len(self._long)
+
+    def add(self, client: "ClientConnection", *, is_short: bool) -> None:
+        """Let a client have its turn, behind those that wait already."""
+        (self._short if is_short else self._long).append(client)
+        self._call()
+
+    def _call(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._reactor.callLater(0, self._share)
+
+    def _share(self) -> None:
+        """Let clients go on, one after the other, until the slice is over."""
+        self._is_due = False
+        for waiting in (self._short, self._long):
+            ends = perf_counter() + SLICE_S / 2
+            for _ in range(len(waiting)):
+                client = waiting.popleft()
+                try:
+                    client.turn()
+                except Exception:  # a bug of ours: the others have their turn
+                    log.err()  # type: ignore[no-untyped-call]
+                if perf_counter() > ends:
+                    break
+        if self._short or self._long:
+            self._call()
 
 
 class Turns:

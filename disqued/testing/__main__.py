@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from disqued.testing.arguments import ExactParser
 from disqued.testing.campaign import Story, tell
 from disqued.testing.faults import KINDS
 from disqued.testing.profiles import BY_NAME, named
@@ -17,7 +18,7 @@ from disqued.testing.world import Broken, World
 
 def main(arguments: list[str] | None = None) -> int:
     """Tell the stories that are asked for."""
-    parser = argparse.ArgumentParser(prog="python -m disqued.testing", description="A cluster in virtual time.")
+    parser = ExactParser(prog="python -m disqued.testing", description="A cluster in virtual time.")
     parser.add_argument("--profile", choices=list(BY_NAME), default="storm", help="what kind of story")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1, help="so many seeds, beginning with --seed")

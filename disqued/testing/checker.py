@@ -5,6 +5,7 @@ clients of real processes.  It knows no node.
 
     asked, answered | refused      a producer and its ADDJOB
     delivered, acked, nacked       a consumer and its job
+    went_down, came_up             a process ended, and the next one of its node serves
     lost_memory                    a crash took what a node had acknowledged: no disk, no sync, or a disk that is gone
     healed                         what failed is well again, and somebody takes what is left
 
@@ -20,9 +21,12 @@ and, where the rules of a run say so:
 
     acks last        a job whose acknowledgement was taken by a node that knew it does not come back after the heal
     exactly once     no job is delivered twice, and none after its acknowledgement was heard
+    one at a time    no job is delivered again within its retry period, nor after an acknowledgement that came in it;
+                     at a node that knew the job; any other may cross a delivery that is under way
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
     on time          no job is delivered after its TTL
+    after a start    a delayed job whose time comes while its node is down is delivered soon after the start
 
 The body of each job begins with its number, so that a job is known whose ADDJOB was never answered.
 
@@ -35,6 +39,7 @@ import attrs
 
 NodeName = Hashable
 CHANCE_MS = 120_000  #: that a job must have after the heal: more than every retry and delay
+CLOSE_MS = 500  #: before its time or behind it a job may have been delivered, or its time noted as over
 GRACE_MS = 5_000  #: after the heal, in which nodes tell each other what they missed
 ASKED_MS = 100  #: in which a node has heard who has a key, and made its job; one that is to wait asks again after that
 LATE_MS = 50  #: that a message may be under way where nothing is slow
@@ -66,6 +71,8 @@ class Request:
     holders: frozenset[NodeName] | None = None  #: nodes that may have a copy when it was answered; None = not known
     deliveries: int = 0
     first_delivery_at: int | None = None
+    last_delivery_at: int | None = None
+    again_after_ack: int = 0  #: deliveries after an acknowledgement was heard
     acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
     ack_sent: bool = False
     firm_at: int | None = None  #: when that was first said by a node that knew the job
@@ -93,6 +100,8 @@ class Rules:
     #: Acknowledgements taken by nodes that did not know the job last, too: no such node has failed.
     all_acks_last: bool = False
     exactly_once: bool = False
+    #: One at a time: how long a late acknowledgement may take to be known everywhere; None = not checked.
+    crossing_ms: int | None = None
     in_order: bool = False
     #: A job that could be delivered at once is, within this time; None = not checked.
     soon_ms: int | None = None
@@ -103,6 +112,8 @@ class Rules:
     workers_keep: bool = False
     #: What was acknowledged before the heal is forgotten everywhere within this time; None = not checked.
     collected_ms: int | None = None
+    #: Within which a delayed job is delivered whose time came while its node was down; None = not checked.
+    after_start_ms: int | None = None
 
 
 class Ledger:
@@ -116,6 +127,8 @@ class Ledger:
         self.made_at: Callable[[bytes], int] = lambda job_id: 0
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
+        #: When the processes of a node ended, and the next ones served: [end, start]; start 0 = not yet.
+        self._lives: dict[NodeName, list[list[int]]] = {}
         self._next = 0
         self._healed_at: int | None = None
 
@@ -144,6 +157,16 @@ class Ledger:
     def lost_memory(self, node: NodeName, at: int) -> None:
         """A node has lost what it had acknowledged."""
         self._losses[node] = at
+
+    def went_down(self, node: NodeName, at: int) -> None:
+        """The process of a node ended."""
+        self._lives.setdefault(node, []).append([at, 0])
+
+    def came_up(self, node: NodeName, at: int) -> None:
+        """The next one serves."""
+        lives = self._lives.get(node)
+        if lives:
+            lives[-1][1] = at
 
     def healed(self, at: int) -> None:
         """Faults have ended, and consumers take what is left: from now on every job has its chance."""
@@ -174,8 +197,8 @@ class Ledger:
         if known is None:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
-                first_delivery_at=None, acked_at=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[],
-                was_over=False, made_at=0,
+                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, ack_sent=False,
+                firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)
@@ -254,6 +277,10 @@ class Checker(Ledger):
             self.blame(f"at most once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if self.rules.exactly_once:
             self._check_once(request, at)
+        if self.rules.crossing_ms is not None:
+            self._check_one_at_a_time(request, at, self.rules.crossing_ms)
+        request.last_delivery_at = at
+        request.again_after_ack += request.acked_at is not None
         self._check_return(request, at)
         if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
             self.blame(f"on time: {shown(request)} is delivered at {at}")
@@ -263,6 +290,9 @@ class Checker(Ledger):
                 self._check_order(request, node)
             if self.rules.soon_ms is not None:
                 self._check_soon(request, at, self.rules.soon_ms)
+            due_by = self._due_after_start(request)
+            if due_by and at > due_by:
+                self.blame(f"after a start: {shown(request)} could be had until {due_by}, and was delivered at {at}")
         return request
 
     def taken(self, job_id: bytes, worker: Hashable, at: int) -> None:
@@ -305,7 +335,25 @@ class Checker(Ledger):
             f"at least once: {shown(request)} was delivered {request.deliveries} times and never acknowledged"
             for request in self.missing()
         ]
+        missing += [
+            f"after a start: {shown(request)} was not delivered at all"
+            for request in self.requests.values()
+            if not request.deliveries and self._due_after_start(request) and not self._may_be_lost(request)
+        ]
         return self.violations + self._doubles() + missing
+
+    def _due_after_start(self, request: Request) -> int:
+        """When a job must be delivered whose time came while its node was down, at the latest; 0 = it did not."""
+        soon_ms = self.rules.after_start_ms
+        if soon_ms is None or not request.delay_ms or request.answered_at is None or request.ack_sent:
+            return 0
+        earliest, latest = request.asked_at + request.delay_ms, request.answered_at + request.delay_ms
+        lives = self._lives.get(request.node, [])
+        for number, (end, start) in enumerate(lives):
+            stays_up = number + 1 == len(lives) or lives[number + 1][0] > start + soon_ms
+            if end + CLOSE_MS < earliest and latest < start and stays_up:
+                return start + soon_ms
+        return 0
 
     def _is_missing(self, request: Request) -> bool:
         if not request.is_promised or request.ack_sent:
@@ -321,6 +369,18 @@ class Checker(Ledger):
             self.blame(f"exactly once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if request.acked_at is not None:
             self.blame(f"{shown(request)} is delivered at {at}, and was acknowledged at {request.acked_at}")
+
+    def _check_one_at_a_time(self, request: Request, at: int, crossing_ms: int) -> None:
+        """Blame a delivery that is too early, or that an acknowledgement has made needless; nobody gives jobs back."""
+        last_at, acked_at = request.last_delivery_at, request.acked_at
+        if last_at is None:
+            return
+        if at < last_at + request.retry_ms:
+            self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was delivered at {last_at}")
+        if acked_at is not None:
+            in_time = request.firm_at is not None and request.firm_at <= last_at + request.retry_ms
+            if at > acked_at + (0 if in_time else crossing_ms):
+                self.blame(f"one at a time: {shown(request)} is delivered at {at}, and was acknowledged at {acked_at}")
 
     def _check_return(self, request: Request, at: int) -> None:
         """Blame a delivery after the heal of a job that was acknowledged before."""

@@ -5,6 +5,7 @@ can be; that is how a failing seed is reduced.  `heal` ends everything at once. 
 
     crash       kill -9, then a new process            power        the same, and what was not synced is gone
     pause       SIGSTOP, SIGCONT                       restart      a controlled one, queues and all
+    busy        something else has the processor, or the loop, for some hundred milliseconds: no fault at all
     partition   two sides that hear nothing            one_way      some hear others who do not hear them
     clog        swizzled: links of some nodes stop one after the other, and go on in another order
     cut         links break                            mess         single messages lost, doubled, put off
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 STOP_GRACE_MS: Final = 2_000
+BUSY_MS: Final = 700  #: that a node without a fault may be busy for, at most
 
 KINDS: Final = (
-    "crash", "power", "pause", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock", "full_disk",
-    "bad_sync", "leaving", "queue", "compact",
+    "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
+    "full_disk", "bad_sync", "leaving", "queue", "compact",
 )  # fmt: skip
 
 
@@ -156,6 +158,15 @@ class Faults:
             return
         span_ms = self._span(rng, 100, 40_000)
         self._tell("pause", f"{server} for {span_ms} ms")
+        server.pause()
+        self._ends_after(span_ms, lambda: _resume(server))
+
+    def _busy(self, rng: Random) -> None:
+        server = self._one(rng)
+        if server is None:
+            return
+        span_ms = self._span(rng, 20, BUSY_MS)
+        self._tell("busy", f"{server} for {span_ms} ms")
         server.pause()
         self._ends_after(span_ms, lambda: _resume(server))
 
@@ -357,7 +368,7 @@ def _tidy(paths: "list[Path]") -> None:
 
 def _speed_up(paths: "list[Path]") -> None:
     for path in paths:
-        path.delay_ms = path.jitter_ms = 1
+        path.delay_ms, path.jitter_ms = 1, path.usual_jitter_ms
 
 
 def _unpause(servers: "list[SimServer]", queue: bytes) -> None:

@@ -38,13 +38,14 @@ LATE_MS_MAX = 1_500
 class Path:
     """The way from one node to another, and its weather."""
 
-    __slots__ = ("blocks", "delay_ms", "jitter_ms", "link", "mess", "source", "target")
+    __slots__ = ("blocks", "delay_ms", "jitter_ms", "link", "mess", "source", "target", "usual_jitter_ms")
 
     def __init__(self, source: "SimServer", target: "SimServer") -> None:
         self.source = source
         self.target = target
         self.blocks: int = 0  #: faults that let nothing through now
         self.delay_ms: int = 1
+        self.usual_jitter_ms: int = 1  #: when nothing is slow
         self.jitter_ms: int = 1  #: added to the delay of each batch, at most
         self.mess: float = 0.0  #: part of the messages that is lost, doubled or delayed
         self.link: Link | None = None
@@ -192,13 +193,14 @@ class SimNetwork:
         self.by_address: dict[tuple[str, int], SimServer] = {}
         self._paths: dict[tuple[int, int], Path] = {}
 
-    def join(self, servers: "Iterable[SimServer]") -> None:
+    def join(self, servers: "Iterable[SimServer]", jitter_ms: int = 1) -> None:
         """Lay the paths between these nodes."""
         for source in servers:
             self.by_address[source.host, source.bus_port] = source
             for target in servers:
                 if source is not target:
-                    self._paths[source.number, target.number] = Path(source, target)
+                    path = self._paths[source.number, target.number] = Path(source, target)
+                    path.jitter_ms = path.usual_jitter_ms = jitter_ms
 
     def path(self, source: "SimServer", target: "SimServer") -> Path:
         """The way from one node to another."""

@@ -2,12 +2,17 @@
 
     calm         nothing fails, every job comes once, soon, and nobody forgets to acknowledge
     patient      calm, with consumers that take their time: jobs wait for longer than their retry period
+    busy         nothing fails, but loops are held up for some hundred milliseconds and messages take their time, while
+                 jobs wait, are worked on or are given up for longer than their retry period
     order        calm, and all clients know one node: jobs come in the order in which they were added
     partitions   partitions, one-way ones, clogged, cut and slow links; soon after the heal no ack is left
     network      the same, and single messages lost, doubled, late
     crashes      processes and power fail, under `always`; clocks jump, nodes are restarted
     disks        disks are full, syncs fail, journals are written anew
     careless     other policies than `always`, or no journal at all: W copies are all that there is
+    delays       delayed jobs whose node is down when their time comes: they come soon after the start, and those with
+                 RETRY 0 once, whatever the policy
+    delays-clock the same with clocks that jump
     leaving      nodes leave, are stopped when they say that it is safe, and come back empty
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
@@ -34,8 +39,8 @@ import attrs
 
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
-from disqued.testing.faults import KINDS
-from disqued.testing.journal import POLICIES
+from disqued.testing.faults import BUSY_MS, KINDS
+from disqued.testing.journal import ALWAYS, EVERYSEC, NO, POLICIES
 from disqued.testing.logfacts import LogRules
 from disqued.testing.logs import LIFE_MS, UNENDING_MS, LogLoad
 from disqued.testing.world import Profile
@@ -50,8 +55,18 @@ HASTY: Final = Load(ttls_s=(LONG_TTL_S, LONG_TTL_S, LONG_TTL_S, 20))
 PATIENT: Final = attrs.evolve(
     DILIGENT, retries_s=(0, 10), delays_s=(0, 0, 3), ttls_s=(LONG_TTL_S, LONG_TTL_S, 15), work_ms=6_000
 )
+#: Consumers many of whom are too slow, while jobs wait for longer than their retry period as well.
+HURRIED: Final = attrs.evolve(
+    DILIGENT, replicate=(1, 2, 3, 3, 3), retries_s=(1, 1, 2, 3), think_ms=150, work_ms=2_500, dies=0.05,
+    asynchronous=0.05,
+)  # fmt: skip
 #: Tasks that take longer than their retry period.
 WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
+#: Delayed jobs, of which half are delivered at most once.
+DELAYED: Final = Load(
+    retries_s=(0, 0, 60), delays_s=(3, 8, 15), replicate=(1,), asynchronous=0.0, dies=0.0, nacks=0.0, works_on=0.0,
+    acks_elsewhere=0.0, fast_acks=0.0, cancels=0.0,
+)  # fmt: skip
 #: What is popped and given up is recovered by somebody.
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
 #: Producers whose connections break while they wait.
@@ -81,6 +96,10 @@ _LOGS: Final = Profile(
 ALL: Final = (
     Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=2_000, once_arrives=True)),
     Profile(
+        "busy", kinds=("busy",), every_ms=300, jitter_ms=20, load=HURRIED, consumers=14, bursts=8, pause_ms=15_000,
+        rules=Rules(all_acks_last=True, crossing_ms=BUSY_MS + 100), quiet_ms=0,
+    ),
+    Profile(
         "order", load=DILIGENT, consumers=8, one_node=True,
         rules=Rules(exactly_once=True, in_order=True, soon_ms=2_500, once_arrives=True),
     ),
@@ -96,6 +115,14 @@ ALL: Final = (
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
     Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000, rules=CAREFREE),
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
+    Profile(
+        "delays", nodes=1, kinds=("crash", "power", "compact", "restart"), policies=(ALWAYS, EVERYSEC, NO),
+        every_ms=6_000, load=DELAYED, consumers=6, rules=Rules(acks_last=False, after_start_ms=5_000),
+    ),
+    Profile(
+        "delays-clock", nodes=2, kinds=("crash", "power", "compact", "clock"), policies=(ALWAYS, EVERYSEC, NO),
+        every_ms=4_000, load=attrs.evolve(DELAYED, replicate=(1, 1, 2)), consumers=6, rules=CAREFREE,
+    ),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),

@@ -39,6 +39,7 @@ assert MODULES
 PORT = 7711
 BUS_PORT = 17711
 RETRY_MS = 1_000  #: pause between two attempts to commit, after one has failed
+SECURED_MS = 7  #: what a sync takes that held jobs wait for
 SYNC_MS = {EVERYSEC: 1_000, NO: 30_000}  #: when what was written is synced, by the store or by the system
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
 
@@ -88,6 +89,7 @@ class SimServer:
         self.is_up: bool = False
         self.is_paused: bool = False
         self.dies_at: str | None = None  #: one of STAGES: there the power goes, in the next turn that commits
+        self.on_life: Callable[[bool], None] = lambda serves: None  #: a process serves, or has ended
         self.on_death: Callable[[], None] = lambda: None
         self.commits: int = 0
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
@@ -139,6 +141,9 @@ class SimServer:
         if self.event_log is not None:
             self.event_log.start()
         node.begin()
+        recovery.finish()
+        if self.journal.records and not self.state.watermark.until:
+            self.outbox.journal.append(self.state.begin_watermark())
         node.workers.recover(recovery.held)
         node.facts.resume()
         # A flush in the journal took their deadlines along.
@@ -147,6 +152,7 @@ class SimServer:
         node.tick()
         self.outbox.members_changed = True
         self._finish()
+        self.on_life(True)
 
     def remember(self, members: "Iterable[SimServer]") -> None:
         """Let its nodes.conf name these nodes, all of which it has heard of: a process that starts links to them."""
@@ -187,6 +193,7 @@ class SimServer:
         self.is_up = False
         self.is_paused = False
         self.dies_at = None
+        self.on_life(False)
         self.boot += 1
         for dial in self._dials.values():
             dial.is_over = True
@@ -208,9 +215,10 @@ class SimServer:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Let it go on, with all that has come meanwhile."""
+        """Let it go on, with all that has come meanwhile: timers first, as the loop takes them."""
         self.is_paused = False
-        backlog, self._backlog = self._backlog, []
+        backlog = sorted(self._backlog, key=lambda entry: entry[0] != self._tick)
+        self._backlog = []
         for call, arguments in backlog:
             if self.is_up:
                 call(*arguments)
@@ -414,6 +422,7 @@ class SimServer:
     def _commit(self, batch: list[Record]) -> bool:
         """Commit; say whether the process is still there."""
         self.commits += 1
+        told = (self.state.watermark.last, self.state.watermark.until)
         if self.dies_at is not None and self._dies_in_commit():
             return False
         try:
@@ -421,6 +430,8 @@ class SimServer:
         except StoreFailed as error:
             self._fail(str(error), batch)
         else:
+            if self.state.watermark.held:
+                self.events.after(0 if self.policy == ALWAYS else SECURED_MS, self._secure, (self.boot, *told))
             if self.policy in SYNC_MS and not self._sync_planned:
                 self._sync_planned = True
                 self.events.after(SYNC_MS[self.policy], self._sync, self.boot)
@@ -472,6 +483,23 @@ class SimServer:
             self._fail(str(error), [])
             self._end_turn_soon()
 
+    def _secure(self, told: tuple[int, int, int]) -> None:
+        """Make safe what held jobs wait for, and queue them."""
+        boot, last, until = told
+        if boot != self.boot or self._is_away(self._secure, told):
+            return
+        try:
+            if self.failure is None:
+                self.journal.sync()
+        except StoreFailed as error:
+            self._fail(str(error), [])
+        if self.failure is not None:
+            self.events.after(RETRY_MS, self._secure, told)
+            return
+        self.node.begin()
+        self.node.delivery.release(last, until)
+        self._finish()
+
     # Failure and return.
 
     def _fail(self, reason: str, batch: list[Record]) -> None:
@@ -503,6 +531,9 @@ class SimServer:
             return
         self.failure = None
         self.state.read_only = False
+        if self.state.watermark.held:
+            told = (self.boot, self.state.watermark.last, self.state.watermark.until)
+            self.events.after(SECURED_MS, self._secure, told)
         self._end_turn_soon()
 
     def _end_turn_soon(self) -> None:

@@ -15,6 +15,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -62,6 +63,7 @@ class Profile:
     policies: tuple[str, ...] = (ALWAYS,)  #: each node draws one
     maxmemory: int = 1 << 30
     timeout_ms: int = 15_000
+    jitter_ms: int = 1  #: added to the delay of what nodes say, at most
     asked_at_once: int = ASKED_AT_ONCE  #: acks of which a node asks another one at a time when a link opens
     load: Load = Load()
     producers: int = 4  #: at a time
@@ -107,6 +109,8 @@ class World:
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
+        for server in self.servers:
+            server.on_life = partial(self._note_life, server)
         if events is not None:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
@@ -114,12 +118,13 @@ class World:
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
-        self.network.join(self.servers)
+        self.network.join(self.servers, profile.jitter_ms)
         self.faults = Faults(self, [kind for kind in profile.kinds if kind not in self.without], name)
         self.checker = Checker(attrs.evolve(profile.rules))
         self.ages = 0
         self.jobs = 0  #: that were promised, over all ages
         self.deliveries = 0
+        self.again_after_ack = 0  #: of these: when an acknowledgement had been heard
         self._consumers: list[Consumer] = []
         self._workers: list[LiveWorker] = []
         self._list_consumers: list[ListConsumer] = []
@@ -159,6 +164,10 @@ class World:
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
         self._logs.checker.lost_memory(server.number, self.events.now)
+
+    def _note_life(self, server: SimServer, serves: bool) -> None:
+        note = self.checker.came_up if serves else self.checker.went_down
+        note(server.number, self.events.now)
 
     def _made_at(self, job_id: bytes) -> int:
         """When a job was made: on other nodes than that which made it a copy seems younger, by the time of its way."""
@@ -381,6 +390,7 @@ class World:
             raise Broken(self._report(wrong))
         self.jobs += sum(request.is_promised for request in self.checker.requests.values())
         self.deliveries += sum(request.deliveries for request in self.checker.requests.values())
+        self.again_after_ack += sum(request.again_after_ack for request in self.checker.requests.values())
         self.jobs += self._logs.answered
         self.deliveries += self._logs.checker.deliveries
 

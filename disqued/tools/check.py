@@ -245,7 +245,7 @@ def check_aof(target: Target, warning: Range | None, critical: Range | None) -> 
     """Check the append-only file of a node: its last write, its last rewrite, and the one that is under way.
 
     A write that failed is CRITICAL: the node takes no jobs until one succeeds.  A rewrite that failed is WARNING.
-    A node that keeps no append-only file is UNKNOWN.
+    A node that keeps no append-only file is UNKNOWN; `disqued check node` tells of failed writes of any store.
 
     \b
     Examples:
@@ -255,8 +255,11 @@ def check_aof(target: Target, warning: Range | None, critical: Range | None) -> 
     report = Report("AOF")
     with target.node() as node:
         info = read_info(node)
-    if info.get("aof_enabled") != "1":
-        report.add(State.UNKNOWN, f"{target} keeps no append-only file: `persistence` is {info.get('persistence')}")
+    # `aof_enabled` is that of Disque: it says that there is a store, of any kind.
+    if info["persistence"] != "aof":
+        kept = f"{target} keeps no append-only file: `persistence` is {info['persistence']}"
+        also = "" if info["persistence"] == "none" else "; `disqued check node` looks at the writes of every store"
+        report.add(State.UNKNOWN, kept + also)
         return _print(report)
     if info["aof_last_write_status"] != "ok":
         report.add(State.CRITICAL, "the last write failed, and the node takes no jobs")

@@ -19,7 +19,7 @@ from disqued.persistence.check import DAMAGED, check, size_of
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.filekinds import MANIFEST, SEGMENT, UNKNOWN, kind_at
 from disqued.persistence.interface import StoreError
-from disqued.tools.program import HELP_LETTER, INTERRUPTED, MISUSED, end_echo
+from disqued.tools.program import INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import meter
 
 TOOL: Final = "check-aof"
@@ -29,7 +29,7 @@ _SEGMENT = re.compile(r"\.\d+\.(?:base|incr)$")
 TRACES: Final = (b"\nincr ", b"\nbase ", b"\ncheck ")
 
 
-@click.command(TOOL, context_settings=HELP_LETTER)
+@click.command(TOOL)
 @click.argument("path", required=False, type=click.Path())
 @click.option("--dir", "folder", metavar="DIR", type=click.Path(file_okay=False),
               help=f"Folder of a journal that is called {NAME}; else this one.")  # fmt: skip

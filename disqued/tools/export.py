@@ -29,12 +29,22 @@ from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
 from disqued.core.job import KIND_NAMES, StoredJob
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+)
 from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.pipes import BROKEN_PIPE, silence
 from disqued.privatefile import create_anew
-from disqued.tools.program import DONE, HELP_LETTER, INTERRUPTED
+from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
 from disqued.wire.texts import text
@@ -93,7 +103,7 @@ class Writer(Protocol):
         """Write what is left.  Raises OSError."""
 
 
-@click.command(TOOL, context_settings=HELP_LETTER)
+@click.command(TOOL)
 @store_options
 @click.option("--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="File to write; else standard output.")
@@ -131,6 +141,8 @@ async def export(
     written = 0
     try:
         async for record in steps(reactor, factory.peek(config)):
+            if record[0] == WATERMARK:
+                continue  # it says nothing of any job
             rows.write(row(record))
             written += 1
             advance(1)

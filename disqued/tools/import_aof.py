@@ -48,7 +48,7 @@ from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SC
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
-from disqued.tools.program import DONE, HELP_LETTER, INTERRUPTED
+from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import (
     ToolError,
@@ -153,7 +153,7 @@ class SteadyClock:
         return self._clock.now() + self.offset
 
 
-@click.command(TOOL, context_settings=HELP_LETTER)
+@click.command(TOOL)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @store_options
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")

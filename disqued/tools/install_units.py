@@ -23,7 +23,7 @@ from typing import Final
 import attrs
 import click
 
-from disqued.tools.program import DONE, FAILED, HELP_LETTER, MISUSED
+from disqued.tools.program import DONE, FAILED, MISUSED
 from disqued.tools.running import complain
 
 TOOL: Final = "install-units"
@@ -205,7 +205,7 @@ def _beside_interpreter() -> str:
     return str(Path(sys.executable).with_name("disqued"))
 
 
-@click.command(TOOL, context_settings=HELP_LETTER)
+@click.command(TOOL)
 @click.option(
     "--root",
     metavar="DIR",

@@ -31,8 +31,8 @@ INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells 
 EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
 #: Where the context of a completion has the last word before the one that is completed.
 _LAST: Final = "disqued.last"
-#: Context of verbs that talk to no node: there `-h` is free.
-HELP_LETTER: Final = {"help_option_names": ["-h", "--help"]}
+#: What somebody reads who asks for help by the letter that is the host wherever there is one.
+NO_HELP_LETTER: Final = "-h is the host, in verbs that talk to a node; the help is --help"
 
 
 class ReaderGone(Exception):
@@ -156,6 +156,8 @@ def end_echo() -> None:
 def _misused(error: click.UsageError) -> int:
     """Say what is wrong and what is allowed, in one line."""
     context, text = error.ctx, error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.option_name == "-h":
+        text = NO_HELP_LETTER
     if context is None or context.command is program:
         sys.stderr.write(f"{PROGRAM}: {text}\n")
     elif not text or isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -24,19 +24,18 @@ from disqued.tools.verbs import VERBS
 
 _INTRODUCTION: Final = """\
 `disqued` with options alone starts a node; its settings are [a page of their own](configuration.md). With a verb it
-does one thing, and is over. `disqued VERB --help` tells what stands here, `man disqued` all of it.
+does one thing, and is over. `disqued VERB --help` and `disqued help VERB` show what stands here, `man disqued` all of
+it. Options are typed in full.
 
 | Exit status | When |
 |---|---|
 | 0 | done |
 | 1 | not done, for the reason on standard error; of `cli`: a reply was an error |
-| 2 | it was asked for something that there is not |
+| 2 | it was asked for something that there is not; a node ends so, too, for a wrong option or setting |
 | 130 | it was stopped by Ctrl-C |
 | 141 | nobody reads what it prints, as behind `head`; nothing is said of that |
 
 The statuses of `check` are those of monitoring plugins: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
-
-Verbs that talk to nodes need the packages of `disqued[cli]`, and so do progress bars; the others need none.
 """
 
 

@@ -25,7 +25,7 @@ import click
 
 from disqued.config import Config, ConfigError
 from disqued.privatefile import create_anew
-from disqued.tools.program import DONE, FAILED, HELP_LETTER, INTERRUPTED, MISUSED, end_echo
+from disqued.tools.program import DONE, FAILED, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import Advance, meter
 from disqued.tools.running import complain
 from disqued.tools.values import Seconds
@@ -127,7 +127,7 @@ def _copy(path: Path, goal: Path) -> None:
         os.close(folder)
 
 
-@click.command(TOOL, context_settings=HELP_LETTER)
+@click.command(TOOL)
 @click.argument("to", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--config", metavar="FILE", type=click.Path(), help="Configuration file of the node: its events-dir is meant."

@@ -22,5 +22,6 @@ VERBS: Final = {
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),
     "check-aof": ("examine an append-only file, and repair it", "disqued.tools.check_aof"),
     "install-units": ("put the units for systemd in place", "disqued.tools.install_units"),
+    "help": ("show the help of a verb", "disqued.tools.helping"),
     "completion": ("make a shell complete the words of disqued", "disqued.tools.completion"),
 }

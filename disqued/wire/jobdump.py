@@ -12,8 +12,8 @@ A record begins with the same two bytes, so that a reader knows what it has befo
     A job with an alias, or of another kind than work, has these in front of all that, the format being `NAMED_FORMAT`:
         format 1, kind of record 1, kind of job 1, length of alias 2
         alias
-    UNIT_DONE, JOB_GONE, FLUSHED, 13 bytes and then the strings:
-        when 8, length of id 1, length of tail 2
+    UNIT_DONE, JOB_GONE, FLUSHED, WATERMARK, 13 bytes and then the strings:
+        when 8 (of a WATERMARK: what it says), length of id 1, length of tail 2
         id, tail (the scope of a unit that is done, the reason why a job is gone)
     UNIT_LEASED, 19 bytes and then the strings in this order:
         when 8, length of id 1, deliveries 4, lengths of scope 2 and worker 2
@@ -60,7 +60,17 @@ from disqued.core.job import (
     StoredJob,
     misfit,
 )
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+)
 from disqued.core.queues import PAUSE_NAMES
 
 FORMAT: Final = 1
@@ -323,6 +333,8 @@ def encode_event(record: Record, wall: int) -> bytes:
         _, queue, scope, floor, *since = record
         head = _GROUP.pack(FORMAT, kind, since[0] if since else wall, len(queue), len(scope), len(floor))
         return b"".join((head, queue, scope, encode_floor(floor)))
+    if kind == WATERMARK:
+        return _EVENT.pack(FORMAT, kind, record[1], 0, 0)
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
@@ -332,8 +344,8 @@ def decode_record(data: bytes) -> Record:
     """Read one record back.
 
     Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
-    (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when), (UNIT_LEASED, job id, scope, deliveries, worker, when) or
-    (GROUP, queue, scope, floor, when).  Raises BadRecord.
+    (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when), (UNIT_LEASED, job id, scope, deliveries, worker, when),
+    (GROUP, queue, scope, floor, when) or (WATERMARK, until).  Raises BadRecord.
     """
     if data.startswith(_JOB_START):
         return (JOB_ADDED, _decode_job(data))
@@ -343,7 +355,7 @@ def decode_record(data: bytes) -> Record:
         return (JOB_ADDED, _decode_named(data))
     if data[0] != FORMAT:
         raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT} and {NAMED_FORMAT}")
-    if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED):
+    if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED, WATERMARK):
         return _decode_event(data)
     if data[1] == QUEUE_PAUSED:
         return _decode_pause(data)
@@ -351,7 +363,7 @@ def decode_record(data: bytes) -> Record:
         return _decode_lease(data)
     if data[1] == GROUP:
         return _decode_group(data)
-    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {GROUP}")
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {WATERMARK}")
 
 
 def _decode_job(data: bytes, start: int = 0) -> StoredJob:
@@ -466,10 +478,10 @@ def _decode_event(data: bytes) -> Record:
     tail_start = _EVENT.size + id_length
     if tail_start + tail_length != len(data):
         raise BadRecord(f"an event in {len(data)} bytes whose parts add up to {tail_start + tail_length}")
-    if kind == FLUSHED:
+    if kind in (FLUSHED, WATERMARK):
         if len(data) != _EVENT.size:
-            raise BadRecord("a flush that names a job")
-        return (FLUSHED, wall)
+            raise BadRecord(f"a {'flush' if kind == FLUSHED else 'watermark'} that names a job")
+        return (kind, wall)
     job_id = data[_EVENT.size : tail_start]
     if id_length not in (JOB_ID_LENGTH, OLD_JOB_ID_LENGTH) or not is_job_id(job_id):
         raise BadRecord(f"{job_id!r} is no job id")

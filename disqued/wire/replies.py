@@ -9,6 +9,7 @@ r"""Replies: Python values become the bytes that a client reads, in RESP2 or RES
     None                  $-1                  _
     NULL_ARRAY            *-1                  _
     [1, b"a"], (1, b"a")  *2 ...               *2 ...
+    SpeltList()           *0 ...               *0 ...
     {b"a": 1}             *2 a 1               %1 a 1
     True                  :1                   #t
     1.5                   $3 1.5               ,1.5
@@ -80,6 +81,21 @@ class Handed(list[Any]):
     def __init__(self, values: Iterable[Any], job_id: bytes) -> None:
         super().__init__(values)
         self.job_id: bytes = job_id
+
+
+class SpeltList(list[Any]):
+    """A long array that was spelt piece by piece while it was made; of bytes, integers and arrays of these."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[bytes] = []
+
+    def add(self, values: list[Any]) -> None:
+        """Append some elements, and spell them."""
+        self.extend(values)
+        self.texts.append(b"".join([encode(value) for value in values]))
 
 
 class Error(bytes):
@@ -190,6 +206,11 @@ def _append_array(value: Sequence[Any], resp3: bool, parts: list[bytes]) -> None
     append_plain([*value], resp3, parts, _append_other)
 
 
+def _append_spelt(value: SpeltList, resp3: bool, parts: list[bytes]) -> None:
+    parts.append(b"*%d\r\n" % len(value))
+    parts += value.texts
+
+
 def _append_map(value: dict[Any, Any], resp3: bool, parts: list[bytes]) -> None:
     parts.append(b"%%%d\r\n" % len(value) if resp3 else b"*%d\r\n" % (2 * len(value)))
     for key, element in value.items():
@@ -208,6 +229,7 @@ _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     NullArray: _append_null_array,
     bool: _append_boolean,
     float: _append_double,
+    SpeltList: _append_spelt,
     list: _append_array,
     tuple: _append_array,
     dict: _append_map,

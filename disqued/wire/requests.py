@@ -43,6 +43,7 @@ src/sds.c; limits before authentication and the guard against HTTP as in Redis 6
 """
 
 import re
+from io import BytesIO
 from itertools import chain
 from typing import Any, Final
 
@@ -67,6 +68,13 @@ REPEATED_WORDS: Final = 16
 SINGLE_WORDS: Final = 32
 #: The most words that a pipelined command may have to pass the guard of parse_pipeline.
 PIPELINE_WORDS: Final = 999
+
+#: Bytes that a word takes besides its text: its object and its place in a list.
+WORD_COST: Final = 56
+#: The same for a command, that is, a list of words.
+COMMAND_COST: Final = 96
+#: Words of an unfinished command from which on each of its chunks may take a millisecond.
+MANY_WORDS: Final = 512
 
 _CRLF: Final = b"\r\n"
 _STAR: Final = ord("*")
@@ -311,6 +319,11 @@ def _header_number(line: bytes) -> int | None:
     return _canonical_number(line[1:-2]) if line.endswith(_CRLF) else None
 
 
+def weight(words: list[bytes]) -> int:
+    """Bytes of memory that a parsed command takes."""
+    return COMMAND_COST + WORD_COST * len(words) + sum(map(len, words))
+
+
 class RequestParser:
     """Reads what one client sends.
 
@@ -319,8 +332,8 @@ class RequestParser:
     """
 
     __slots__ = (
-        "_again", "_idle", "_length", "_lifted", "_missing", "_pending", "_said", "_searched", "_size", "_whole",
-        "_words", "error", "http_attempt", "max_args", "max_buffer", "max_bulk", "max_line",
+        "_again", "_body", "_got", "_length", "_lifted", "_missing", "_pending", "_said", "_searched", "_size",
+        "_whole", "_words", "error", "http_attempt", "idle", "max_args", "max_buffer", "max_bulk", "max_line",
     )  # fmt: skip
 
     def __init__(
@@ -339,9 +352,13 @@ class RequestParser:
         #: The client spoke HTTP; worth a line in the log, as it may be an attack.
         self.http_attempt = False
         #: Nothing is unfinished and nothing went wrong: a shortcut may try the next chunk.
-        self._idle = True
-        #: The beginning of a line or of a word, whose end has not come yet.
+        self.idle = True
+        #: The beginning of a line, or of what ends a word; its rest has not come yet.
         self._pending = bytearray()
+        #: The beginning of a word, and how many bytes of it have come.  A `BytesIO` grows in place, and hands out what
+        #: it holds without a copy.
+        self._body: BytesIO | None = None
+        self._got = 0
         #: How much of the line in `_pending` is known to hold no LF.
         self._searched = 0
         #: The words so far of an unfinished command, their bytes with headers, and how many
@@ -359,16 +376,26 @@ class RequestParser:
         self._said = b""
         self._again: list[list[bytes]] = []
 
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the unfinished command takes."""
+        return len(self._pending) + self._got + self._size + WORD_COST * len(self._words)
+
+    @property
+    def is_long(self) -> bool:
+        """True when so many words of the unfinished command have come that reading it takes its time."""
+        return len(self._words) > MANY_WORDS
+
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take a chunk of any size and return the commands that it completed, in order; they are not to be changed."""
-        self._whole = self._idle
-        if self._idle and data == self._said:
+        self._whole = self.idle
+        if self.idle and data == self._said:
             return self._again
         return self._read(data)
 
     def _read(self, data: bytes) -> list[list[bytes]]:
         """The same for a chunk that was not said before."""
-        if self._idle and len(data) < self.max_bulk and self.max_args >= PIPELINE_WORDS:
+        if self.idle and len(data) < self.max_bulk and self.max_args >= PIPELINE_WORDS:
             if len(data) <= SINGLE_SIZE:
                 words = parse_single(data)
                 if words is not None:
@@ -380,7 +407,7 @@ class RequestParser:
 
     def expect_again(self, data: bytes, commands: list[list[bytes]]) -> None:
         """Remember the last chunk and its commands, if it is short and says one command, or the same several times."""
-        if commands is self._again or len(data) > REPEATED_SIZE or not (self._whole and self._idle):
+        if commands is self._again or len(data) > REPEATED_SIZE or not (self._whole and self.idle):
             return
         if len(commands[0]) <= REPEATED_WORDS and commands.count(commands[0]) == len(commands):
             self._said, self._again = data, [commands[0]] * len(commands)
@@ -431,7 +458,7 @@ class RequestParser:
         if self.error is not None:
             return commands
         try:
-            if not self._idle:
+            if not self.idle:
                 data = self._resume(data, commands)
             self._parse_chunk(data, commands)
         except RestrictionError as excess:
@@ -443,7 +470,8 @@ class RequestParser:
             self.http_attempt = isinstance(error, HttpAttemptError)
             self._pending = bytearray()
             self._words = []
-        self._idle = not (self._pending or self._missing or self.error is not None)
+            self._body, self._got = None, 0
+        self.idle = not (self._pending or self._missing or self.error is not None)
         return commands
 
     def _resume(self, data: bytes, commands: list[list[bytes]]) -> bytes:
@@ -451,8 +479,10 @@ class RequestParser:
 
         With that command behind, the chunk may go on as a pipeline.
         """
-        if self._pending:
-            data = self._complete(data, commands)
+        if self._body is not None:
+            data = self._complete_word(data, commands)
+        elif self._pending:
+            data = self._complete_line(data)
         if self._missing and data:
             try:
                 at = self._take_words(data, 0)
@@ -466,23 +496,17 @@ class RequestParser:
             data = data[at:]
         if self._missing or self._pending or not data:
             return b""
-        self._idle = True
+        self.idle = True
         commands += self._read(data)
         return b""
 
-    def _complete(self, data: bytes, commands: list[list[bytes]]) -> bytes:
-        """Append a chunk to the pending bytes; return what can be parsed now, or b"".
+    def _complete_line(self, data: bytes) -> bytes:
+        """Append a chunk to the pending line; return what can be parsed now, or b"".
 
-        They are left alone until their line or word is complete, so that the cost of
-        many small chunks is that of a few large ones.
+        The line is left alone until it is complete, so that the cost of many small chunks is that of a few large ones.
         """
         pending = self._pending
         pending += data
-        if self._length >= 0:
-            if len(pending) < self._length + 2:
-                return b""
-            self._pending = bytearray()
-            return self._finish_word(pending, commands)
         if pending.find(b"\n", self._searched) < 0:
             self._searched = len(pending)
             self._check_line(pending[0], len(pending))
@@ -490,20 +514,33 @@ class RequestParser:
         self._pending = bytearray()
         return bytes(pending)
 
-    def _finish_word(self, pending: bytearray, commands: list[list[bytes]]) -> bytes:
-        """Take the word at the start of `pending`, copying it once; return the rest."""
-        length = self._length
-        with memoryview(pending) as view:
-            if bytes(view[length : length + 2]) != _CRLF:
-                raise ProtocolError(_NO_CRLF)
-            self._words.append(bytes(view[:length]))
-            rest = bytes(view[length + 2 :])
-        self._length = -1
-        self._grow(length + 2)
+    def _complete_word(self, data: bytes, commands: list[list[bytes]]) -> bytes:
+        """Append a chunk to the word that has begun; return what follows the word, or b""."""
+        body = self._body
+        assert body is not None
+        missing = self._length - self._got
+        if len(data) <= missing:
+            body.write(data)
+            self._got += len(data)
+            return b""
+        if missing:
+            body.write(memoryview(data)[:missing])
+            self._got = self._length
+        rest = bytes(self._pending) + data[missing:]
+        if len(rest) < 2:
+            self._pending = bytearray(rest)
+            return b""
+        if rest[:2] != _CRLF:
+            raise ProtocolError(_NO_CRLF)
+        self._words.append(body.getvalue())
+        taken = self._length + 2
+        self._pending = bytearray()
+        self._body, self._got, self._length = None, 0, -1
+        self._grow(taken)
         self._missing -= 1
         if not self._missing:
             self._finish_command(commands)
-        return rest
+        return rest[2:]
 
     def _finish_command(self, commands: list[list[bytes]]) -> None:
         """Pass on the words that are now complete."""
@@ -533,8 +570,13 @@ class RequestParser:
         self._keep(data, at)
 
     def _keep(self, data: bytes, at: int) -> None:
-        """Keep the rest of a chunk, which has no LF unless it begins a word."""
-        if at < len(data):
+        """Keep the rest of a chunk: the beginning of a line or, once its header was read, of a word."""
+        if at >= len(data):
+            return
+        if self._length >= 0:
+            self._body = BytesIO()
+            self._complete_word(data[at:], [])
+        else:
             self._pending = bytearray(memoryview(data)[at:])
             self._searched = len(self._pending)
 

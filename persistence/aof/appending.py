@@ -77,6 +77,9 @@ class Appender:
         #: There may be something in the file that is not durable: who wrote it before us may have been killed.
         self._unsynced = size > HEADER_SIZE
         self._written = first  #: number of the first record that is not written
+        #: Every record before this number is durable; 0 = what the file holds may not be.
+        self._durable = 0 if self._unsynced else first
+        self._wanted = 0  #: somebody waits for the records before this number to be durable
         self._mark = 0  #: every record before this number is durable, and the file does not tell yet; 0 = it does
         self._writing = False  #: the writing thread is at it
         self._syncs = 0  #: threads that wait for a sync
@@ -130,6 +133,19 @@ class Appender:
             self._write()
             self._sync()
 
+    def secure(self, number: int) -> bool:
+        """Return whether every record before this number is durable; if not, a thread sees to it.
+
+        Raises StoreFailed.
+        """
+        with self._lock:
+            self._check()
+            if number > self._durable:
+                self._wanted = max(self._wanted, number)
+                self._start_threads()
+                self._to_sync.notify()
+            return number <= self._durable
+
     def sync_ahead(self) -> None:
         """Sync what there is so far, on a thread of the caller's, so that `move` is quick.  Raises StoreFailed."""
         with self._lock:
@@ -146,7 +162,7 @@ class Appender:
             self._settled.notify()
             if error is not None:
                 raise self._fail(error)
-            self._mark = durable
+            self._mark = self._durable = durable
 
     def move(self, fd: int, size: int) -> None:
         """Go on in another file, which is ours from now on.  Raises StoreFailed."""
@@ -290,7 +306,7 @@ class Appender:
         except OSError as error:
             raise self._fail(error) from error
         self._unsynced = False
-        self._mark = self._written
+        self._mark = self._durable = self._written
 
     def _is_ready_to_move(self) -> bool:
         return not (self._unsynced or self._writing or self._syncs)
@@ -301,7 +317,7 @@ class Appender:
         self._fd, self.size = self._next
         self._next = None
         self._mark = 0
-        self.first = number_of(self._waiting[0]) if self._waiting else self._following
+        self.first = self._durable = number_of(self._waiting[0]) if self._waiting else self._following
         self._to_write.notify()
         self._settled.notify()
 
@@ -378,11 +394,13 @@ class Appender:
                 if error is not None:
                     self._fail(error)
                 else:
-                    self._mark = durable
+                    self._mark = self._durable = durable
                     if self._next is not None and self._is_ready_to_move():
                         self._move()
                 self._settled.notify()
-                self._to_sync.wait_for(lambda: self._ending or self._next is not None, PERIOD_S)
+                self._to_sync.wait_for(
+                    lambda: self._ending or self._next is not None or self._wanted > self._durable, PERIOD_S
+                )
 
     def _begin_sync(self) -> int | None:
         """Wait until there is something to sync; None when no more is to come.
@@ -400,6 +418,8 @@ class Appender:
     def _is_sync_due(self) -> bool:
         if self._next is not None:
             return not self._writing and not self._syncs
+        if self._wanted > self._durable:
+            return self._unsynced
         return self._unsynced and self._fsync == EVERYSEC and not self._holds_syncs
 
 

@@ -144,7 +144,7 @@ class JournalFiles:
 
     def lock(self) -> None:
         """Keep every other process off these files.  Raises StoreLocked, StoreFailed."""
-        path = self._lock_path
+        path = self.lock_path
         try:
             self._has_made_lock = not path.exists()
             self._lock = self.disk.lock(path)
@@ -154,15 +154,22 @@ class JournalFiles:
             raise StoreLocked(f"{path}: another process uses this journal; end it, or give this one another `dir`")
 
     @property
-    def _lock_path(self) -> Path:
+    def lock_path(self) -> Path:
+        """Path of the lock."""
         return self.path.with_name(self.path.name + ".lock")
+
+    def lock_again(self) -> None:
+        """Lock the files once more if the lock was taken away.  Raises StoreLocked, StoreFailed, OSError."""
+        if self._lock is None or not self.disk.has_name(self._lock, self.lock_path):
+            self.unlock()
+            self.lock()
 
     def unlock(self, *, tidy: bool = False) -> None:
         """Let other processes use these files; with `tidy` the lock is there afterwards only if it was before."""
         if self._lock is not None:
             if tidy and self._has_made_lock:
                 with contextlib.suppress(OSError):
-                    self._lock_path.unlink()
+                    self.lock_path.unlink()
             self.disk.close(self._lock)
             self._lock = None
 

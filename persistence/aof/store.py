@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -33,7 +34,7 @@ from disqued.persistence.aof.compaction import Compaction
 from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, framed
-from disqued.persistence.disk import Disk, reason
+from disqued.persistence.disk import Disk, Watch, reason
 from disqued.persistence.interface import (
     IStore,
     IStoreFactory,
@@ -49,6 +50,8 @@ RETRY_MS: Final = 60_000
 RETRY_MAX_MS: Final = 3_600_000
 #: How often the files are looked for while nothing is promised for each commit.
 LOOK_MS: Final = 1_000
+#: How often a sync that somebody waits for is looked after.
+POLL_S: Final = 0.005
 
 
 @implementer(IStore)
@@ -95,8 +98,8 @@ class AofStore:
         self._reader: JournalReader | None = None
         self._appender: Appender | None = None
         self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
-        self._identity: tuple[int, int] | None = None  #: of that file
-        self._looked_at = 0  #: when the files were last looked for
+        self._watch = Watch(self._disk)
+        self._looked_at = 0  #: when all files were last looked for
         self._frames: list[bytes] = []  #: appended since the last commit
         self._sequence = 1  #: number of the next record to be appended
         self._committed = 1  #: number of the next record to be committed
@@ -218,7 +221,7 @@ class AofStore:
         else:
             self._appender.move(fd, size)
         self._in_use = increment
-        self._identity = self._disk.identity(self._files.segment(increment))
+        self._keep_files()
 
     # Sizes.
 
@@ -276,7 +279,7 @@ class AofStore:
             frames, self._frames = self._frames, []
             try:
                 self._appender.commit(frames, self._sequence)
-                self._look_for_files()
+                self._look_after_commit()
             except StoreFailed as error:
                 if error.final:
                     self._fail(str(error))
@@ -284,6 +287,29 @@ class AofStore:
             self._committed = self._sequence
         if self._failure is not None:
             raise StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
+
+    def secure(self) -> "Deferred[None] | None":
+        if self._fsync == ALWAYS:
+            return None
+        answer: Deferred[None] = Deferred()
+        self._await_disk(self._committed, answer)
+        return answer
+
+    def _await_disk(self, number: int, answer: "Deferred[None]") -> None:
+        """Look again and again whether every record before this number is on the disk."""
+        try:
+            if self._failure is not None:
+                raise StoreFailed(self._failure)
+            if self._appender is None or not self._is_loaded:
+                raise StoreFailed("the journal is being closed or written anew", final=False)
+            is_safe = self._appender.secure(number)
+        except StoreFailed as error:
+            answer.errback(error)
+            return
+        if is_safe:
+            answer.callback(None)
+        else:
+            self._reactor.callLater(POLL_S, self._await_disk, number, answer)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -311,22 +337,58 @@ class AofStore:
             raise
         self._trouble = None
 
-    def _look_for_files(self) -> None:
-        """Fail when somebody took the files away: what is written then is lost with this process."""
-        now = self._clock.now()
-        if self._fsync != ALWAYS and now - self._looked_at < LOOK_MS:
-            return
-        self._looked_at = now
-        assert self._in_use is not None
-        path = self._files.segment(self._in_use)
+    def _keep_files(self) -> None:
+        """Watch the files that make up the journal now.  Raises OSError.
+
+        A compaction replaces the manifest and the segments before the one in use: meanwhile these are not watched.
+        """
+        watch, in_use = self._watch, self._in_use
+        watch.forget()
+        watch.keep(self._files.lock_path)
+        if in_use is not None:
+            watch.keep(self._files.segment(in_use))
+        if self._compaction is None and self._failure is None:
+            watch.keep(self._files.manifest_path)
+            for segment in self._manifest.segments:
+                if segment != in_use:
+                    path = self._files.segment(segment)
+                    watch.keep(path, self._disk.size(path))
+
+    def _keep_files_that_are_there(self) -> None:
+        """The same; what is missing is a failure with the next look."""
         try:
-            if self._disk.identity(path) != self._identity:
-                raise StoreFailed(f"{path} was replaced while it was in use")
-            if self._failure is None:
-                path = self._files.manifest_path
-                self._disk.identity(path)
+            self._keep_files()
         except OSError as error:
-            raise StoreFailed(f"{path} was taken away while it was in use: {reason(error)}") from error
+            self._fail(f"{self._files.path}: a file of the journal was taken away while it was in use: {reason(error)}")
+
+    def look(self) -> None:
+        if not self._is_loaded:
+            return
+        self._check()
+        try:
+            self._look_for_files()
+        except StoreFailed as error:
+            self._fail(str(error))
+            raise
+
+    def _look_for_files(self, *, all_of_them: bool = True) -> None:
+        """Fail when somebody took the files away: what is written then is lost with this process."""
+        paths = None
+        if self._in_use is not None and self._appender is not None:
+            path = self._files.segment(self._in_use)
+            if not self._appender.is_moving:
+                self._watch.keep_size(path, self._appender.size)
+            paths = None if all_of_them else (path, self._files.manifest_path)
+        self._watch.look(paths)
+
+    def _look_after_commit(self) -> None:
+        """Under `always` look for the file that was written to with each commit, and for the others every second."""
+        now = self._clock.now()
+        is_time = now - self._looked_at >= LOOK_MS
+        if is_time:
+            self._looked_at = now
+        if is_time or self._fsync == ALWAYS:
+            self._look_for_files(all_of_them=is_time)
 
     def configure(self, config: StoreSettings) -> None:
         self._fsync = config.appendfsync
@@ -352,18 +414,20 @@ class AofStore:
         try:
             if repairs:
                 self._drop_appender()
+                self._files.lock_again()
             elif self._appender is None:
                 self._begin_increment()
             self._compaction = Compaction(
                 self._files, self._manifest, records, self, clock=self._clock, reactor=self._reactor, repairs=repairs
             )
-        except (OSError, StoreFailed) as error:
+        except (OSError, StoreError) as error:
             self._note_failure()
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise StoreError(f"no new part of the journal can be begun: {why}") from error
         self._compaction.incremental_fsync = self._incremental_fsync
         if self._appender is not None:
             self._appender.hold_syncs(self._hold_syncs)
+        self._keep_files_that_are_there()
         self.log.info("Compaction begun of {size} bytes", size=self._size)
 
     def _drop_appender(self) -> None:
@@ -410,6 +474,9 @@ class AofStore:
             if self._failure is not None:
                 self._fail(self._failure)
             self._measure_before()
+        if self._failure is None:
+            self._keep_files_that_are_there()
+        if not compaction.succeeded:
             if compaction.is_given_up:
                 self.log.info("Compaction given up, the journal is as it was")
             else:
@@ -455,6 +522,7 @@ class AofStore:
         self._drop_appender()
         self._in_use = None
         self._note_success(began)
+        self._keep_files_that_are_there()
 
     def status(self) -> dict[str, int | str]:
         appender, compaction = self._appender, self._compaction

@@ -8,9 +8,11 @@ A batch is applied whole or not at all, and its number with it.  So after a loss
 is next: nothing is lost and nothing is applied twice.
 
 A batch in the form of the script that applies it: A n (id job)*n | D id scope time | L id scope record | E id |
-G id reason time | F time | P queue pause | U queue | B place record | O place.  Jobs that are added one after the other
+G id reason time | F time | P queue pause | U queue | B place record | O place |
+W until.  Jobs that are added one after the other
 share one A.  L is the last word on a unit: who has it, or that a group is done with it; E ends all that is known of the
-units of a job.  B says where a group begins, and O that this means nothing any more.
+units of a job.  B says where a group begins, and O that this means nothing any more.  W is
+the watermark.
 
 A server that is out of memory takes no batch, and as long as none is taken no job is removed from it: so the removals
 among what waits are sent ahead.  When it is the turn of their batch there is nothing left to remove.
@@ -23,7 +25,17 @@ from typing import Final
 import attrs
 
 from disqued.core.job import ACKED, WORK_SCOPE, Job
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record, is_over
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+    is_over,
+)
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
@@ -69,6 +81,8 @@ class BatchBuilder:
         elif kind == GROUP:
             place = place_of(record[1], record[2])
             event = [b"O", place] if is_over(record) else [b"B", place, encode_event(record, wall)]
+        elif kind == WATERMARK:
+            event = [b"W", b"%d" % record[1]]
         else:
             event = [b"D" if kind == UNIT_DONE else b"G", record[1], record[2], b"%d" % wall]
             if kind == UNIT_DONE and record[2] != WORK_SCOPE:
@@ -231,4 +245,4 @@ def removals(args: list[bytes]) -> list[bytes]:
 
 
 #: Arguments of a record, by its kind; A has as many as it says.
-_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2, b"B": 3, b"O": 2}
+_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2, b"B": 3, b"O": 2, b"W": 2}

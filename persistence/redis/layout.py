@@ -7,7 +7,7 @@
     {prefix}:done        stream  id, queue, added, time [, scope]: units that were acknowledged; the newest ones
     {prefix}:evictions   stream  id, queue, added, time, reason: jobs that ended otherwise; the newest ones
     {prefix}:order       list    ids in the order of a snapshot with queues
-    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, units, groups, queues
+    {prefix}:meta        hash    format, birth, epoch, writer, sequence, jobs, units, groups, queues, until, server
     {prefix}:owner       string  the run that writes now; ends with its lease
     {prefix}:new:...             the same, while it is being written anew
 
@@ -21,6 +21,8 @@ The braces are part of the names: a cluster keeps such keys in one slot, so that
     units     of how many jobs there is a word about units, likewise
     groups    of how many groups there is one, likewise
     queues    there while what the jobs say of their place in a queue is true
+    until     up to when delayed jobs have been queued (`core.watermark`)
+    server    run of the server that wrote that: another run of it may have lost records
 
 The last word on a unit says who has it, or that a group is done with it: a record as `wire.jobdump` writes it.  Those
 of one job stand behind each other, each as length of scope 2 bytes, length of record 4 bytes, little-endian, scope,
@@ -114,6 +116,13 @@ end
 local function count(...)
     redis.call('HSET', K.meta, 'jobs', redis.call('HLEN', K.jobs), 'units', redis.call('HLEN', K.units),
         'groups', redis.call('HLEN', K.groups), ...)
+end
+
+-- Write down up to when delayed jobs have been queued, as this run of the server knows it.
+local function reach(mark)
+    local facts = redis.pcall('INFO', 'server')
+    local run = type(facts) == 'string' and string.match(facts, 'run_id:(%%w+)') or ''
+    redis.call('HSET', K.meta, 'until', mark, 'server', run)
 end
 
 -- Whether the data are what this run left.
@@ -288,7 +297,7 @@ end
 
 #: Apply a batch.  ARGV 6 and 7: the sequence before and after; then the records:
 #: A n (id job)*n | D id scope time | L id scope record | E id | G id reason time | F time | P queue pause | U queue |
-#: B place record | O place.
+#: B place record | O place | W until.
 APPLY: Final = _script(
     _HISTORY
     + _UNITS
@@ -343,6 +352,9 @@ while i <= last do
     elseif kind == 'O' then
         redis.call('HDEL', K.groups, ARGV[i + 1])
         i = i + 2
+    elseif kind == 'W' then
+        reach(ARGV[i + 1])
+        i = i + 2
     else
         return redis.error_reply('ERR a batch with a record of kind ' .. tostring(kind))
     end
@@ -390,12 +402,12 @@ if wrong then return wrong end
 hold()
 redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K.done, K.evictions)
 count()
-redis.call('HDEL', K.meta, 'queues')
+redis.call('HDEL', K.meta, 'queues', 'until', 'server')
 return {'ok'}
 """)
 
-#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, B, L and E,
-#: and D, which is no news.
+#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, B, L, E
+#: and W, and D, which is no news.
 STAGE: Final = _script(
     _UNITS
     + _GROUPS
@@ -435,6 +447,9 @@ while i <= last do
         i = i + 2
     elseif ARGV[i] == 'D' then
         i = i + 4
+    elseif ARGV[i] == 'W' then
+        redis.call('HSET', K['new:meta'], 'until', ARGV[i + 1])
+        i = i + 2
     else
         return redis.error_reply('ERR a snapshot with a record of kind ' .. tostring(ARGV[i]))
     end
@@ -455,12 +470,14 @@ if wrong and wrong[1] ~= 'lost' then return wrong end
 if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', K.owner) or '?'} end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= tonumber(ARGV[5]) then return {'parts'} end
 hold()
+local mark = redis.call('HGET', K['new:meta'], 'until')
 redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K['new:meta'])
 for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'order'}) do
     if redis.call('EXISTS', K['new:' .. part]) == 1 then redis.call('RENAME', K['new:' .. part], K[part]) end
 end
 count('format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER, 'sequence', ARGV[7])
 if ARGV[6] == '1' then redis.call('HSET', K.meta, 'queues', '1') else redis.call('HDEL', K.meta, 'queues') end
+if mark then reach(mark) end
 return {'ok'}
 """.replace("FORMAT", str(FORMAT))
 )

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from disqued.core.outbox import FLUSHED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import FLUSHED, JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import Keys
 from disqued.wire.jobdump import BadRecord, decode_record
@@ -56,6 +56,7 @@ class JobReader:
     def records(self, expected: int, *, in_order: bool) -> Records:
         """Yield everything; `expected` is how many jobs there are.  Raises StoreError."""
         self.expected = expected
+        yield from self._watermark()
         yield from self._pauses()
         yield from self._scan("groups", self._beginnings)
         yield from self._snapshot() if in_order else self._scan("jobs", self._jobs)
@@ -66,6 +67,15 @@ class JobReader:
             )
         self.expected = self._read
         yield from self._scan("units", self._words)
+
+    def _watermark(self) -> Records:
+        """Up to when delayed jobs were queued; another run of the server may have lost what came after it."""
+        until, run = yield from self._again("HMGET", self._keys.name("meta"), "until", "server")
+        if until is None:
+            return
+        facts = yield from self._again("INFO", "server")
+        is_same = bool(run) and b"run_id:%b\r\n" % run in facts
+        yield (WATERMARK, int(until)) if is_same else (WATERMARK, int(until), False)
 
     def _pauses(self) -> Records:
         pauses = yield from self._again("HGETALL", self._keys.name("pauses"))

@@ -186,6 +186,16 @@ class RedisStore:
             raise self._failed()
         return self._when_applied(self._backlog.last)
 
+    def look(self) -> None:
+        """Nothing: with every beat of the lease the server says what it has (`server`)."""
+
+    def secure(self) -> "Deferred[None] | None":
+        final = self._final()
+        if final is not None:
+            raise StoreFailed(final)
+        # What was committed under `always` has been answered.
+        return self._when_applied(self._backlog.last, is_patient=True) if self._backlog.count else None
+
     def _final(self) -> str | None:
         """Why nothing that is appended now can be acknowledged, until somebody does something about it."""
         return str(self._server.refusal) if self._server.refusal is not None else self._server.loss

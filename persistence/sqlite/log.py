@@ -13,6 +13,9 @@ end, never the sense of the rest.  A commit that comes while a checkpoint runs m
 not end because commits never pause, the writer does the last piece itself, between two of them.  Somebody who reads
 for long keeps the log from beginning anew; commits go on, and the log grows.
 
+Behind each sync it is written down how much of the log is on the disk (`synced`).  The files are looked for with each
+commit under `always`, and every second: what is written to one that was taken away is lost with the process.
+
 The first sync that fails is the last: what the system did with the data is unknown.
 
 Source: https://www.sqlite.org/wal.html, "Checkpointing", "Avoiding Excessively Large WAL Files".
@@ -20,15 +23,17 @@ Source: https://www.sqlite.org/wal.html, "Checkpointing", "Avoiding Excessively 
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
 
 from twisted.logger import Logger
 
-from disqued.persistence.disk import Disk
+from disqued.persistence.disk import Disk, Watch
 from disqued.persistence.interface import StoreFailed
-from disqued.persistence.sqlite.schema import DATABASE_ERRORS, connect, wal_path, write_failure_of
+from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, connect, wal_path, write_failure_of
+from disqued.persistence.sqlite.synced import Frames, index_path, read_index, synced_path
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -49,8 +54,14 @@ class Log:
         self.failure: str | None = None  #: why nothing is durable any more
         self._path = path
         self._disk = disk
-        self._fsync = fsync
+        self.fsync: str = fsync  #: the policy
         self._fd = disk.append_to(wal_path(path))
+        self._index_fd = os.open(index_path(path), os.O_RDONLY | os.O_CLOEXEC)
+        self._synced_fd = os.open(synced_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._watch = Watch(disk)
+        for each in (path, wal_path(path), index_path(path)):
+            self._watch.keep(each)
+        self._watch.keep_size(path, disk.size(path))
         self._thread = Thread(target=self._keep, name="sqlite-sync", daemon=True)
         self._lock = Condition()
         # What follows is guarded by the lock.
@@ -59,6 +70,7 @@ class Log:
         self._written = 0  #: bytes since the last checkpoint, estimated
         self._is_long = False  #: checkpoints do not get to the end
         self._moving = False  #: the thread is within a checkpoint
+        self._checkpoints = 0  #: under way, in whatever thread
         self._ending = False
         self._thread.start()
 
@@ -75,7 +87,7 @@ class Log:
     def set_fsync(self, fsync: str) -> None:
         """Change the policy, from the next commit on."""
         with self._lock:
-            self._fsync = fsync
+            self.fsync = fsync
             self._lock.notify_all()
 
     def check(self) -> None:
@@ -83,10 +95,19 @@ class Log:
         if self.failure is not None:
             raise StoreFailed(self.failure)
 
+    def begin(self) -> None:
+        """See whether a transaction can be made durable, before it begins.  Raises StoreFailed.
+
+        What is written hides that a file was cut off.
+        """
+        self.check()
+        if self.fsync == ALWAYS:
+            self.look()
+
     def committed(self, rows: int, size: int) -> None:
         """Give a transaction that has just been committed the durability of the policy.  Raises StoreFailed."""
         self.has_grown(rows, size)
-        if self._fsync == ALWAYS:
+        if self.fsync == ALWAYS:
             self.sync()
 
     def has_grown(self, rows: int, size: int = 0) -> None:
@@ -99,12 +120,49 @@ class Log:
     def sync(self) -> None:
         """Wait until all that was committed is on the disk.  Raises StoreFailed."""
         self.check()
+        frames = read_index(self._index_fd)
         try:
             self._disk.fdatasync(self._fd)
+            self._note_synced(frames)
         except OSError as error:
             raise self.fail(write_failure_of(error, self._path)) from error
         # The error of a sync is told to one caller only, who may have been the thread.
         self.check()
+        self.look()
+
+    def _note_synced(self, frames: Frames | None) -> None:
+        """Write down what is on the disk now.  Raises OSError."""
+        if frames is not None:
+            os.pwrite(self._synced_fd, frames.to_bytes(), 0)
+
+    def look(self) -> None:
+        """See whether the files are there.  Raises StoreFailed."""
+        try:
+            self._look()
+        except StoreFailed:
+            # The log may have begun anew while we looked.
+            try:
+                self._look()
+            except StoreFailed as error:
+                raise self.fail(error) from error
+
+    def _look(self) -> None:
+        frames = read_index(self._index_fd)
+        if frames is not None:
+            self._watch.keep_size(wal_path(self._path), frames.log_size(PAGE_SIZE))
+        self._watch.look()
+
+    @property
+    def has_all_files(self) -> bool:
+        """Whether the files are those that it was made for."""
+        return self._is_sound(None)
+
+    def _is_sound(self, paths: tuple[Path, ...] | None) -> bool:
+        try:
+            self._watch.look(paths)
+        except StoreFailed:
+            return False
+        return True
 
     def wants_last_piece(self) -> bool:
         """Tell, once, that the writer is to do a checkpoint itself."""
@@ -124,6 +182,19 @@ class Log:
         """
         with self._lock:
             self._written = 0
+            self._checkpoints += 1
+            self._watch.keep_size(self._path, 0)
+        try:
+            self._checkpoint(connection, mode)
+        finally:
+            with self._lock:
+                self._checkpoints -= 1
+                if not self._checkpoints:
+                    # Nothing else changes the length of the database.
+                    with suppress(OSError):
+                        self._watch.keep_size(self._path, self._disk.size(self._path))
+
+    def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
         try:
             _, pages, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -144,6 +215,12 @@ class Log:
             self._lock.notify_all()
         self._thread.join()
         self._disk.close(self._fd)
+        for descriptor in (self._index_fd, self._synced_fd):
+            os.close(descriptor)
+
+    def is_own(self, path: Path) -> bool:
+        """Return whether a file that was there from the start is the one that has this name now."""
+        return self._is_sound((path,))
 
     def forgive(self) -> None:
         """Forget a failure: everything has been written anew."""
@@ -186,14 +263,16 @@ class Log:
             return not self._ending
 
     def _must_sync(self) -> bool:
-        return self._unsynced and self._fsync == EVERYSEC
+        return self._unsynced and self.fsync == EVERYSEC
 
     def _must_move(self) -> bool:
         return self._written >= CHECKPOINT_BYTES
 
     def _sync_beside(self) -> None:
+        frames = read_index(self._index_fd)
         try:
             self._disk.fdatasync(self._fd)
+            self._note_synced(frames)
         except OSError as error:
             self.fail(write_failure_of(error, self._path))
         self._syncing = False

@@ -19,7 +19,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from disqued.core.outbox import JOB_GONE, UNIT_DONE, Record
+from disqued.core.outbox import JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
@@ -45,6 +45,7 @@ from disqued.persistence.sqlite.schema import (
     has_queues,
     version_of,
     wal_path,
+    watermark_of,
 )
 from disqued.persistence.sqlite.transaction import PAUSED_NOW
 
@@ -122,6 +123,9 @@ class DatabaseReader:
     def __iter__(self) -> Iterator[Record]:
         """Yield the records.  Raises StoreError."""
         try:
+            until = watermark_of(self._connection, self._path)
+            if until:
+                yield (WATERMARK, until)
             for row in self._connection.execute(PAUSED_NOW):
                 yield self._checked(pause_record, row)
             for row in self._connection.execute(_GROUPS):

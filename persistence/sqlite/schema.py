@@ -291,6 +291,20 @@ def set_has_queues(connection: sqlite3.Connection, *, value: bool) -> None:
     _set_word(connection, "queues", "yes" if value else "no")
 
 
+def watermark_of(connection: sqlite3.Connection, path: Path) -> int:
+    """Up to when delayed jobs have been queued, in unix milliseconds; 0 = nothing says so.  Raises DatabaseDamaged."""
+    value = read_word(connection, path, "watermark")
+    return 0 if value is None else int(value)
+
+
+def set_watermark(connection: sqlite3.Connection, until: int) -> None:
+    """Write down up to when delayed jobs have been queued, 0 = nowhere; part of a transaction."""
+    if until:
+        _set_word(connection, "watermark", str(until))
+    else:
+        connection.execute("DELETE FROM meta WHERE name = 'watermark'")
+
+
 # What there is.
 
 #: Tables of records, each with its number.

@@ -30,7 +30,7 @@ from zope.interface import implementer
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
-from disqued.persistence.disk import Disk
+from disqued.persistence.disk import Disk, Watch
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings, nobody
 from disqued.persistence.sqlite.compaction import Compaction
 from disqued.persistence.sqlite.factory import SqliteSettings
@@ -38,6 +38,7 @@ from disqued.persistence.sqlite.log import ALWAYS
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
 from disqued.persistence.sqlite.rows import Note, noted
 from disqued.persistence.sqlite.schema import find_database, prepare, wal_path
+from disqued.persistence.sqlite.synced import index_path, synced_path
 from disqued.persistence.sqlite.tail import check_tail
 from disqued.persistence.sqlite.writer import Slices, Writer
 from disqued.persistence.worker import FromThreads, Worker
@@ -80,6 +81,7 @@ class SqliteStore:
         self._enqueue_once = enqueue_once
         self._disk = disk or Disk()
         self._lock: int | None = None
+        self._watch = Watch(self._disk)  #: of the lock; the log watches the other files
         self._reader: DatabaseReader | None = None
         self._worker: Worker | None = None
         self._writer = Writer(path, self._disk)
@@ -172,14 +174,22 @@ class SqliteStore:
         assert self._worker is not None
         return self._worker.call(function)
 
+    @property
+    def _lock_path(self) -> Path:
+        return self._path.with_name(self._path.name + ".lock")
+
     def _lock_file(self) -> None:
-        path = self._path.with_name(self._path.name + ".lock")
+        path = self._lock_path
         try:
             self._lock = self._disk.lock(path)
         except OSError as error:
             raise StoreFailed(f"{path}: {error.strerror}") from error
         if self._lock is None:
             raise StoreLocked(f"{path}: another process uses this database; end it, or give this one another `dir`")
+        try:
+            self._watch.keep(path)
+        except OSError as error:
+            raise StoreFailed(f"{path}: {error.strerror}") from error
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -201,9 +211,7 @@ class SqliteStore:
     def commit(self) -> "Deferred[None] | None":
         if not self._is_loaded:
             raise StoreError("a database takes records after it is loaded, not before")
-        failure = self._failure or self._writer.log.failure
-        if failure is not None:
-            raise StoreFailed(failure)
+        self._check()
         if not self._pending:
             return None
         notes, self._pending = self._pending, []
@@ -212,6 +220,25 @@ class SqliteStore:
         )
         answer.addCallbacks(self._committed, self._not_committed, errbackArgs=(notes,))
         return answer
+
+    def look(self) -> None:
+        if not self._is_loaded or self._renewal is not None:
+            return
+        try:
+            self._check()
+            self._watch.look()
+            self._writer.log.look()
+        except StoreFailed as error:
+            self._failure = str(error)
+            raise
+
+    def _check(self) -> None:
+        failure = self._failure or self._writer.log.failure
+        if failure is not None:
+            raise StoreFailed(failure)
+
+    def secure(self) -> "Deferred[None] | None":
+        return None if self._fsync == ALWAYS else self._ask(self._writer.log.sync)
 
     @property
     def _keeps_history(self) -> bool:
@@ -332,6 +359,9 @@ class SqliteStore:
         """
         self._failure = self._failure or self._writer.log.failure
         self._pending = []
+        if self._lock is None or not self._disk.has_name(self._lock, self._lock_path):
+            self._unlock()
+            self._lock_file()
         slices = Slices()
         self._renewal = _Renewal(self._reactor, slices, self._slices_of(records))
         answer = self._replace([], slices, queues=False)
@@ -391,7 +421,7 @@ class SqliteStore:
 
     def _remove(self) -> None:
         """Remove the files of a database that nobody relies on."""
-        for path in (self._path, wal_path(self._path), self._path.with_name(self._path.name + "-shm")):
+        for path in (self._path, wal_path(self._path), index_path(self._path), synced_path(self._path)):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

@@ -10,6 +10,8 @@ place with the same salts was written after it, and a mark of a commit there is 
     none, or one in the last frame    the end was torn while it was written: nobody had been answered
     more, under `always`              damage: each commit waited for the one before it to be on the disk
     more, otherwise                   damage, or the disk wrote the last second in another order before the power went
+    fewer frames than were synced     damage, whatever the policy (`synced`)
+    one bit makes the frame good      damage, whatever the policy: a frame that was torn lacks whole sectors
 
 A header is written at once, before its frames: a wrong one that has frames is damage.
 
@@ -25,10 +27,14 @@ import attrs
 from twisted.logger import Logger
 
 from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, DatabaseDamaged, connect, failure_of, wal_path
+from disqued.persistence.sqlite.synced import FRAME_SIZE, LOG_HEADER_SIZE, Frames, index_path, read_synced
 
 _HEADER = Struct(">4I8sII")
 _WORDS: Final = {0x377F_0682: Struct("<6I"), 0x377F_0683: Struct(">6I")}  #: by magic: how sums are made
 _FRAME = Struct(">II8s8s")
+_SUMS_OF_FRAME: Final = Struct(">16xII")
+_SUMS_OF_HEADER: Final = Struct(">24xII")
+_ONES: Final = 0xFFFF_FFFF
 _VALID_FRAMES = Struct("=I")
 _VALID_FRAMES_AT: Final = 16  #: byte of the index that tells how many frames SQLite takes
 
@@ -41,6 +47,9 @@ class Tail:
 
     offset: int  #: its first byte
     transactions: int  #: complete ones that are lost
+    frames: int  #: good ones before it
+    salts: bytes  #: of the log
+    is_flipped: bool  #: one bit of it has changed, and nothing else is wrong with its first frame
     is_torn: bool  #: there is something that was not finished
 
 
@@ -53,8 +62,11 @@ def check_tail(path: Path, *, synced: bool, cut_torn: bool) -> None:
         return
     try:
         tail = _find_tail(path)
+        known = read_synced(path)
     except (*DATABASE_ERRORS, OSError) as error:
         raise failure_of(error, path) from error
+    if tail is not None:
+        _check_synced(path, tail, known)
     if tail is None or not tail.transactions:
         if tail is not None and tail.is_torn:
             log.warn("{path}: the last transaction was not finished; it is left out", path=str(path))
@@ -68,13 +80,28 @@ def check_tail(path: Path, *, synced: bool, cut_torn: bool) -> None:
     log.warn("{path}: {place}; they are left out", path=str(path), place=place)
 
 
+def _check_synced(path: Path, tail: Tail, known: Frames | None) -> None:
+    """Refuse a log that lacks what was on the disk for certain.  Raises DatabaseDamaged."""
+    what = ""
+    if known is not None and known.salts == tail.salts and known.count > tail.frames:
+        what = f"{known.count} frames were on the disk, of which {tail.frames} can be read"
+    elif tail.is_flipped:
+        what = "one bit of a frame has changed"
+    if what:
+        raise DatabaseDamaged(
+            path,
+            f"{wal_path(path).name}, byte {tail.offset}: {what}; to do without the transactions from there on:"
+            f" sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+        )
+
+
 def _find_tail(path: Path) -> Tail | None:
     # Who only reads changes neither of the files, and lets SQLite find the last good frame.
     connection = connect(path, mode="ro")
     try:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        with path.with_name(path.name + "-shm").open("rb") as index:
+        with index_path(path).open("rb") as index:
             index.seek(_VALID_FRAMES_AT)
             (valid,) = _VALID_FRAMES.unpack(index.read(_VALID_FRAMES.size))
         with wal_path(path).open("rb") as file:
@@ -103,7 +130,47 @@ def _read_tail(file: BinaryIO, valid: int) -> Tail | None:
         at += _FRAME.size + page_size
     # The last frame may have been on its way to the disk.
     lost = sum(commit < last or not is_whole for commit in commits)
-    return Tail(offset, lost, is_torn=last > offset or bool(commits))
+    is_flipped = is_whole and _is_flipped(file, magic, valid, offset, page_size, salts)
+    return Tail(offset, lost, frames=valid, salts=salts, is_flipped=is_flipped, is_torn=last > offset or bool(commits))
+
+
+def _is_flipped(file: BinaryIO, magic: int, valid: int, offset: int, page_size: int, salts: bytes) -> bool:
+    """Return whether the first bad frame behind the good transactions would be good but for one bit of it."""
+    text_of = Struct(f"{'>' if magic & 1 else '<'}{2 + page_size // 4}I")
+    if valid:
+        file.seek(offset - page_size - FRAME_SIZE)
+        before = _SUMS_OF_FRAME.unpack(file.read(FRAME_SIZE))
+    else:
+        file.seek(0)
+        before = _SUMS_OF_HEADER.unpack(file.read(LOG_HEADER_SIZE))
+    file.seek(offset)
+    while len(frame := file.read(FRAME_SIZE + page_size)) == FRAME_SIZE + page_size:
+        words = text_of.unpack(frame[:8] + frame[FRAME_SIZE:])
+        sums = _sums(words, before)
+        stored = _SUMS_OF_FRAME.unpack_from(frame)
+        wrong_salts = int.from_bytes(frame[8:16], "big") ^ int.from_bytes(salts, "big")
+        wrong_sums = (sums[0] ^ stored[0]) << 32 | (sums[1] ^ stored[1])
+        if wrong_salts or wrong_sums:
+            if wrong_salts:
+                return wrong_salts.bit_count() == 1 and not wrong_sums
+            return wrong_sums.bit_count() == 1 or _bit_explains(words, (stored[0] - sums[0], stored[1] - sums[1]))
+        before = stored
+    return False
+
+
+def _bit_explains(words: tuple[int, ...], difference: tuple[int, int]) -> bool:
+    """Return whether one other bit in these words makes this difference of their sums, which are linear in them."""
+    wanted = (difference[0] & _ONES, difference[1] & _ONES)
+    # What one more in a word adds to both sums: later words add less and less of the Fibonacci numbers.
+    first, second = 0, 1
+    for at in range(len(words) - 1, -1, -1):
+        # The last word adds (0, 1), the one before it (1, 1), then (1, 2), (2, 3), ...
+        for bit in range(32):
+            change = -(1 << bit) if words[at] >> bit & 1 else 1 << bit
+            if (change * first & _ONES, change * second & _ONES) == wanted:
+                return True
+        first, second = second, (first + second) & _ONES
+    return False
 
 
 def _read_frame(file: BinaryIO, at: int) -> bytes:
@@ -118,9 +185,9 @@ def _salts(frame: bytes) -> bytes:
     return salts
 
 
-def _sums(words: tuple[int, ...]) -> list[int]:
-    """The checksum of the log, which is the same for frames, over words two by two."""
-    first = second = 0
+def _sums(words: tuple[int, ...], before: tuple[int, int] = (0, 0)) -> list[int]:
+    """The checksum of the log, which goes on through its frames, over words two by two."""
+    first, second = before
     for one, two in zip(words[::2], words[1::2], strict=True):
         first = (first + one + second) & 0xFFFF_FFFF
         second = (second + two + first) & 0xFFFF_FFFF

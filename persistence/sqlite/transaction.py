@@ -25,7 +25,17 @@ from itertools import chain
 from typing import Any, Final
 
 from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record, is_over
+from disqued.core.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    WATERMARK,
+    Record,
+    is_over,
+)
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     BadRow,
@@ -44,7 +54,7 @@ from disqued.persistence.sqlite.rows import (
     pause_row,
     readable,
 )
-from disqued.persistence.sqlite.schema import GROUP_NAME, drop_indexes, make_indexes
+from disqued.persistence.sqlite.schema import GROUP_NAME, drop_indexes, make_indexes, set_watermark
 
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)  #: rows of a statement; few sizes, so that each is prepared once
 
@@ -125,6 +135,8 @@ class Transaction:
                 self._begin_group(note)
             elif kind == UNIT_DONE and note[3] != WORK_SCOPE:
                 self._end_in_group(note)
+            elif kind == WATERMARK:
+                set_watermark(self._connection, note[2])
             else:
                 self._end(note)
         self._settle()
@@ -283,8 +295,11 @@ class Transaction:
             for _, sequence, queue, pause, when in (note for note in notes if note[0] == QUEUE_PAUSED):
                 if paused.pop(readable(queue), 0) != pause:
                     self._pause(sequence, queue, pause, when)
-            for note in (note for note in notes if note[0] == GROUP):
-                self._begin_group(note)
+            for note in notes:
+                if note[0] == GROUP:
+                    self._begin_group(note)
+                elif note[0] == WATERMARK:
+                    set_watermark(self._connection, note[2])
             self._put_units(notes)
         for queue in paused:
             self._execute("DELETE FROM pauses WHERE queue = ?", (queue,))

@@ -27,10 +27,14 @@ from disqued.persistence.sqlite.schema import (
     DATABASE_ERRORS,
     NUMBERED,
     connect_writer,
+    prepare,
     set_has_queues,
     set_patience,
+    set_watermark,
+    wal_path,
     write_failure_of,
 )
+from disqued.persistence.sqlite.synced import index_path, synced_path
 from disqued.persistence.sqlite.transaction import Transaction
 
 SLICES_AHEAD: Final = 16  #: slices of a replacement that wait for the writer at most
@@ -129,6 +133,9 @@ class Writer:
             self.log.checkpoint(self._connection)
         finally:
             self.abandon()
+        with suppress(OSError):
+            if not wal_path(self._path).exists():
+                synced_path(self._path).unlink()
 
     def abandon(self) -> None:
         """End, as things are."""
@@ -164,7 +171,7 @@ class Writer:
 
     def commit(self, notes: list[Note], *, keeps_history: bool, take_back: bool) -> None:
         """Write notes in one transaction; `take_back` says that queues are not known any more.  Raises StoreFailed."""
-        self.log.check()
+        self.log.begin()
         try:
             with self._transaction(keeps_history=keeps_history) as transaction:
                 transaction.write(notes)
@@ -194,6 +201,7 @@ class Writer:
             for table in NUMBERED:
                 self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
             set_has_queues(self._connection, value=False)
+            set_watermark(self._connection, 0)
         self.oldest_fact = None
         self.log.sync()
         self._look()
@@ -206,6 +214,8 @@ class Writer:
         """
         failed = self.log.failure is not None
         try:
+            if failed and not self.log.has_all_files:
+                self._begin_again()
             with self._transaction(keeps_history=keeps_history) as transaction:
                 transaction.write(notes)
                 transaction.replace(slices)
@@ -220,6 +230,24 @@ class Writer:
                 set_has_queues(self._connection, value=False)
             raise
         self._look()
+
+    def _begin_again(self) -> None:
+        """Make a new database where files of this one were taken away.  Raises StoreFailed."""
+        path = self._path
+        if path.exists() and not self.log.is_own(path):
+            raise StoreFailed(f"{path} is not the file that was in use, or was cut off: move it away first")
+        fsync, why = self.log.fsync, self.log.failure
+        self.abandon()
+        try:
+            for each in (path, wal_path(path), index_path(path), synced_path(path)):
+                each.unlink(missing_ok=True)
+            prepare(path, self._disk)
+        except OSError as error:
+            raise StoreFailed(f"{path}: {error.strerror}") from error
+        except StoreError as error:
+            raise StoreFailed(str(error)) from error
+        self.open(fsync)
+        self.log.fail(StoreFailed(why or ""))
 
     def _make_durable(self, *, check: bool) -> None:
         """Get the last transaction into the database itself.  Raises StoreFailed."""

@@ -196,6 +196,29 @@ async def test_large_messages_arrive_whole(begin: Begin) -> None:
 
 
 @async_test
+async def test_messages_under_way_count_towards_what_connections_hold(begin: Begin) -> None:
+    one, other = begin(), begin()
+    await join(one, other)
+    heard = heard_by(other)
+    one.send(*((identity(other), (REPLJOB, job(8_000_000), True)) for _ in range(4)))
+    await wait_until(lambda: len(heard) == 4)
+    assert other.daemon.buffers.peak > 1_000_000
+    assert one.daemon.buffers.peak > 1_000_000
+    await wait_until(lambda: one.daemon.buffers.used == other.daemon.buffers.used == 0)
+
+
+@async_test
+async def test_a_link_that_holds_most_is_ended_and_opened_again(begin: Begin) -> None:
+    one, other = begin(), begin()
+    await join(one, other)
+    [link] = other.daemon.bus._incoming.values()
+    link.end_for_buffers(1)
+    await wait_until(lambda: not is_linked(one, other))
+    await wait_until(lambda: is_linked(one, other))
+    assert other.daemon.bus._incoming[identity(one)] is not link
+
+
+@async_test
 async def test_a_message_to_a_node_without_a_link_is_dropped_and_counted(begin: Begin) -> None:
     one = begin()
     one.send((STRANGER, (DELJOB, JOB_ID)))

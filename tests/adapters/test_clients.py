@@ -1,6 +1,7 @@
 """Client connections over real sockets: order, blocking, limits, and clients that misbehave."""
 
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from twisted.logger import capturedLogs
 from disqued.commands import table
 from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
-from disqued.net import clients
+from disqued.net import buffers, clients, rounds, turns
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
 async_test = pytest_twisted.ensureDeferred
+#: Bytes of memory of what is read ahead of a client at most: the backlog of one chunk, and the chunks behind it.
+MOST_READ = clients.CHUNKS_MAX + 6 * 65_536
 
 
 @async_test
@@ -94,6 +97,36 @@ async def test_a_close_that_the_loop_has_not_seen_yet_takes_no_job(launch: Launc
     # No turn of the loop lies between the close above and this command, which the daemon may well read first.
     assert (await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
     assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
+
+
+@async_test
+async def test_a_job_that_nobody_could_read_goes_back(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
+        await wait_until(lambda: len(running.daemon.clients) == 2)
+        session = running.daemon.sessions()[-1]
+    # It closed after the poller was asked, and before the reply is sent; the loop does not turn here.
+    session.dataReceived(pack("GETJOB", "FROM", "q"))
+    assert len(running.daemon.node.state.queues.by_name[b"q"].units) == 0
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert other.fileno() == -1
+    assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
+
+
+@async_test
+async def test_a_job_that_may_have_been_read_does_not_go_back_at_once(launch: Launch) -> None:
+    running = launch()
+    client = await running.connect()
+    await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
+    with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
+        other.sendall(pack("GETJOB", "FROM", "q"))
+        await wait_until(lambda: len(running.daemon.node.state.queues.by_name[b"q"].units) == 0)
+        await client.call("PING")
+        # A reset: it has the reply, and closes without reading it whole.
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert await client.call("GETJOB", "NOHANG", "FROM", "q") is None
 
 
 @async_test
@@ -192,14 +225,45 @@ async def test_a_client_that_leaves_too_much_unread_is_closed(launch: Launch) ->
 
 
 @async_test
-async def test_a_blocked_client_that_sends_too_much_is_closed(launch: Launch) -> None:
-    running = launch("client-query-buffer-limit 1mb")
+async def test_a_blocked_client_is_read_no_further_than_a_backlog(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    client.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    [session] = [session for session in running.daemon.sessions() if session.is_blocked]
+    client.transport.write(pack("QLEN", "x" * 1_000) * 20_000)
+    await wait_until(lambda: not session._read_on)
+    assert session.input_buffered <= MOST_READ
+    assert running.daemon.buffers.used <= MOST_READ
+    await other.call("ADDJOB", "q", "body", 0)
+    assert session.input_buffered <= MOST_READ
+    assert (await client.replies(20_001))[-1] == 0
+    assert session.input_buffered == running.daemon.buffers.used == 0
+
+
+@pytest.mark.parametrize("how", ["close", "half-close", "reset"])
+@async_test
+async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(launch: Launch, how: str) -> None:
+    running = launch()
+    other = await running.connect()
     client = await running.connect()
     client.send("GETJOB", "FROM", "q")
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
-    client.transport.write(pack("QLEN", "x" * 1_000) * 2_000)
-    await client.closed()
-    await wait_until(lambda: not running.daemon.node.state.blocked)
+    [session] = [session for session in running.daemon.sessions() if session.is_blocked]
+    # Little enough to have arrived when the client closes.
+    client.transport.write(pack("QLEN", "x" * 1_000) * 100)
+    await wait_until(lambda: not session._read_on)
+    if how == "close":
+        client.transport.loseConnection()
+    elif how == "half-close":
+        client.transport.loseWriteConnection()
+    else:
+        client.transport.abortConnection()
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert not running.daemon.node.state.blocked
+    assert (await other.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
+    assert await other.call("QLEN", "q") == 1
+    assert running.daemon.buffers.used == 0
 
 
 @async_test
@@ -228,7 +292,7 @@ async def test_a_bug_in_a_command_is_answered_reported_and_survived(launch: Laun
         client.transport.write(pack("QLEN", "q") + pack("BUGGY") + pack("ADDJOB", "q", "body", 0))
         before, error, after = await client.replies(3)
     finally:
-        del table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
+        del table.MANUAL["BUGGY"], table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
     assert (before, str(error), after[:2]) == (0, "ERR internal error", b"DI")
     assert running.daemon.statistics.crashes == 1
     (report,) = tmp_path.glob("crash-*.txt")
@@ -303,20 +367,82 @@ async def test_what_a_client_had_put_off_is_run_in_turns_with_the_others(launch:
     greedy, other = await running.connect(), await running.connect()
     greedy.transport.write(pack("GETJOB", "FROM", "never") + pack("QLEN", "q") * 200_000)
     connection = next(iter(running.daemon.clients.values()))
-    await wait_until(lambda: connection.input_buffered > 200_000 * 100)
+    await wait_until(lambda: not connection._read_on)
     await other.call("ADDJOB", "never", "body", 0)
     assert await other.call("PING") == b"PONG"
-    assert connection.input_buffered > 0
+    assert greedy.unread_replies < 200_000
     assert (await greedy.replies(200_001))[-1] == 0
     assert connection.input_buffered == 0
 
 
 @async_test
-async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(launch: Launch) -> None:
-    running = launch("client-query-buffer-limit 1mb")
+async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    running = launch()
+    busy = running.daemon.traffic.busy
+    greedy = [await running.connect() for _ in range(5)]
+    for client in greedy:
+        client.transport.write(pack("QLEN", "q") * 2_000)
+    most, went_on = 0, 0
+    take_turn = clients.ClientConnection.turn
+
+    def counted(client: clients.ClientConnection) -> None:
+        nonlocal went_on
+        went_on += 1
+        take_turn(client)
+
+    monkeypatch.setattr(clients.ClientConnection, "turn", counted)
+    share = busy._share
+
+    def watched() -> None:
+        nonlocal most
+        before = went_on
+        share()
+        most = max(most, went_on - before)
+
+    monkeypatch.setattr(busy, "_share", watched)
+    for client in greedy:
+        assert len(await client.replies(2_000)) == 2_000
+    assert most == 1
+    assert went_on >= 5
+
+
+@async_test
+async def test_a_quick_first_command_does_not_wait_for_the_turns_of_others(launch: Launch) -> None:
+    running = launch()
+    quick, inline, slow = await running.connect(), await running.connect(), await running.connect()
+    waited: list[str] = []
+    add = running.daemon.traffic.busy.add
+
+    def noted(client: Any, *, is_short: bool) -> None:
+        waited.append(client.last_command)
+        add(client, is_short=is_short)
+
+    running.daemon.traffic.busy.add = noted  # type: ignore[method-assign]
+    assert await quick.call("PING") == b"PONG"
+    inline.transport.write(b"ping\r\n")
+    assert await inline.replies(1) == [b"PONG"]
+    assert waited == []
+    await slow.call("QPEEK", "q", 100)
+    assert waited == ["NULL"]
+
+
+@pytest.mark.parametrize("small", [b"*1\r\n$0\r\n\r\n", b"*1\r\n$4\r\nPING\r\n", b"a\r\n", b"a\n"])
+@async_test
+async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(launch: Launch, small: bytes) -> None:
+    running = launch()
     client = await running.connect()
-    client.transport.write(pack("GETJOB", "FROM", "q") + b"*1\r\n$0\r\n\r\n" * 20_000)
-    await client.closed()
+    client.transport.write(pack("GETJOB", "FROM", "q") + small * 200_000)
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    [session] = running.daemon.sessions()
+    await wait_until(lambda: not session._read_on)
+    words = [word for waiting in session._backlog for word in waiting]
+    real = sum(map(sys.getsizeof, session._backlog)) + sum(map(sys.getsizeof, words))
+    real += sum(map(sys.getsizeof, session._chunks))
+    assert real <= session.input_buffered <= 2 * real + 2 * 65_536
+    assert running.daemon.buffers.used == pytest.approx(session.input_buffered, rel=0.1)
 
 
 @async_test
@@ -388,24 +514,23 @@ async def test_a_very_long_command_of_a_client_that_closes_is_done_to_its_end(la
 async def test_what_all_clients_leave_unread_is_bounded_and_the_one_with_most_goes_first(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "UNREAD_MIN", 1)
-    running = launch("maxmemory 170mb")
+    monkeypatch.setattr(buffers, "MINIMUM", 1)
+    running = launch("maxmemory 80mb")
     quick, slow = await running.connect(), [await running.connect() for _ in range(8)]
     daemon, connections = running.daemon, running.daemon.sessions()
     await quick.call("ADDJOB", "small", b"x" * 10_000_000, 0)
     await quick.call("ADDJOB", "large", b"x" * 30_000_000, 0)
-
-    def unread() -> int:
-        return sum(connection.output_buffered for connection in daemon.sessions() if not connection.is_gone())
-
     asked: list[RawClient] = []
     for number, client in enumerate(slow):
-        before = unread()
+        before = daemon.buffers.used
         client.transport.pauseProducing()
         client.send("QPEEK", "large" if number == 1 else "small", 1)
         asked.append(client)
-        await wait_until(lambda before=before: len(daemon.clients) < len(connections) or unread() > before)
-        assert unread() <= daemon.node.state.memory.limit // 4
+        await wait_until(
+            lambda before=before: len(daemon.clients) < len(connections) or daemon.buffers.used > before + 1_000_000
+        )
+        largest = max(map(daemon.buffers.size_of, daemon.sessions()))
+        assert daemon.buffers.used - largest <= daemon.buffers.limit == daemon.node.state.memory.limit // 4
         if len(daemon.clients) < len(connections):
             break
     assert [number for number, connection in enumerate(connections) if connection.id not in daemon.clients] == [2]
@@ -413,6 +538,74 @@ async def test_what_all_clients_leave_unread_is_bounded_and_the_one_with_most_go
     for client in asked[:1] + asked[2:]:
         client.transport.resumeProducing()
         assert len((await client.replies(1))[0][0][2]) == 10_000_000
+    await wait_until(lambda: daemon.buffers.used == 0)
+    assert daemon.buffers.ended == 1
+
+
+@async_test
+async def test_unfinished_requests_share_the_bound(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "MINIMUM", 1)
+    running = launch("maxmemory 40mb")
+    daemon = running.daemon
+    body = pack("ADDJOB", "q", b"x" * 6_000_000, 0)
+    words = b"*100001\r\n$6\r\nACKJOB\r\n" + b"$3\r\nabc\r\n" * 99_000
+    whole = [await running.connect() for _ in range(6)]
+    for number, client in enumerate(whole):
+        client.transport.write((body, words)[number % 2][:-1_000])
+    await wait_until(lambda: daemon.buffers.ended > 0)
+    await wait_until(lambda: any(client.lost for client in whole))
+    left = [client for client in whole if not client.lost]
+    assert daemon.buffers.used <= daemon.buffers.limit + 7_000_000
+    assert await (await running.connect()).call("PING") == b"PONG"
+    assert 1 <= len(left) < 6
+
+
+@async_test
+async def test_one_body_may_be_larger_than_the_bound_of_all(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "MINIMUM", 1)
+    running = launch("maxmemory 40mb")
+    client = await running.connect()
+    body = b"x" * 30_000_000
+    assert (await client.call("ADDJOB", "q", body, 0)).startswith(b"DI")
+    assert (await client.call("GETJOB", "FROM", "q"))[0][2] == body
+    await wait_until(lambda: running.daemon.buffers.used == 0)
+    assert running.daemon.buffers.peak > running.daemon.buffers.limit
+
+
+@async_test
+async def test_subscriptions_count(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    for client_of_both in (client, other):
+        client_of_both.send("SUBSCRIBE", *range(1_000))
+        client_of_both.send("PSUBSCRIBE", *(f"{n}*" for n in range(1_000)))
+        await client_of_both.replies(2_000)
+    await wait_until(lambda: running.daemon.buffers.used > 2 * 2_000 * 600)
+    client.send("UNSUBSCRIBE")
+    client.send("PUNSUBSCRIBE")
+    await client.replies(2_000)
+    assert [session.listening_size > 0 for session in running.daemon.sessions()] == [False, True]
+    other.transport.loseConnection()
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert running.daemon.buffers.used == 0
+
+
+@async_test
+async def test_replies_that_wait_for_a_commit_hold_their_client_back(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    client = await running.connect()
+    assert await client.call("PING") == b"PONG"
+    [session] = running.daemon.sessions()
+    client.transport.write(pack("ADDJOB", "q", "body", 0) + pack("ECHO", "x" * 10_000) * 2_000)
+    await wait_until(lambda: session._owes)
+    assert session.output_buffered <= 2 * clients.REPLIES_MAX
+    assert running.daemon.buffers.used >= session.output_buffered
+    store.later = False
+    store.answer()
+    replies = await client.replies(2_001)
+    assert replies[0].startswith(b"DI")
+    assert set(replies[1:]) == {b"x" * 10_000}
 
 
 @async_test
@@ -497,3 +690,27 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
     assert running.daemon.traffic.running is None
     running.daemon.traffic.slow_s = float("inf")
     assert await other.call("QLEN", "q") == 0
+
+
+@async_test
+async def test_of_many_connections_that_end_at_once_some_end_in_each_turn(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "ENDS_AT_ONCE", 10)
+    running = launch()
+    stays = await running.connect()
+    here = [await running.connect() for _ in range(60)]
+    await wait_until(lambda: len(running.daemon.clients) == 61)
+    ended: list[int] = []
+    end = rounds.Rounds._end
+
+    def noted(self: rounds.Rounds, transport: Any, why: Any) -> None:
+        ended.append(len(self._ending))
+        end(self, transport, why)
+
+    monkeypatch.setattr(rounds.Rounds, "_end", noted)
+    for each in here:
+        each.transport.socket.shutdown(socket.SHUT_WR)
+    assert await stays.call("PING") == b"PONG"
+    await wait_until(lambda: len(running.daemon.clients) == 1)
+    assert max(ended) >= 40, "those that were put off waited"

@@ -15,13 +15,14 @@ from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
 from disqued.core.ids import SHARERS
 from disqued.core.messages import VITALS, Greeting, Vitals
-from disqued.web import api
+from disqued.web import api, bodies
+from disqued.web.bodies import SLICE_BYTES, Body, JSONWriter, Store
 from disqued.web.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
 from disqued.web.fields import COMMANDS, schema, words
 from disqued.web.masking import MASK
 from disqued.web.problems import Problem
 from disqued.web.routes import ROUTES, Role, Visitor
-from disqued.web.turns import SLICE_BYTES, json_reply, next_turn
+from disqued.web.turns import next_turn
 from disqued.web.values import dump
 from tests.adapters.http import AdminClient
 
@@ -287,8 +288,9 @@ async def test_secrets_among_the_settings_are_masked_for_everybody(admin: Admin)
 )  # fmt: skip
 @ensureDeferred
 async def test_what_is_written_in_slices_is_the_same_json(value: Any) -> None:
-    written = await json_reply(reactor, value)
-    assert written.body == dump(value)
+    body = Body(Store())
+    await JSONWriter(reactor, body).write(value)
+    assert all_of(body) == dump(value)
 
 
 @ensureDeferred
@@ -299,9 +301,15 @@ async def test_no_turn_writes_much_more_than_a_slice(monkeypatch: pytest.MonkeyP
         turns[0] += 1
         return next_turn(loop)
 
-    monkeypatch.setattr("disqued.web.turns.next_turn", turn)
-    written = await json_reply(reactor, {"jobs": [{"body": "x" * 1_000}] * 500})
-    assert turns[0] == pytest.approx(len(written.body) / SLICE_BYTES, rel=0.1)
+    monkeypatch.setattr(bodies, "next_turn", turn)
+    body = Body(Store())
+    await JSONWriter(reactor, body).write({"jobs": [{"body": "x" * 1_000}] * 500})
+    assert turns[0] == pytest.approx(body.size / SLICE_BYTES, rel=0.1)
+
+
+def all_of(body: Body) -> bytes:
+    """What is sent of a body, piece by piece."""
+    return b"".join(iter(body.next_piece, b""))
 
 
 # Acting.

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
+from disqued.net import buffers
 from disqued.web import channel as module
 from disqued.web import openapi, render
 from disqued.web.answers import begin
@@ -125,24 +126,6 @@ async def test_headers_have_a_limit(hall: Hall, sent: bytes) -> None:
     assert problem_of(hall.connect(sent))[0] == 431
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"NONSENSE\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
-        POST + b"Content-Length: -1\r\n\r\n",
-        POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n",
-        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
-        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
-        POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-    ],
-)
-@async_test
-async def test_what_is_no_http_ends_the_connection(hall: Hall, sent: bytes) -> None:
-    assert problem_of(hall.connect(sent)) == (400, "this is no request of HTTP/1.1")
-
-
 @async_test
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(hall: Hall) -> None:
     limit = hall.factory.body_limit
@@ -160,10 +143,10 @@ async def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(
     chunk = b"%x\r\n%b\r\n" % (BODY_SLACK, b"x" * BODY_SLACK)
     line.send(chunk)
     assert line.is_open
-    assert hall.factory.bodies == BODY_SLACK
+    assert hall.factory.budget.used == BODY_SLACK
     line.send(chunk)
     assert problem_of(line)[0] == 413
-    assert hall.factory.bodies == 0
+    assert hall.factory.budget.used == 0
 
 
 @pytest.mark.parametrize(
@@ -206,20 +189,29 @@ async def test_strangers_send_little(guarded: Hall) -> None:
 
 
 @async_test
-async def test_all_bodies_together_have_a_limit(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BODIES_MAX", 100)
-    first = hall.connect(POST + b"Content-Length: 100\r\n\r\n" + b"x" * 60)
-    second = hall.connect(POST + b"Content-Length: 100\r\n\r\n" + b"x" * 60)
-    assert problem_of(second)[0] == 503
-    first.transport.loseConnection()
-    assert hall.factory.bodies == 0
+async def test_bodies_share_the_budget_of_all_connections(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "MINIMUM", 110_000)
+    clock = Clock()
+    hall = Hall(AdminFactory(admin(launch("maxmemory 100kb")).site, clock), clock)
+    size = b"Content-Length: 200000\r\n\r\n"
+    first, second = (hall.connect(ADD + size + b"x" * many) for many in (60_000, 90_000))
+    assert hall.factory.budget.used == 150_000
+    third = hall.connect(ADD + size + b"x" * 60_000)
+    # The one that holds the most ends: the others hold more than the limit without it.
+    assert problem_of(second) == (
+        503, "all connections together hold too much, and this one most of it: 90000 bytes"
+    )  # fmt: skip
+    assert first.answers == third.answers == b""
+    for line in (first, third):
+        line.transport.loseConnection()
+    assert hall.factory.budget.used == 0
 
 
 @async_test
 async def test_a_body_is_let_go_with_its_request(hall: Hall) -> None:
     line = hall.connect(POST + b"Content-Length: 4\r\n\r\nnull")
     await wait_until(lambda: b"204" in line.answers)
-    assert hall.factory.bodies == 0
+    assert hall.factory.budget.used == 0
 
 
 WAITING = (

@@ -16,6 +16,7 @@ from disqued.web.job_views import Search
 from disqued.web.queue_views import PAGE_ROWS
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import Running
+from tests.limits import LIMIT
 
 Admin = Callable[..., AdminClient]
 async_test = pytest_twisted.ensureDeferred
@@ -398,7 +399,7 @@ def test_the_loop_of_redis_cli_ends_on_what_is_no_cursor(tmp_path: Path, answer:
     for action in actions.bulk(Search(b"q"), 7711)[:3]:
         calls.unlink(missing_ok=True)
         program = ["sh", "-uc", str(action.redis)]
-        done = subprocess.run(program, env=path, capture_output=True, timeout=30, check=False)
+        done = subprocess.run(program, env=path, capture_output=True, timeout=LIMIT, check=False)
         assert calls.read_text() == "--raw -p 7711 JSCAN 0 QUEUE q STATE queued\n", "nothing is done, and nothing again"
         assert done.stderr == f"ended: {answer}\n".encode()
 

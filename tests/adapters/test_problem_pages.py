@@ -108,7 +108,7 @@ async def test_a_request_without_one_host_is_told_so_on_a_page(admin: Admin) -> 
     exchange = client.begin("GET", "/", headers=BROWSER | {"X": "1\r\nHost: 127.0.0.1:7780"})
     answer = await exchange.answer()
     assert (answer.status, answer.headers["content-type"]) == (400, "text/html; charset=utf-8")
-    assert "Host is given 2 times; once is allowed." in words(answer.body.decode())
+    assert "host is given twice; once is allowed." in words(answer.body.decode())
 
 
 @async_test

@@ -23,6 +23,7 @@ from disqued.net.reactor import EpollReactor
 from disqued.net.rounds import BULK_SIZE, READ_SIZE, ROUND_CONNECTIONS
 from disqued.net.transport import EagerPort
 from disqued.net.turns import soon_of
+from tests.limits import LIMIT
 
 PROGRAM = """
 import sys
@@ -66,7 +67,9 @@ print(len(ended), len(failures), type(reactor).__name__)
 
 
 def test_a_connection_whose_protocol_fails_is_closed_and_the_loop_goes_on() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=2 * LIMIT, check=False
+    )
     assert done.stdout.split() == ["2", "2", "EpollReactor"], done
 
 
@@ -100,7 +103,9 @@ print(len(failures), put_away.called)
 
 
 def test_a_second_signal_while_everything_is_put_away_is_no_error() -> None:
-    done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=2 * LIMIT, check=False
+    )
     assert done.stdout.split() == ["0", "True"], done
 
 
@@ -247,7 +252,7 @@ class Bed:
         address = ("127.0.0.1", self._port.getHost().port)
         for _ in range(count):
             self.clients.append(socket.create_connection(address))
-            self.clients[-1].settimeout(60)
+            self.clients[-1].settimeout(LIMIT)
         while len(self.made) < count:
             self.reactor.doPoll(1)
 
@@ -478,7 +483,7 @@ print(type(reactor).__name__, type(reactor.rounds.gatherer).__name__)
 
 def test_the_replies_of_a_daemon_are_kept_back_by_its_driver(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", STARTED, str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=2 * LIMIT, check=False)
     assert done.stdout.split() == ["EpollReactor", "Driver"], done
 
 

@@ -10,6 +10,7 @@ from twisted.copyright import version as twisted_version
 from disqued import __version__
 from disqued.config import SETTINGS, Status
 from disqued.tap import Options
+from tests import builds
 
 
 def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -20,15 +21,17 @@ def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
     return capsys.readouterr().out
 
 
-def refusal(*options: str) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """What the program complains before it ends with the status of misuse."""
     with pytest.raises(SystemExit) as ended:
         Options().parseOptions(options)
-    return str(ended.value.code)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
 
 
 def test_the_version_is_that_of_disqued_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version").splitlines() == [
-        f"disqued {__version__}",
+        f"disqued {__version__}, core: {'compiled' if builds.COMPILED else 'source'}",
         f"Python {platform.python_version()}, Twisted {twisted_version}",
     ]
 
@@ -71,7 +74,31 @@ def test_help_begins_with_the_program_that_was_asked(
         ("--hz", "disqued: option --hz not recognized; see disqued --help"),
         ("--port", "disqued: option --port requires argument; see disqued --help"),
         ("--port=x", "disqued: command line: --port x: allowed are whole numbers from 0 to 65535"),
+        # The beginning of a name is not the name.
+        ("--prot", "disqued: option --prot not recognized; did you mean --proto-max-bulk-len or --port?"),
+        ("--por", "disqued: option --por not recognized; did you mean --port?"),
+        ("--por=7712", "disqued: option --por not recognized; did you mean --port?"),
+        ("--conf", "disqued: option --conf not recognized; did you mean --config?"),
+        ("--vers", "disqued: option --vers not recognized; did you mean --version or --events?"),
+        ("--hel", "disqued: option --hel not recognized; did you mean --help?"),
+        ("-h", "disqued: option -h not recognized; -h is the host, in verbs that talk to a node; the help is --help"),
+        ("7712", "disqued: unexpected word '7712': a node is started by options alone; see disqued --help"),
     ],
 )
-def test_a_wrong_option_is_answered_with_what_would_be_right(option: str, answer: str) -> None:
-    assert refusal(option) == answer
+def test_a_wrong_option_is_answered_with_what_would_be_right(
+    option: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(capsys, option) == f"{answer}\n"
+
+
+@pytest.mark.parametrize(
+    "before", [["--port", "1"], ["--port=1"], ["-c", "file"], ["-cfile"], ["--dir", "--por"], ["--dir=--por"]]
+)
+def test_every_option_is_looked_at_and_no_value_is(before: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "option --prt not recognized" in refusal(capsys, *before, "--prt", "1")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_setting_is_taken_by_the_beginning_of_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if (short := name[:-1]) not in SETTINGS:
+        assert f"option --{short} not recognized" in refusal(capsys, f"--{short}", "1")

@@ -566,7 +566,7 @@ async def test_a_connection_that_has_ended_is_kept_by_nobody(serve: Serve) -> No
     [session] = served.running.daemon.sessions()
     session.dataReceived(b"*1\r\n$9000\r\nhalf")
     transport, parser = weakref.ref(session.transport), session._parser
-    assert parser._pending
+    assert parser.held
     gc.collect()
     gc.disable()
     try:

@@ -365,7 +365,12 @@ DIFFERENCES = (
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"registered_queues": (b"background_pushes:0", b"background_pushes_failed:0"),
-                b"blocked_clients": (b"unauthenticated_clients:0",),
+                b"blocked_clients": (
+                    b"unauthenticated_clients:0",
+                    b"mem_clients_normal:" + VARIES,
+                    b"mem_clients_limit:" + VARIES,
+                    b"mem_clients_ended:" + VARIES,
+                ),
                 b"latest_fork_usec": (
                     b"internal_errors:0",
                     b"unauthenticated_clients_ended:0",
@@ -400,12 +405,36 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "info-replication",
+        "Redis clients look for a role as they connect, and some do not work without one.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"background_additions_failed": (
+                    b"",
+                    b"# Replication",
+                    b"role:master",
+                    b"connected_slaves:0",
+                    b"master_failover_state:no-failover",
+                    b"master_replid:" + VARIES,
+                    b"master_replid2:" + b"0" * 40,
+                    b"master_repl_offset:0",
+                    b"second_repl_offset:-1",
+                    b"repl_backlog_active:0",
+                    b"repl_backlog_size:0",
+                    b"repl_backlog_first_byte_offset:0",
+                    b"repl_backlog_histlen:0",
+                ),
+            }
+        ),
+    ),
+    Difference(
         "info-cluster",
         "What the links to other nodes carry, how much of it waits, and what was dropped or refused.",
         (("INFO",),),
         _with_fields(
             {
-                b"background_additions_failed": (
+                b"repl_backlog_histlen": (
                     b"",
                     b"# Cluster",
                     b"cluster_enabled:1",

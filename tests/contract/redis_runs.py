@@ -14,9 +14,10 @@ from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.redis.factory import RedisStoreFactory
 from disqued.testing.clock import Clock
+from tests.limits import seconds
 from tests.redis_server import RedisServer
 
-LIMIT_S = 30.0
+LIMIT_S = seconds(30)
 LOOK_S = 0.01
 
 

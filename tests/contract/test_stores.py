@@ -1,6 +1,8 @@
 """What every store promises, whichever it is: each is made by its plugin, as the daemon makes it."""
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -34,6 +36,7 @@ from disqued.core.outbox import (
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
+    WATERMARK,
     Record,
     is_over,
 )
@@ -173,6 +176,57 @@ async def test_a_new_store_holds_nothing(bench: Bench) -> None:
     assert await bench.start() == []
     assert bench.running.bytes_loaded == bench.running.bytes_total
     assert not bench.running.restores_queues
+
+
+def watermarks(records: list[Record]) -> list[int]:
+    """The last watermark of these records; none where there is none."""
+    return [record[1] for record in records if record[0] == WATERMARK][-1:]
+
+
+@async_test
+async def test_the_last_watermark_is_kept(bench: Bench) -> None:
+    assert watermarks(await bench.start()) == []
+    if not bench.running.records:
+        return
+    await bench.put((WATERMARK, 1), (JOB_ADDED, make_job(1)))
+    assert watermarks(await bench.start()) == [1]
+    await bench.put((WATERMARK, 1_700_000_000_500), (WATERMARK, 1_700_000_000_600))
+    # It may go back: the last word counts.
+    await bench.put((WATERMARK, 1_700_000_000_400))
+    await bench.put((FLUSHED,))
+    assert watermarks(await bench.start()) == [1_700_000_000_400]
+    await bench.rewrite_all([(WATERMARK, 1_700_000_000_700), (JOB_ADDED, make_job(2))])
+    assert watermarks(await bench.start()) == [1_700_000_000_700]
+    await bench.stop()
+    bench.store = bench.make()
+    bench.running.open()
+    await done(bench.running.renew())
+    await bench.put((JOB_ADDED, make_job(3)))
+    assert watermarks(await bench.start()) == []
+
+
+@async_test
+async def test_what_is_made_smaller_keeps_its_watermark(bench: Bench) -> None:
+    await bench.start()
+    if not bench.running.records:
+        return
+    await bench.put((WATERMARK, 1_700_000_000_500), (JOB_ADDED, make_job(1)))
+    try:
+        await bench.compact([(WATERMARK, 1_700_000_000_500), (JOB_ADDED, make_job(1))])
+    except StoreError as error:
+        assert "redis" in str(error) or "Redis" in str(error)
+    assert watermarks(await bench.start()) == [1_700_000_000_500]
+
+
+@async_test
+async def test_what_was_committed_can_be_made_safe_whatever_the_policy(bench: Bench) -> None:
+    for policy in ("always", "everysec", "no"):
+        bench.settings.appendfsync = policy
+        await bench.start()
+        for number in range(3):
+            await bench.put((JOB_ADDED, make_job(number)))
+            await done(bench.running.secure())
+        await done(bench.running.secure())
 
 
 def still_there(records: list[Record]) -> set[bytes]:
@@ -777,3 +831,110 @@ async def test_a_group_that_begins_behind_a_time_that_no_clock_shows_stops_the_s
     if bench.running.records:
         with pytest.raises(StoreError, match=f"stamp {STAMP_MAX + 1} of b'00000000'"):
             await bench.start()
+
+
+# Files that are not there any more.
+
+
+def files_of(bench: Bench) -> list[Path]:
+    """The files that a store writes to, or that keep others away."""
+    return sorted(path for path in bench.settings.appendfilename.parent.iterdir() if not path.name.endswith("-synced"))
+
+
+async def with_files(bench: Bench) -> list[Path]:
+    """Start, write and make sure of it; the files that there are then, none of a store that has no files."""
+    await bench.start()
+    if bench.factory.name not in ("aof", "sqlite"):
+        return []
+    await bench.put(*((JOB_ADDED, make_job(number)) for number in range(20)))
+    if bench.factory.name == "aof":
+        # A base, and an increment behind it.
+        await bench.compact((JOB_ADDED, make_job(number)) for number in range(20))
+    bench.running.look()
+    return files_of(bench)
+
+
+def unlink(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def is_harmed(path: Path, harm: Callable[[Path], None]) -> bool:
+    """What is not read again is not missed: a lock has no content, an index of a log is made anew."""
+    return harm is not cut_off or not (path.name.endswith((".lock", "-shm", ".manifest")) or not path.stat().st_size)
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+@pytest.mark.parametrize("harm", [unlink, replace, cut_off])
+@async_test
+async def test_a_file_that_is_harmed_while_it_is_in_use_is_noticed_and_all_is_written_anew(
+    bench: Bench, harm: Callable[[Path], None], policy: str
+) -> None:
+    bench.settings.appendfsync = policy
+    for number in range(len(await with_files(bench))):
+        await bench.stop()
+        for each in files_of(bench):
+            each.unlink()
+        path = (await with_files(bench))[number]
+        if not is_harmed(path, harm):
+            continue
+        harm(path)
+        if policy == "always" and path.suffix in (".incr", ".sqlite", ".sqlite-wal", ".sqlite-shm"):
+            # Not a single commit is acknowledged after it.
+            with pytest.raises(StoreError, match="while it was in use"):
+                await bench.put((JOB_ADDED, make_job(30)))
+        with pytest.raises(StoreError, match=re.escape(str(path)) + ".* while it was in use"):
+            bench.running.look()
+        with pytest.raises(StoreError, match="while it was in use"):
+            await bench.put((JOB_ADDED, make_job(31)))
+        assert bench.running.status()["aof_last_write_status"] == "err"
+        if bench.factory.name == "sqlite" and path.suffix == ".sqlite" and path.exists():
+            # It may be somebody else's.
+            path.rename(path.with_name("moved away"))
+        await bench.compact((JOB_ADDED, make_job(each)) for each in range(25))
+        bench.running.look()
+        await bench.put((JOB_ADDED, make_job(40)))
+        expected = {b"body %d" % each for each in (*range(25), 40)}
+        assert still_there(await bench.start()) == expected, path
+
+
+@async_test
+async def test_a_folder_that_is_removed_is_noticed(bench: Bench) -> None:
+    bench.settings.appendfsync = "always"
+    if not await with_files(bench):
+        return
+    folder = bench.settings.appendfilename.parent
+    moved = folder.with_name(f"{folder.name} moved")
+    folder.rename(moved)
+    with pytest.raises(StoreError, match="taken away while it was in use"):
+        await bench.put((JOB_ADDED, make_job(30)))
+    with pytest.raises(StoreError, match="taken away while it was in use"):
+        bench.running.look()
+    # With a folder it is good again.
+    folder.mkdir()
+    await bench.compact((JOB_ADDED, make_job(each)) for each in range(25))
+    await bench.put((JOB_ADDED, make_job(40)))
+    assert len(still_there(await bench.start())) == 26
+
+
+@async_test
+async def test_files_that_may_not_be_written_any_more_lose_nothing(bench: Bench) -> None:
+    bench.settings.appendfsync = "always"
+    files = await with_files(bench)
+    for path in files:
+        path.chmod(0o400)
+    await bench.put((JOB_ADDED, make_job(30)))
+    if files:
+        bench.running.look()
+    for path in files:
+        path.chmod(0o600)
+    assert (b"body 30" in still_there(await bench.start())) is bool(bench.running.records)

@@ -8,12 +8,13 @@ With atheris, the search is guided by what each input covers, and what covers mo
 the next run begins with; without it the inputs are mutants of the corpus, each run with another seed.
 """
 
-import argparse
 import importlib.util
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from disqued.testing.arguments import ExactParser
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
@@ -23,7 +24,7 @@ NAMES = ("resp", "bus", "journal", "http", "users", "tokens")
 
 def main() -> int:
     """Do what is asked; 1 = something was found."""
-    options = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    options = ExactParser(prog="python -m tests.fuzz")
     parts = options.add_subparsers(dest="part", required=True)
     run = parts.add_parser("run")
     run.add_argument("--minutes", type=float, default=10.0)
@@ -61,7 +62,7 @@ def _run(name: str, seconds: float) -> int:
         return _blind(name, seconds)
     corpus = Path(__file__).parent / "corpus" / name
     argv = [sys.executable, "-m", "tests.fuzz", "guided", name, "--"]
-    flags = ["-max_len=4096", "-timeout=30", "-rss_limit_mb=4096", f"-artifact_prefix={FOUND}/{name}-"]
+    flags = ["-max_len=4096", f"-timeout={seconds(30):.0f}", "-rss_limit_mb=4096", f"-artifact_prefix={FOUND}/{name}-"]
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         span = f"-max_total_time={max(1, min(left, PROCESS_S)):.0f}"

@@ -20,9 +20,11 @@ import attrs
 import redis
 
 from tests.integration.daemon import DAEMON, HOST, LIMIT, PLAIN, Daemon, environment, launch, wait_until
+from tests.limits import seconds
 from tests.network import Network
 
-NODE_TIMEOUT_MS = 1_000
+#: A node that is slow has not failed, so this grows with every other limit.
+NODE_TIMEOUT_MS = round(seconds(1) * 1_000)
 QUICK = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS))
 HOSTED_PORT = 7711  #: every host has its own
 SECRET = "a bus that other hosts reach needs one"
@@ -153,7 +155,7 @@ class Cluster:
         for daemon in self.started:
             if daemon.process.poll() is None:
                 daemon.process.kill()
-                daemon.process.wait()
+                daemon.process.wait(LIMIT)
 
     def launch(self, number: int, port: int = 0) -> Daemon:
         """Start the process of a node; port 0 = any."""

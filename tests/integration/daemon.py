@@ -22,13 +22,13 @@ import redis
 from disqued.config import BUS_PORT_OFFSET
 from tests import builds
 from tests.integration.forkserver import Forked, fork
+from tests.limits import LIMIT
 
 HOST = "127.0.0.1"
 ROOT = builds.ROOT
 TWISTD = Path(sys.executable).with_name("twistd")
 #: How a daemon is started with the Twisted of this interpreter, from any folder.
 DAEMON = (str(TWISTD), "--nodaemon", "--pidfile=", "disqued")
-LIMIT = 60.0
 #: Between two questions: this part of what has been waited, from the least to the most.
 STEP_PART, STEP_MIN, STEP_MAX = 0.05, 0.005, 0.05
 ATTEMPTS = 5  #: at finding a port that nobody else takes in the meantime
@@ -160,7 +160,7 @@ class Daemon:
                 status = self.wait_end()
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait()
+                self.process.wait(LIMIT)
                 raise AssertionError(f"SIGTERM did not end the daemon within {LIMIT:.0f} s:\n{self.log()}") from None
             # twistd ends by the signal that it was sent, once everything has been put away.
             assert status in (0, -signal.SIGTERM), f"the daemon ended with {status}:\n{self.log()}"
@@ -212,7 +212,7 @@ def launch(
                 raise
         except BaseException:
             process.kill()
-            process.wait()
+            process.wait(LIMIT)
             raise
         else:
             return daemon

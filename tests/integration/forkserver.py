@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 
 import attrs
 
+from tests.limits import LIMIT
+
 #: What a daemon imports before it has its reactor, and of what comes later all that needs none.
 MODULES = (
     "twisted.scripts.twistd", "disqued.tap", "disqued.net.reactor", "disqued.web.api", "twisted.web.server", "jinja2",
@@ -52,12 +54,12 @@ class Server:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
-        assert answer, f"the server that daemons are forked from ended with {self._process.wait()}"
+        assert answer, f"the server that daemons are forked from ended with {self._process.wait(LIMIT)}"
         return json.loads(answer)
 
     def close(self) -> None:
         """End it; daemons that are left go on."""
-        self._process.communicate()
+        self._process.communicate(timeout=LIMIT)
 
 
 @attrs.define

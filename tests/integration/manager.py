@@ -147,7 +147,7 @@ def managing(folder: Path, address: str = "") -> Iterator[Manager]:
     except BaseException:
         for daemon in manager.started:
             daemon.process.kill()
-            daemon.process.wait()
+            daemon.process.wait(LIMIT)
             daemon.ended = True
         raise
     finally:

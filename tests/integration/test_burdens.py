@@ -11,6 +11,7 @@ The same at full size, with times, is `make bench-load`.  Sizes are bytes; bound
 
 import contextlib
 import socket
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ Start = Callable[..., Daemon]
 MEBIBYTE = 1 << 20
 IDLE = 300
 DEAF = 40
+GREEDY = 12
 SLOW = 10  #: on each port
 #: What a job, a connection or a buffer may cost beside what is counted.
 SLACK = 32 * MEBIBYTE
@@ -167,6 +169,108 @@ def test_who_never_comes_to_an_end_is_ended_on_each_port(start: Start) -> None:
         other.execute_command("CONFIG", "SET", "requirepass", "")
 
 
+def head(length: int) -> bytes:
+    """An ADDJOB up to its body."""
+    return b"*4\r\n$6\r\nADDJOB\r\n$5\r\nlarge\r\n$%d\r\n" % length
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A node whose connections may hold 64 MiB, besides the largest of them, which may hold 100 MB."""
+    running = launch(tmp_path_factory.mktemp("tight") / "data", ("--maxmemory", "100mb"))
+    yield running
+    running.stop()
+
+
+def _send_all(connections: dict[socket.socket, memoryview], other: redis.Redis, until: Callable[[], bool]) -> None:
+    """Send on each connection as much as the node takes, in turns, until a condition holds; somebody else is served."""
+    for each in connections:
+        each.setblocking(False)
+
+    def went_on() -> bool:
+        for each, rest in list(connections.items()):
+            try:
+                connections[each] = rest[each.send(rest[:262_144]) :] if rest else rest
+            except BlockingIOError:
+                pass
+            except OSError:
+                del connections[each]
+        assert other.ping()
+        return until()
+
+    wait_until(went_on, "as much was sent as is taken")
+
+
+def held(somebody: redis.Redis) -> int:
+    """Bytes that connections hold, as the node counts them."""
+    return int(somebody.info("clients")["mem_clients_normal"])
+
+
+UNFINISHED = {
+    "body": head(95_000_000) + bytes(90_000_000),
+    "words": b"*1000000\r\n$6\r\nACKJOB\r\n" + b"".join(b"$6\r\n%06d\r\n" % number for number in range(900_000)),
+    "short words": b"*1000000\r\n$6\r\nACKJOB\r\n" + b"$2\r\nab\r\n" * 900_000,
+}
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+def test_unfinished_requests_of_many_clients_share_one_bound(tight: Daemon, kind: str) -> None:
+    with ExitStack() as stack, tight.redis() as other, grows_by_at_most(tight, 64 * MEBIBYTE + 100_000_000 + SLACK):
+        serves(other)
+        ended = int(other.info("clients")["mem_clients_ended"])
+        begun = {stack.enter_context(connected(tight.port)): memoryview(UNFINISHED[kind]) for _ in range(GREEDY)}
+        _send_all(begun, other, lambda: not any(begun.values()))
+        assert 1 <= len(begun) < GREEDY
+        wait_until(lambda: int(other.info("clients")["mem_clients_ended"]) - ended >= GREEDY - len(begun), "counted")
+        assert held(other) <= 64 * MEBIBYTE + 100_000_000
+        serves(other)
+    with tight.redis() as other:
+        wait_until(lambda: held(other) == 0, "nothing is held any more")
+
+
+@pytest.mark.parametrize("small_one", [b"*1\r\n$4\r\nPING\r\n", b"a\r\n"])
+def test_a_blocked_client_that_goes_on_sending_is_not_read_from(tight: Daemon, small_one: bytes) -> None:
+    more = small_one * (16 * MEBIBYTE // len(small_one))
+    with ExitStack() as stack, tight.redis() as other, grows_by_at_most(tight, SLACK):
+        serves(other)
+        waiting = [stack.enter_context(connected(tight.port)) for _ in range(GREEDY)]
+        for each in waiting:
+            each.sendall(b"GETJOB FROM never\r\n")
+        tight.wait_blocked(GREEDY)
+        full: dict[socket.socket, int] = {}
+
+        def takes_no_more() -> bool:
+            sizes = {each: len(rest) for each, rest in begun.items()}
+            same, full_before = sizes == full, bool(full)
+            full.update(sizes)
+            return same and full_before and min(sizes.values()) > 0
+
+        begun = {each: memoryview(more) for each in waiting}
+        _send_all(begun, other, takes_no_more)
+        assert len(begun) == GREEDY
+        assert held(other) <= GREEDY * MEBIBYTE
+        serves(other)
+        # It is noticed all the same that they are gone.
+        for each in waiting:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            each.close()
+        wait_until(lambda: clients(other) == 1 and tight.blocked() == 0, "all are forgotten")
+
+
+def test_large_replies_that_nobody_reads_share_one_bound(tight: Daemon) -> None:
+    size = 10 * MEBIBYTE
+    with ExitStack() as stack, tight.redis() as other:
+        job_id = other.execute_command("ADDJOB", "fat", "x" * size, 0)
+        # What is held, and one reply that is being made.
+        with grows_by_at_most(tight, 64 * MEBIBYTE + 3 * size + SLACK):
+            deaf = [stack.enter_context(connected(tight.port)) for _ in range(DEAF)]
+            for each in deaf:
+                each.sendall(b"QPEEK fat 1\r\n")
+                serves(other)
+            assert held(other) <= 64 * MEBIBYTE + size
+        assert other.execute_command("ACKJOB", job_id) == 1
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A node that takes bodies of 64 MiB, and has room for two of them, not for three."""
@@ -174,11 +278,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     running = launch(tmp_path_factory.mktemp("small") / "data", limits)
     yield running
     running.stop()
-
-
-def head(length: int) -> bytes:
-    """An ADDJOB up to its body."""
-    return b"*4\r\n$6\r\nADDJOB\r\n$5\r\nlarge\r\n$%d\r\n" % length
 
 
 def test_a_body_that_is_only_announced_costs_nothing(small: Daemon) -> None:

@@ -10,6 +10,7 @@ import pytest
 from disqued.tools import program
 from tests.integration.cluster import Cluster, ends_well, flags
 from tests.integration.daemon import Daemon, free_port, wait_until
+from tests.redis_server import RedisServer
 
 Start = Callable[..., Daemon]
 Check = Callable[..., tuple[int, str]]
@@ -81,6 +82,31 @@ def test_the_journal_is_looked_at(daemon: Daemon, start: Start, check: Check) ->
     assert check(daemon.port, "aof") == (
         3, f"AOF UNKNOWN - 127.0.0.1:{daemon.port} keeps no append-only file: `persistence` is none",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("store", ["none", "aof", "sqlite", "redis"])
+def test_every_check_says_what_is_true_whatever_the_store(
+    store: str, start: Start, check: Check, tmp_path: Path
+) -> None:
+    server = RedisServer(tmp_path)
+    where: tuple[str, ...] = ()
+    if store == "redis":
+        server.start()
+        where = ("--redis-url", server.url)
+    try:
+        node = start("--persistence", store, *where)
+        assert check(node.port, "node")[0] == 0
+        assert check(node.port, "cluster")[0] == 0
+        assert check(node.port, "queue", "mail")[0] == 0
+        status, line = check(node.port, "aof")
+        assert (status == 0) is (store == "aof")
+        if status:
+            assert line.startswith(
+                f"AOF UNKNOWN - 127.0.0.1:{node.port} keeps no append-only file: `persistence` is {store}"
+            )
+        node.stop()
+    finally:
+        server.kill()
 
 
 def test_nodes_that_are_missed_are_told(tmp_path: Path, check: Check) -> None:

@@ -25,6 +25,7 @@ from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, lo
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
 from tests.integration.terminal import Terminal
 from tests.integration.tools import Tools
+from tests.programs import Program
 from tests.redis_server import RedisServer
 
 SCRIPT = (sys.executable, "-m", "disqued.cli")
@@ -339,7 +340,7 @@ def test_settings_come_from_the_configuration_file_of_the_node(data: Path, recen
 
 def test_a_reader_that_has_seen_enough_ends_an_export_quietly(data: Path) -> None:
     done("import", small(data.parent / "large.aof", *range(3_000), body=b"x" * 1_000), *AOF, "--dir", data)
-    with subprocess.Popen(
+    with Program(
         [*SCRIPT, "export", *AOF, "--dir", str(data)],
         env=environment(),
         stdout=subprocess.PIPE,
@@ -827,7 +828,7 @@ def test_a_signal_ends_an_import_that_waits_and_lets_go_of_store_and_folder(
     plugins: str, data: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = small(tmp_path / "small.aof", 1)
-    with subprocess.Popen(
+    with Program(
         [*SCRIPT, "import", str(path), "--persistence", "hanging", "--dir", str(data)],
         env={**environment(), "PYTHONPATH": plugins},
         stdout=subprocess.PIPE,

@@ -85,7 +85,7 @@ def node() -> Iterator[int]:
         thread.start()
         yield server.server_address[1]
         server.shutdown()
-        thread.join()
+        thread.join(LIMIT)
 
 
 def printed(program: Sequence[str], port: int, words: Sequence[str | bytes], typed: bytes = b"") -> bytes:

@@ -23,6 +23,7 @@ from tests.certificates import Authority
 from tests.integration.cluster import QUICK, Cluster, ends_well, registered
 from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import at, done, refused, run, told
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 PROGRAM = (sys.executable, "-c", "from disqued.tools.bench import command; command(prog_name='disqued bench')")
@@ -117,7 +118,7 @@ def test_a_stall_is_seen_by_all_that_were_due_in_it(start: Start) -> None:
     frozen = threading.Thread(target=stall)
     frozen.start()
     report = told("bench", *at(node), "--rate", 100, "--seconds", 4, "-c", 1, "--timeout", 30, "--json", "PING")
-    frozen.join()
+    frozen.join(LIMIT)
     # One request alone met the stall on its way; a hundred were due in it, and waited for half a second each.
     assert row(report, "ping")["requests"] == 400
     assert row(report, "ping")["max_ms"] >= 900
@@ -129,7 +130,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(start: Start) -> None:
     argv = [*PROGRAM, *at(node), "--rate", "100", "--seconds", "1", "-c", "2", "PING"]
     ours, theirs = pty.openpty()
     variables = {**environment(), "TERM": "xterm"}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, env=variables) as bench:
+    with Program(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, env=variables) as bench:
         os.close(theirs)
         drawn = b""
         with contextlib.suppress(OSError):  # as a terminal says that nobody draws any more
@@ -177,7 +178,7 @@ def test_a_node_that_says_nothing_ends_the_load(start: Start) -> None:
     try:
         said = refused("bench", *at(node), "--rate", 100, "--seconds", 60, "-c", 2, "--timeout", 1, "PING")
     finally:
-        freezing.join()
+        freezing.join(LIMIT)
         node.process.send_signal(signal.SIGCONT)
     assert said == f"disqued bench: 127.0.0.1:{node.port} said nothing for 1 s (--timeout)"
 
@@ -192,7 +193,7 @@ def test_a_node_that_goes_away_ends_the_load(start: Start) -> None:
     killing = threading.Thread(target=kill)
     killing.start()
     said = refused("bench", *at(node), "--rate", 100, "--seconds", 60, "-c", 2, "--mix", "addjob,ping=10")
-    killing.join()
+    killing.join(LIMIT)
     assert re.fullmatch(
         rf"disqued bench: the connection to 127.0.0.1:{node.port} broke: (the node has closed it|Connection reset .*)",
         said,
@@ -203,7 +204,7 @@ def test_a_node_that_goes_away_ends_the_load(start: Start) -> None:
 def test_an_interrupt_ends_the_load_and_shows_what_was_until_then(start: Start, rate: str) -> None:
     node = start()
     argv = [*PROGRAM, *at(node), "--rate", rate, "--seconds", "600", "-c", "2", "--mix", "addjob", "--json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as bench:
+    with Program(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as bench:
         wait_until(lambda: calls(node, "addjob") > 20, "a load")
         bench.send_signal(signal.SIGINT)
         said, complained = bench.communicate(timeout=LIMIT)

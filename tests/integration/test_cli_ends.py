@@ -21,6 +21,7 @@ from tests.integration.daemon import HOST, LIMIT, Daemon, environment, wait_unti
 from tests.integration.terminal import Terminal
 from tests.integration.verbs import at
 from tests.journals import small_journal
+from tests.programs import Program
 
 SCRIPT = (sys.executable, "-m", "disqued.cli")
 BROKEN_PIPE, BY_CTRL_C = 141, 130
@@ -134,7 +135,7 @@ def test_no_file_takes_the_place_of_a_stream_that_is_closed() -> None:
 
 def interrupted(program: Sequence[Any], marker: Path | str) -> str:
     """Start a verb, press Ctrl-C when something is there, and return what it complained."""
-    process = subprocess.Popen(
+    process = Program(
         list(map(str, program)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/", text=True
     )
     with process:
@@ -185,7 +186,7 @@ module.steps = steps
 """
     program = endless("disqued.tools.export", tmp_path / "begun", patch)
     words = ["export", "--persistence", "aof", "--dir", journal, "--output", tmp_path / "jobs.jsonl"]
-    with subprocess.Popen(
+    with Program(
         list(map(str, [*program, *words])), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
         text=True,
     ) as process:  # fmt: skip

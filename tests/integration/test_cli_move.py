@@ -16,6 +16,7 @@ from disqued.tools.moving import Mover
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import HOST, LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import address, at, done, refused, run
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 PROGRAM = (sys.executable, "-m", "disqued.cli", "move")
@@ -154,7 +155,7 @@ def test_a_kill_loses_nothing_and_doubles_nothing(start: Start, tmp_path: Path) 
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment())
         wait_until(lambda least=least: there.call("QLEN", "mail") >= least, "jobs on the other side")
         process.kill()
-        process.wait()
+        process.wait(LIMIT)
 
     def rest() -> bool:
         done("move", "mail", "--to", address(there), *at(here))
@@ -257,7 +258,7 @@ def test_an_interrupt_ends_it_behind_a_batch(start: Start) -> None:
     node = start()
     fill(node, "mail", 200, "RETRY", 0)
     words = [*PROGRAM, "mail", "letters", "--rate", "20", "--batch", "2", *at(node)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as move:
+    with Program(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as move:
         wait_until(lambda: node.call("QLEN", "letters") >= 4, "jobs on the other side")
         move.send_signal(signal.SIGINT)
         said, complained = move.communicate(timeout=LIMIT)

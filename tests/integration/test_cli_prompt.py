@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, free_port, wait_until
 from tests.integration.terminal import Terminal
+from tests.programs import Program
 
 CLI = (sys.executable, "-m", "disqued.cli", "cli")
 #: What prompt_toolkit would ask the terminal, which is none that answers.
@@ -221,7 +222,7 @@ def test_a_node_that_says_nothing_at_the_login_is_given_up() -> None:
 def test_what_is_no_node_is_told_as_such() -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
-        with subprocess.Popen([*CLI, "-p", str(port), "PING"], env=environment(), stderr=subprocess.PIPE) as process:
+        with Program([*CLI, "-p", str(port), "PING"], env=environment(), stderr=subprocess.PIPE) as process:
             connection, _ = other.accept()
             with connection:
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -239,7 +240,7 @@ def test_a_command_is_repeated(daemon: Daemon, queue: str) -> None:
 
 
 def test_a_command_is_repeated_until_it_is_stopped(daemon: Daemon) -> None:
-    with subprocess.Popen(
+    with Program(
         [*CLI, "-p", str(daemon.port), "-r", "-1", "PING"], env=environment(), stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
@@ -257,9 +258,7 @@ def test_json_is_read_by_programs(daemon: Daemon, queue: str) -> None:
 
 
 def test_a_monitor_is_read_line_by_line(daemon: Daemon, queue: str) -> None:
-    with subprocess.Popen(
-        [*CLI, "-p", str(daemon.port), "MONITOR"], env=environment(), stdout=subprocess.PIPE
-    ) as monitor:
+    with Program([*CLI, "-p", str(daemon.port), "MONITOR"], env=environment(), stdout=subprocess.PIPE) as monitor:
         assert monitor.stdout is not None
         assert monitor.stdout.readline() == b"OK\n"
         daemon.call("ADDJOB", queue, "seen", 0)

@@ -1,14 +1,19 @@
 """`disqued restart` on real daemons: a node ends and begins again, and all jobs are where they are to be."""
 
+import contextlib
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
+import redis
 
 from disqued.tools.connecting import Failed, Target
 from disqued.tools.members import Member
@@ -250,6 +255,80 @@ def test_all_nodes_are_restarted_one_after_the_other(cluster: Cluster, again: Ca
     assert last.startswith("all 3 nodes were restarted in ")
     assert sum(len(node.call("QPEEK", "mail", 99)) for node in cluster.nodes) == 30  # type: ignore[arg-type]
     assert [node.call("CLUSTER", "LEAVING") for node in cluster.nodes] == ["no"] * 3
+
+
+def test_a_rolling_restart_refuses_no_addition(tmp_path: Path, again: Callable[[Daemon], None]) -> None:
+    """Producers on every node want a copy on every node, and have time enough."""
+    options = ("--persistence", "aof", "--aof-enqueue-jobs-once", "yes")
+    with ends_well(Cluster(tmp_path / "cluster", options)) as cluster:
+        (tmp_path / "cluster").mkdir()
+        cluster.start(3)
+        with Producers(cluster.nodes) as producers:
+            producers.wait_for_more()
+            line = restarting_each(cluster.nodes, *options)
+            done("restart", "--all", "--no-config-rewrite", "--command", line, *at(cluster.nodes[0]))
+            for node in cluster.nodes:
+                wait_exit(node)
+                again(node)
+            producers.wait_for_more()
+        assert producers.refused == []
+        # Each of them waited for a node that was away.
+        assert all(wait_s > RESTARTS_S for wait_s in producers.longest)
+        # One that was not answered, as its node ended, may be there or not.
+        assert min(registered_at_each(cluster)) >= len(producers.added)
+
+
+RESTARTS_S = 0.1  #: longer than an addition takes while all nodes are there, and shorter than any start of a process
+
+
+def registered_at_each(cluster: Cluster) -> list[int]:
+    """How many jobs each node holds."""
+    return [int(str(node.call("INFO", "jobs")["registered_jobs"])) for node in cluster.nodes]  # type: ignore[index,call-overload]
+
+
+class Producers:
+    """Producers that want a copy on each of three nodes, each at one node, until they are told to end."""
+
+    def __init__(self, nodes: Sequence[Daemon]) -> None:
+        self.added: list[bytes] = []
+        self.refused: list[str] = []
+        self.longest = [0.0] * len(nodes)  #: time that an addition took, by node
+        self._counts = [0] * len(nodes)
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._add, args=(number, node)) for number, node in enumerate(nodes)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_more(self) -> None:
+        """Wait until each of them has added some more."""
+        before = list(self._counts)
+        wait_until(
+            lambda: self.refused or all(now >= then + 20 for now, then in zip(self._counts, before, strict=True)),
+            "additions on every node",
+        )
+
+    def _add(self, number: int, node: Daemon) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(redis.ConnectionError), node.redis(retry=None, socket_timeout=LIMIT) as client:
+                while not self._over.is_set():
+                    began = time.monotonic()
+                    try:
+                        job_id = client.execute_command("ADDJOB", "mail", "x", 60_000, "REPLICATE", 3, "RETRY", 3_600)
+                    except redis.ResponseError as error:
+                        self.refused.append(str(error))
+                    else:
+                        self.added.append(job_id)
+                        self._counts[number] += 1
+                    self.longest[number] = max(self.longest[number], time.monotonic() - began)
+            self._over.wait(0.02)  # its node is being restarted
 
 
 def test_the_first_node_that_does_not_come_back_is_the_last(cluster: Cluster, again: Callable[[Daemon], None]) -> None:

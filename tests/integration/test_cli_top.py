@@ -19,6 +19,7 @@ import pytest
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import address, at, done, refused, run, told
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 PROGRAM = (sys.executable, "-m", "disqued.cli", "top")
@@ -55,6 +56,24 @@ def test_all_nodes_and_queues_are_found_through_one(cluster: Cluster) -> None:
     assert (alone["name"], alone["length"], alone["nodes"], alone["pause"]) == ("alone", 1, 1, "none")
 
 
+def test_an_event_of_a_stream_is_counted_once_however_many_copies_there_are(cluster: Cluster) -> None:
+    for number, node in enumerate(cluster.nodes):
+        for _ in range(number + 1):
+            node.call("QADD", "events", 3_600, "body", "REPLICATE", 3)
+    cluster.nodes[1].call("QADD", "alone", 3_600, "body", "REPLICATE", 1)
+    for node in cluster.nodes:
+        assert node.call("QLEN", "events") == 6
+
+    def lengths() -> dict[str, int]:
+        shown = told("top", "--once", "--json", *QUICKLY, *at(cluster.nodes[1]))
+        return {queue["name"]: queue["length"] for queue in shown["queues"]}
+
+    assert lengths() == {"events": 6, "alone": 1}
+    # Those of a node that is gone are handed out by another one.
+    cluster.kill(2)
+    wait_until(lambda: lengths() == {"events": 6, "alone": 1}, "each event counted once, without the node that is away")
+
+
 def test_rates_and_those_who_wait_are_told(start: Start) -> None:
     node = start()
     consumer = subprocess.Popen(["redis-cli", "-p", str(node.port), "GETJOB", "FROM", "idle"], stdout=subprocess.PIPE)
@@ -62,7 +81,7 @@ def test_rates_and_those_who_wait_are_told(start: Start) -> None:
         node.wait_blocked()
         node.call("ADDJOB", "mail", "body", 0)
         argv = [*PROGRAM, *at(node), "--json", "--interval", "0.3", "--sort", "blocked"]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as top:
+        with Program(argv, stdout=subprocess.PIPE, text=True, env=environment()) as top:
             assert top.stdout is not None
             first = json.loads(top.stdout.readline())
             for _ in range(30):
@@ -159,7 +178,7 @@ def screen() -> Iterator[Callable[..., Screen]]:
     for each in screens:
         if each.process.poll() is None:
             each.process.kill()
-            each.process.wait()
+            each.process.wait(LIMIT)
         os.close(each.descriptor)
 
 

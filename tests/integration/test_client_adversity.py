@@ -22,6 +22,7 @@ from disqued.client import Backoff, Closed, Job
 from tests.integration.client_sides import BlockingSide, DeferredSide, Gate, address, said, until
 from tests.integration.cluster import Cluster, ends_well
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, environment, wait_until
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 SOON = Backoff(0.05, 0.1)
@@ -264,7 +265,7 @@ async def test_many_threads_use_one_client(daemon: Daemon, queue: str) -> None:
     threads = [threading.Thread(target=use, args=(number,)) for number in range(16)]
     for thread in threads:
         thread.start()
-    await deferToThread(lambda: [thread.join() for thread in threads])
+    await deferToThread(lambda: [thread.join(LIMIT) for thread in threads])
     assert (errors, len(bodies)) == ([], 320)
     await side.close()
     await until(lambda: connections(daemon) == 0, "no connection left")
@@ -282,7 +283,7 @@ waiting = [threading.Thread(target=client.get, args=('nobody',), kwargs={'timeou
 for thread in waiting:
     thread.start()
 for thread in waiting:
-    thread.join()  # each leaves a connection that is idle
+    thread.join(LIMIT)  # each leaves a connection that is idle
 newest = max(int(line.split()[0].removeprefix(b'id=')) for line in client.call('CLIENT', 'LIST').splitlines())
 
 def use():
@@ -307,7 +308,7 @@ for n in range(5):
 ended = [os.waitpid(child, 0)[1] for child in children]
 stop.set()
 for thread in threads:
-    thread.join()
+    thread.join(LIMIT)
 taken = client.get(queue, count=100)
 print(ended, sorted(job.body for job in taken), client.ack(*taken))
 client.close()
@@ -340,7 +341,7 @@ Worker(Client(node), queue, work, live=True, dead_after=3600).run()
 def test_a_child_that_outlives_a_live_worker_keeps_none_of_its_jobs(daemon: Daemon, queue: str) -> None:
     daemon.call("ADDJOB", queue, "x", 0, "RETRY", 3600)
     argv = [sys.executable, "-c", PARENT, address(daemon), queue]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment(), cwd=ROOT, text=True) as process:
+    with Program(argv, stdout=subprocess.PIPE, env=environment(), cwd=ROOT, text=True) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         try:

@@ -70,7 +70,7 @@ def test_a_worker_works_until_it_is_told_to_stop(start: Start, shown: str, progr
         assert (said, worker.returncode in (0, -signal.SIGTERM)) == ("1 sent\n", True)
     finally:
         worker.kill()
-        worker.wait()
+        worker.wait(LIMIT)
     with following(NAME, [shown]) as lines:
         lines.ran(shown)
 
@@ -105,4 +105,4 @@ def test_a_mail_without_an_address_ends_among_the_dead_letters(start: Start) -> 
         assert worker.wait(LIMIT) == 0
     finally:
         worker.kill()
-        worker.wait()
+        worker.wait(LIMIT)

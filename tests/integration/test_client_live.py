@@ -15,6 +15,7 @@ from disqued.client import Job
 from tests.integration.client_sides import Gate, address, said, until
 from tests.integration.cluster import Cluster, ends_well
 from tests.integration.daemon import ROOT, Daemon, environment, wait_until
+from tests.programs import Program
 
 Start = Callable[..., Daemon]
 
@@ -88,7 +89,7 @@ def test_jobs_of_a_process_that_is_killed_are_back_at_once_and_in_front(daemon: 
         for body in ("1", "2", "later"):
             other.execute_command("ADDJOB", queue, body, 0, "RETRY", 3600)
         argv = [sys.executable, "-c", PROGRAMS[which], address(daemon), queue]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment(), cwd=ROOT, text=True) as process:
+        with Program(argv, stdout=subprocess.PIPE, env=environment(), cwd=ROOT, text=True) as process:
             try:
                 assert process.stdout is not None
                 assert sorted(process.stdout.readline().strip() for _ in range(2)) == ["1", "2"]

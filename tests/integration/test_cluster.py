@@ -8,9 +8,10 @@ import pytest
 
 from tests.integration.daemon import HOST, Daemon, wait_until
 from tests.integration.test_daemon import refusal
+from tests.limits import seconds
 
 Start = Callable[..., Daemon]
-QUICK = ("--cluster-node-timeout", "2000")
+QUICK = ("--cluster-node-timeout", f"{seconds(2) * 1_000:.0f}")
 
 
 def facts(daemon: Daemon) -> dict[str, str]:

@@ -69,7 +69,7 @@ class Typing:
         return [line for line in reply if line]
 
     def close(self) -> None:
-        self._program.communicate()
+        self._program.communicate(timeout=LIMIT)
 
 
 def masked(line: str) -> str:

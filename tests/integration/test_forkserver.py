@@ -53,5 +53,5 @@ def test_its_end_is_told_as_subprocess_tells_it(start: Start) -> None:
 
 
 def test_one_that_does_not_start_says_why(start: Start) -> None:
-    with pytest.raises(AssertionError, match=r"the daemon ended with 1:\n(.*\n)*.*--nonsense"):
+    with pytest.raises(AssertionError, match=r"the daemon ended with 2:\n(.*\n)*.*--nonsense"):
         start("--nonsense")

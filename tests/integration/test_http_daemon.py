@@ -66,7 +66,7 @@ def refused_start(directory: Path, *options: str) -> str:
     port = free_port()
     argv = [*DAEMON, "--port", str(port), "--dir", str(directory), *options]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, check=False, env=environment(), cwd="/")
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert ended.returncode == 2, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 
 

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.integration.daemon import Daemon, wait_until
+from tests.limits import LIMIT
 
 Start = Callable[..., Daemon]
 ID = re.compile(r"\d{13}-\d+")
@@ -70,7 +71,7 @@ def test_after_a_kill_both_lists_are_there(start: Start) -> None:
     daemon.call("RQ.POP", "q")
     before = daemon.call("RQ.INSPECT", "q", "PENDING", 0, 9)
     daemon.process.send_signal(signal.SIGKILL)
-    daemon.process.wait()
+    daemon.process.wait(LIMIT)
     daemon.ended = True
     again = start("--appendonly", "yes", "--appendfsync", "always", directory=daemon.directory)
     [[name, body, at, _, deliveries]] = again.call("RQ.INSPECT", "q", "PENDING", 0, 9)  # type: ignore[misc]

@@ -23,6 +23,7 @@ from disqued.web.lines import redis_line
 from tests import reports_sample
 from tests.browser import Browser, browser
 from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
+from tests.limits import LIMIT
 
 HOSTILE = b"<b onclick=\"x()\">'quoted' & /slashed %2F\xe2\x80\xae;rm -rf"
 BINARY = b"\x00\xff\xfe<i>binary"
@@ -380,7 +381,7 @@ def test_the_loop_for_redis_cli_does_what_the_filter_says(page: Browser, daemon:
     other = str(daemon.call("ADDJOB", "other", "x", 0))
     page.open("/queues/loop")
     line = page.run("return document.querySelector('#do-bulk-delete').form.querySelector('[data-line]').textContent")
-    subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=True)
+    subprocess.run(["sh", "-c", line], capture_output=True, timeout=LIMIT, check=True)
     assert length(daemon, "loop") == 0
     assert show(other, daemon)["state"] == "queued"
 
@@ -392,7 +393,9 @@ def test_every_line_of_redis_cli_works_where_a_password_is_set(tmp_path: Path) -
     def run(line: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
         inherited = {name: value for name, value in os.environ.items() if name != "REDISCLI_AUTH"}
         program = ["sh", "-c", line]
-        return subprocess.run(program, env={**inherited, **environment}, capture_output=True, timeout=60, check=False)
+        return subprocess.run(
+            program, env={**inherited, **environment}, capture_output=True, timeout=LIMIT, check=False
+        )
 
     try:
         with guarded.redis(password="open sesame") as client:
@@ -483,7 +486,7 @@ def test_every_line_does_what_it_says(page: Browser, daemon: Daemon) -> None:
         for kind in ("redis", "curl")
     ]
     for line in lines:
-        done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=True)
+        done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=LIMIT, check=True)
         assert b"DI" in done.stdout, (line, done)
     with daemon.redis(decode_responses=False) as client:
         peeked = client.execute_command("QPEEK", HOSTILE, 5)

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.integration.daemon import HOST, LIMIT, Daemon, wait_until
+from tests.programs import Program
 
 
 def run(daemon: Daemon, *words: str, program: str = "redis-cli", typed: bytes = b"") -> str:
@@ -37,7 +38,7 @@ def test_a_tree_of_replies_is_drawn(daemon: Daemon, queue: str) -> None:
 
 def test_a_blocked_consumer_prints_the_job_when_it_comes(daemon: Daemon, queue: str) -> None:
     argv = ["redis-cli", "-h", HOST, "-p", str(daemon.port), "GETJOB", "FROM", queue]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as consumer:
+    with Program(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as consumer:
         daemon.wait_blocked()
         job = run(daemon, "ADDJOB", queue, "at last", "0")
         printed, _ = consumer.communicate(timeout=LIMIT)
@@ -87,7 +88,7 @@ def test_jobs_are_loaded_in_bulk_by_pipe(daemon: Daemon, queue: str) -> None:
 
 def test_a_monitor_sees_the_commands_of_others(daemon: Daemon, queue: str) -> None:
     argv = ["redis-cli", "-h", HOST, "-p", str(daemon.port), "MONITOR"]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as monitor:
+    with Program(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as monitor:
         assert monitor.stdout is not None
         assert monitor.stdout.readline() == b"OK\n"
         run(daemon, "ADDJOB", queue, "seen by others", "0")

@@ -28,9 +28,10 @@ from disqued.web.openapi import shown_path
 from disqued.web.routes import ROUTES
 from tests import reports_sample
 from tests.integration.daemon import HOST, free_port, launch
+from tests.limits import seconds
 
 EXAMPLES = 5  #: requests of either kind for each operation
-LIMIT_S = 30.0
+LIMIT_S = seconds(30)
 LEFT_OUT = {
     "/api/commands/SHUTDOWN", "/api/commands/DEBUG%20SLEEP", "/api/commands/CLIENT%20PAUSE",
     "/api/commands/CLUSTER%20RESET",

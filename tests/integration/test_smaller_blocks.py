@@ -14,7 +14,6 @@ from disqued.config import Config
 from disqued.pipeline.command import main_group
 from disqued.tools.program import program as disqued_verbs
 from tests.disque_journal import RECORDED
-from tests.integration.cluster import wait_reached
 from tests.integration.daemon import HOST, ROOT, Daemon, wait_until
 from tests.integration.howto import Step, Terminal, fences, steps
 from tests.pages import FENCE, FORMS, REMARK, RUN_BY, SPARK_LINES, following, part, shared_out
@@ -42,36 +41,14 @@ def typed(terminal: Terminal, line: str) -> list[str]:
     return said
 
 
-def test_the_several_nodes_of_the_readme_join(terminal: Terminal) -> None:
-    with following("README.md") as lines:
-        [folders] = unprompted("README.md", "mkdir")
-        assert typed(terminal, folders) == []
-        lines.ran(folders)
-        for line in unprompted("README.md", "disqued --port"):
-            if line.endswith("&"):
-                assert (terminal.folder / line.split()[-2]).is_dir(), "a node makes no folder"
-                terminal.begin(line.removeprefix("disqued ").removesuffix(" &"))
-                lines.ran(line)
-        for line in unprompted("README.md", "redis-cli"):
-            assert typed(terminal, line) == ["OK"]
-            lines.ran(line)
-    assert len(terminal.nodes) == 3
-    for node in terminal.nodes.values():
-        wait_reached(node, 2)
-
-
-def test_the_daemons_of_readme_and_tutorial_start(terminal: Terminal) -> None:
+def test_the_daemons_of_the_readme_start(terminal: Terminal) -> None:
     terminal.words["/var/lib/disqued"] = "kept"
     of_readme = [line for line in unprompted("README.md", "disqued --port") if not line.endswith("&")]
-    with following("README.md") as lines, following("docs/tutorial.md") as of_tutorial:
-        [folder] = unprompted("docs/tutorial.md", "mkdir")
-        assert typed(terminal, folder) == []
-        of_tutorial.ran(folder)
-        for page, started in ((lines, of_readme), (of_tutorial, unprompted("docs/tutorial.md", "disqued"))):
-            for line in started:
-                daemon = terminal.begin(f"{line.removeprefix('disqued ')}")
-                assert daemon.call("INFO", "persistence")["persistence"] == "aof"  # type: ignore[index]
-                page.ran(line)
+    with following("README.md") as lines:
+        for line in of_readme:
+            daemon = terminal.begin(f"{line.removeprefix('disqued ')}")
+            assert daemon.call("INFO", "persistence")["persistence"] == "aof"  # type: ignore[index]
+            lines.ran(line)
         [line] = unprompted("README.md", "disqued check-aof")
         assert typed(terminal, line)[-1] == "The journal is whole."
         lines.ran(line)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -115,6 +116,33 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
     last = start("--config", str(file), *store, "--aof-enqueue-jobs-once", "yes", directory=first.directory)
     assert last.call("QLEN", "q") == 0
     assert (last.call("ADDJOB", "keyed", "again", 0, "KEY", "k") == keyed) is ("none" not in store)
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_delayed_job_whose_time_comes_while_its_node_is_down_is_delivered_at_once(
+    start: Start, journal: Sequence[str], policy: str
+) -> None:
+    options = (*journal[:2], "--appendfsync", policy, *journal[4:])
+    first = start(*options)
+    for retry in (0, 3_600):
+        # The one is delivered before the crash.
+        first.call("ADDJOB", f"q{retry}", "early", 0, "DELAY", 1, "RETRY", retry)
+        assert [body for _, _, body in first.call("GETJOB", "FROM", f"q{retry}")] == ["early"]
+        first.call("ADDJOB", f"q{retry}", "late", 0, "DELAY", 2, "RETRY", retry)
+    due = time.time() + 2
+    if "redis" in journal:
+        # Unless under `always`, nobody waits for the server.
+        wait_until(lambda: first.call("INFO", "persistence")["redis_backlog_records"] == 0, "an empty backlog")
+    first.kill()
+    wait_until(lambda: time.time() > due, "the time of the jobs")
+
+    again = start(*options, directory=first.directory)
+    for retry in (0, 3_600):
+        assert [body for _, _, body in again.call("GETJOB", "FROM", f"q{retry}")] == ["late"]
+    again.kill()
+    last = start(*options, directory=first.directory)
+    for retry in (0, 3_600):
+        assert last.call("GETJOB", "NOHANG", "FROM", f"q{retry}") is None
 
 
 def test_what_was_acknowledged_outlives_kill_9_under_load(start: Start, journal: Sequence[str]) -> None:

@@ -487,7 +487,7 @@ def test_a_bug_in_leaving_keeps_no_node_from_its_end(tmp_path: Path) -> None:
         assert '"message": "Stopped"' in daemon.log()
     finally:
         daemon.process.kill()
-        daemon.process.wait()
+        daemon.process.wait(LIMIT)
 
 
 @pytest.mark.parametrize("reads_late", [False, True])

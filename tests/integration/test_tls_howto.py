@@ -30,7 +30,7 @@ def options(line: str, folder: Path) -> list[str]:
     """The options of a daemon of the page but its ports, with whole paths."""
     words = shlex.split(line.removesuffix("&"))[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
-    told = [(name, text) for name, text in pairs if name not in ("--port", "--tls-port")]
+    told = [(name, text) for name, text in pairs if name not in ("--port", "--tls-port", "--http-port")]
     return [word for name, text in told for word in (name, str(folder / text) if "." in text else text)]
 
 

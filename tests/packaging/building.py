@@ -1,6 +1,7 @@
 """What a distribution is built from, and the distributions that tests try."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "build" / "wheel"  #: where `make compiled` has its wheel
+#: A module that is compiled, and from whose classes no other inherits: it has none.
+ONE = "core/glob.py"
+#: What the build says once where it goes on without the compiled core.
+WARNING = "WARNING: disqued is installed without its compiled core, and so runs more slowly, since "
+NO_COMPILER = {"CC": "/nowhere/cc", "LDSHARED": "/nowhere/cc"}
+HOUSE = ROOT / "build" / "wheelhouse"
+#: The locked versions, as `make test` has fetched them, are all that pip, pipx and uv find: for what is installed, and
+#: for what builds it.
+LOCKED = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(HOUSE), "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(HOUSE)}
 SOURCES = (
     "disqued",
     "persistence",
@@ -50,6 +60,16 @@ def copy_sources(tree: Path) -> Path:
             shutil.copytree(source, tree / name, symlinks=True, ignore=ignore)
         else:
             shutil.copy(source, tree / name)
+    return tree
+
+
+def copy_of_one(tree: Path) -> Path:
+    """Copy what a distribution is built from; only one module of it is compiled, which takes seconds."""
+    copy_sources(tree)
+    script = tree / "setup.py"
+    text, count = re.subn(r"(?ms)^COMPILED = \(\n.*?^\)\n", f"COMPILED = ({ONE!r},)\n", script.read_text())
+    assert count == 1
+    script.write_text(text)
     return tree
 
 

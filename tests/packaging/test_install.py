@@ -14,9 +14,8 @@ import pytest
 
 from tests import builds
 from tests.integration.daemon import HOST, free_port, launch
-from tests.packaging.building import COMPILED, ROOT, build, run, wheel_in
-
-CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
+from tests.limits import LIMIT
+from tests.packaging.building import COMPILED, LOCKED, ROOT, build, run, wheel_in
 
 
 @pytest.fixture(scope="module")
@@ -139,36 +138,46 @@ def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: P
     python, console = place / "bin" / "python", str(place / "bin" / "disqued")
     # By the pip that there is; what is imported is compiled then, and the rest of the packages is not.
     pip = (sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", "install")
-    pip += ("--no-compile", "--constraint", CONSTRAINTS)
-    run(*pip, wheel, cwd=tmp_path)
+    run(*pip, "--no-compile", wheel, cwd=tmp_path, **LOCKED)
     where = run(python, "-c", "import disqued.persistence as p; print(p.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(place)
 
+    core = "compiled" if builds.COMPILED else "source"
+    assert run(console, "--version", cwd=tmp_path).splitlines()[0].endswith(f", core: {core}")
     for number, program in enumerate((("disqued",), ("twistd", "--nodaemon", "--pidfile=", "disqued"))):
         name, *words = program
         daemon = launch(tmp_path / f"data{number}", program=(str(place / "bin" / name), *words), inside=False)
         try:
             job = daemon.call("ADDJOB", "q", "body", 0)
             assert daemon.call("GETJOB", "FROM", "q") == [["q", job, "body"]]
-            build = "compiled" if builds.COMPILED else "source"
-            assert daemon.call("INFO", "server")["core_build"] == build
+            assert daemon.call("INFO", "server")["core_build"] == core
         finally:
             daemon.stop()
 
     run(console, "install-units", "--root", tmp_path / "root", "--program", "/bin/true", cwd=tmp_path)
     assert (place / "share/man/man1/disqued.1").read_text() == (ROOT / "man" / "disqued.1").read_text()
     assert "/bin/true --config" in (tmp_path / "root/etc/systemd/system/disqued.service").read_text()
-    said = subprocess.run(
-        [console, "--port", "0", "--unixsocket", "s", "--http-port", "1"],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert said.returncode
-    assert "disqued: http-port needs the packages of disqued[admin]" in said.stderr
     spark = subprocess.run([place / "bin" / "disqued-spark"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (spark.returncode, spark.stderr.split(",")[0]) == (2, "disqued-spark needs the packages of disqued[spark]")
-    run(*pip, f"{wheel}[admin]", cwd=tmp_path)
+    serves_its_page(console, tmp_path / "data")
+
+    # Whoever has removed a package, or left all of them out, is shown the line that brings them, from any index.
+    run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--yes", "--quiet", "klein", cwd=tmp_path)
+    said = subprocess.run(
+        [console, "--port", "0", "--unixsocket", "s", "--http-port", "1"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMIT,
+    )  # fmt: skip
+    assert said.returncode == 1
+    told = "disqued: http-port: No module named 'klein'; the packages of the page: pip install \"disqued[admin]\"\n"
+    assert said.stderr.endswith(told)
+    run(*pip, "--no-compile", "disqued[admin]", cwd=tmp_path, **LOCKED)
+    serves_its_page(console, tmp_path / "data")
+
+
+def serves_its_page(console: str, folder: Path) -> None:
+    """Start a node, and look at the page as it is installed."""
     port = free_port()
-    daemon = launch(tmp_path / "data", ["--http-port", str(port)], program=(console,), inside=False)
+    daemon = launch(folder, ["--http-port", str(port)], program=(console,), inside=False)
     try:
         page = read(port, "/")
         assert b"<title>" in page
@@ -180,6 +189,6 @@ def test_an_installed_wheel_starts_outside_the_checkout(wheel: Path, tmp_path: P
 
 def read(port: int, path: str) -> bytes:
     """Fetch a file of the admin side that has to be there."""
-    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=LIMIT) as answer:
         text: bytes = answer.read()
     return text

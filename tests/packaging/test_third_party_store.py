@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.daemon import DAEMON, ROOT, Daemon, launch, wait_until
+from tests.limits import LIMIT
 
 PACKAGE = Path(__file__).with_name("tinystore")
 
@@ -65,7 +66,8 @@ def test_a_store_of_another_package_is_found_by_its_name_and_keeps_jobs(start: C
 def test_a_store_that_is_not_installed_stops_the_start_with_those_that_are(tmp_path: Path) -> None:
     done = subprocess.run(
         [*DAEMON, "--dir", str(tmp_path), "--persistence", "tiny"],
-        capture_output=True, text=True, check=False, cwd="/", env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60,
+        capture_output=True, text=True, check=False, cwd="/", env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=LIMIT,
     )  # fmt: skip
     assert done.returncode != 0
     assert "no store is called 'tiny'; installed are aof, none" in done.stdout + done.stderr

@@ -1,11 +1,12 @@
 """Daemons, queues, and the one Spark session of the tests that need one."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import ROOT
@@ -16,6 +17,31 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["daemon", "plugins_known", "queue", "spark", "start"]
+
+
+#: What Spark says when a process of Python that it has started is not there after 10 s.  A busy machine exceeds that,
+#: and no setting of Spark 4 changes it (`PythonWorkerFactory.createSimpleWorker`).
+GAVE_UP = "Python worker failed to connect back"
+ATTEMPTS = 3
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a test, and again where Spark has given its own process too little time."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for attempt in range(ATTEMPTS):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if attempt == ATTEMPTS - 1 or not gave_up(reports):
+            break
+        item._initrequest()  # type: ignore[attr-defined] - as pytest-rerunfailures does
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def gave_up(reports: Sequence[pytest.TestReport]) -> bool:
+    """Whether a test has failed by Spark's own limit."""
+    return any(report.failed and GAVE_UP in report.longreprtext + report.capstderr for report in reports)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.integration.daemon import LIMIT, environment, wait_until
 from tests.pipeline.histories import history, write
 from tests.pipeline.test_ingest import of_lines, seen
+from tests.programs import Program
 
 LINES = history(13, 20)
 
@@ -20,7 +21,7 @@ def test_it_takes_events_in_until_it_is_stopped(tmp_path: Path) -> None:
     write(events, LINES[:30])
     words = ["ingest", "--events", events, "--tables", tables, "--reports", reports, "--every", "0.2"]
     with (tmp_path / "told").open("w") as told:
-        process = subprocess.Popen(
+        process = Program(
             [sys.executable, "-m", "disqued.pipeline", *map(str, words)],
             cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told,
             start_new_session=True,

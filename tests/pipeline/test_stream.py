@@ -15,6 +15,7 @@ from disqued.pipeline.connector.options import Use, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.connector.stream import JobsGone, Lease, QueuesStreamReader
 from tests.integration.daemon import HOST, Daemon, wait_until
+from tests.limits import LIMIT
 from tests.pipeline.readers import next_of, rows_of
 from tests.pipeline.trio import Trio, addresses
 
@@ -185,7 +186,7 @@ def test_available_now_waits_for_a_job_that_is_on_its_way_to_another_node(
     arrival = threading.Timer(0.2, daemon.call, ("ENQUEUE", ids[1]))
     arrival.start()
     second = next_of(reader, first)
-    arrival.join()
+    arrival.join(LIMIT)
     assert second["ids"] == ids[1]
 
 

@@ -53,6 +53,7 @@ from tests.databases import (
     rows,
     units,
 )
+from tests.programs import Program
 from tests.small_disk import small_disk
 
 
@@ -583,7 +584,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, pol
     before = 0
     for _ in range(3):
         command = [sys.executable, "-m", "tests.databases", str(tmp_path), policy]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        with Program(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
             assert process.stdout is not None
             told = b"".join(process.stdout.readline() for _ in range(200))
             process.kill()

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -24,6 +25,23 @@ def crashed(tmp_path: Path) -> Path:
     shutil.copytree(running, place)
     store.end()
     (place / f"{NAME}.lock").unlink()
+    # Nothing is known of what was on the disk.
+    (place / f"{NAME}-synced").unlink()
+    return place
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Path:
+    """A folder as kill -9 leaves it after five commits of one job each, all of which were acknowledged."""
+    place = tmp_path / "synced"
+    running = tmp_path / "running"
+    running.mkdir()
+    store, _ = opened(running, fsync="always")
+    for number in range(5):
+        store.put(added(number, b"%d" % number))
+    shutil.copytree(running, place)
+    store.end()
+    (place / f"{NAME}.lock").unlink()
     return place
 
 
@@ -32,8 +50,9 @@ def log_of(place: Path) -> Path:
 
 
 def flip(path: Path, at: int) -> None:
+    """Change more than one bit: a single one is damage, whatever stands behind it."""
     data = bytearray(path.read_bytes())
-    data[at] ^= 1
+    data[at] ^= 0x55
     path.write_bytes(data)
 
 
@@ -121,3 +140,70 @@ def test_a_torn_last_frame_was_never_promised(crashed: Path, place: int) -> None
 def test_a_log_that_is_gone_takes_what_it_held(crashed: Path, harm: Callable[[Path], None]) -> None:
     harm(log_of(crashed))
     assert bodies(crashed) == []
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_the_end_of_what_was_acknowledged_is_told_as_damage_whatever_has_become_of_it(
+    synced: Path, policy: str
+) -> None:
+    good = log_of(synced).read_bytes()
+    last = commits(synced)[-1]
+    for data in (
+        good[:last],
+        good[:-1],
+        good[: last + 700] + b"\xff" * 512 + good[last + 1_212 :],
+        good[: last + 8] + bytes(8) + good[last + 16 :],
+    ):
+        place = synced.with_name("copy")
+        shutil.copytree(synced, place)
+        log_of(place).write_bytes(data)
+        with pytest.raises(StoreDamaged, match="frames were on the disk, of which .* can be read"):
+            bodies(place, fsync=policy)
+        shutil.rmtree(place)
+    assert bodies(synced, fsync=policy) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_transaction_that_nobody_was_answered_for_is_left_out(synced: Path) -> None:
+    known = (synced / f"{NAME}-synced").read_bytes()
+    store, _ = opened(synced, fsync="always")
+    store.put(added(5, b"5"))
+    place = synced.with_name("copy")
+    shutil.copytree(synced, place)
+    store.end()
+    # The power was cut before the sync.
+    (place / f"{NAME}.lock").unlink()
+    (place / f"{NAME}-synced").write_bytes(known)
+    data = log_of(place).read_bytes()
+    log_of(place).write_bytes(data[: commits(place)[-1] + 700])
+    assert bodies(place, fsync="always") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("what", ["older", "of another log", "empty", "nonsense", "missing"])
+def test_what_says_nothing_of_this_log_is_ignored(synced: Path, what: str) -> None:
+    path = synced / f"{NAME}-synced"
+    good = path.read_bytes()
+    if what == "missing":
+        path.unlink()
+    elif what == "of another log":
+        data = good[:8] + b"12345678" + good[16:-4]
+        path.write_bytes(data + crc32(data).to_bytes(4, "little"))
+    else:
+        path.write_bytes({"older": good[:16] + b"\1" + good[17:], "empty": b"", "nonsense": bytes(32)}[what])
+    assert bodies(synced, fsync="always") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_any_bit_of_the_last_transaction_is_told_though_nothing_is_known_of_the_disk(crashed: Path) -> None:
+    """Nothing but the log itself says so."""
+    good = log_of(crashed).read_bytes()
+    last, end = commits(crashed)[-2] + FRAME, commits(crashed)[-1] + FRAME
+    for bit in {*range(last * 8, (last + 24) * 8), *range(last * 8, end * 8, 1_009)}:
+        place = crashed.with_name("copy")
+        shutil.copytree(crashed, place)
+        data = bytearray(good)
+        data[bit // 8] ^= 1 << bit % 8
+        log_of(place).write_bytes(data)
+        try:
+            assert bodies(place, fsync="everysec") == [b"0", b"1", b"2", b"3", b"4"]
+        except StoreDamaged:
+            pass
+        shutil.rmtree(place)

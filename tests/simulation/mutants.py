@@ -38,6 +38,7 @@ from disqued.core.replication import Replication
 from disqued.core.settling import Settling
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
+from disqued.core.watermark import Watermark
 from disqued.core.workers import WorkerForm, Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
@@ -45,7 +46,7 @@ from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
 from disqued.testing.logfacts import LogRules
 from disqued.testing.logs import UNENDING_MS, LogLoad
-from disqued.testing.profiles import DILIGENT, LISTED, PATIENT, UNSURE, WORKED
+from disqued.testing.profiles import BY_NAME, DELAYED, DILIGENT, HURRIED, LISTED, PATIENT, UNSURE, WORKED
 from disqued.testing.world import Profile
 
 SEEDS = range(1, 17)  #: of the stories in one of which a mistake must be noticed
@@ -61,6 +62,11 @@ SLOW = Profile(
     "mutant-slow", load=attrs.evolve(PATIENT, replicate=(2, 2, 3), think_ms=200, work_ms=7_000),
     producers=5, jobs=6, consumers=6, bursts=10, pause_ms=20_000,
     rules=Rules(all_acks_last=True, exactly_once=True, on_time=True), **_SHORT,
+)  # fmt: skip
+#: Loops are busy and messages late, and so are consumers.
+BUSY = attrs.evolve(
+    BY_NAME["busy"], name="mutant-busy", bursts=4, every_ms=200, load=attrs.evolve(HURRIED, replicate=(1, 3, 3)),
+    **_SHORT,
 )  # fmt: skip
 #: One node serves, the others have copies.
 ORDER = Profile(
@@ -89,6 +95,15 @@ CRASHES = Profile(
     load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3,
     one_node=True, **_SHORT,
 )  # fmt: skip
+#: Jobs move while processes end, and their consumers die with them in their hands.
+RETURNS = Profile(
+    "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
+    load=Load(
+        retries_s=(20, 30), replicate=(1,), delays_s=(0,), dies=0.3, nacks=0.2, works_on=0.0, fast_acks=0.0,
+        asynchronous=0.0, acks_elsewhere=0.0,
+    ),
+    rules=Rules(), **_SHORT,
+)  # fmt: skip
 #: The same, from a journal that is written anew most of the time.
 COMPACTED = attrs.evolve(
     CRASHES,
@@ -102,6 +117,12 @@ COMPACTED = attrs.evolve(
 UNSYNCED = attrs.evolve(
     CRASHES, name="mutant-unsynced", kinds=("power", "restart"), policies=(EVERYSEC, NO), rules=Rules(acks_last=False)
 )
+#: A node that is down when the times of delayed jobs come.
+DELAYS = Profile(
+    "mutant-delays", nodes=1, kinds=("crash", "power", "compact"), every_ms=5_000, policies=(ALWAYS, EVERYSEC, NO),
+    load=DELAYED,
+    bursts=4, consumers=6, rules=Rules(acks_last=False, after_start_ms=5_000), **_SHORT,
+)  # fmt: skip
 #: Nothing is written down: copies are all that there is.
 FRAGILE = Profile(
     "mutant-fragile", nodes=4, kinds=("crash", "partition"), every_ms=6_000, policies=(NONE,), bursts=15,
@@ -299,8 +320,26 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # Redelivery.
     _mutant(
-        "a job is queued again without a warning", SLOW,
-        Delivery, "due", "state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))", "pass",
+        "a job is queued again without a question", SLOW,
+        Delivery, "_has_asked", "state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))", "pass",
+        ("return not missing and not is_late", "return True"),
+    ),
+    _mutant(
+        "nobody waits for the answer to a question", BUSY,
+        Delivery, "_has_asked", "return not missing and not is_late", "return True",
+    ),
+    _mutant(
+        "two holders that ask at the same time let each other go first", BUSY,
+        Sharing, "on_willqueue", "elif comes_first(sender, state.node_id, job_id):", "else:",
+        ("self._delivery.ask_again(job, sender)", "pass"),
+    ),
+    _mutant(
+        "a word of others ends what a consumer has for longer", BUSY,
+        Sharing, "on_working", "if self._delivery.is_leased(job) and", "if False and",
+    ),
+    _mutant(
+        "what came back from a journal is taken for a job like any other", RETURNS,
+        Delivery, "enqueue_new", "job.flags & _LASTING_FLAGS", "job.flags & _LASTING_FLAGS & ~32",
     ),
     _mutant(
         "whose consumer has the job does not say so", SLOW,
@@ -424,6 +463,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "a restart leaves out what is not queued", CRASHES,
         server, "snapshot", "if job.state == ACTIVE or (", "if (",
     ),
+    # Delayed jobs whose time comes while their node is down.
+    _mutant(
+        "a job whose time has come is taken for one that was delivered", DELAYS,
+        Recovery, "finish", "if due <= (until or state.wall) or", "if due <= state.wall or",
+    ),
+    _mutant(
+        "an at-most-once job does not wait for the disk", DELAYS,
+        Delivery, "_waits_for_journal", "state.watermark.hold(job)\n    return True", "return False",
+    ),
+    _mutant(
+        "nobody notes that delayed jobs are queued", DELAYS,
+        Delivery, "_waits_for_journal", "state.reach()", "pass",
+    ),
+    _mutant(
+        "a compaction forgets how far delayed jobs were queued", DELAYS,
+        server, "walk", "yield from _watermark(state)", "",
+    ),
+    _mutant(
+        "the watermark lags behind", DELAYS,
+        Watermark, "reach", "at = now + self.lead_ms + MARGIN_MS", "at = now + self.lead_ms - 2_000",
+    ),
     # Membership.
     _mutant(
         "nobody looks for nodes that others know", CALM,
@@ -468,7 +528,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "signs of life are not heard", WORKERS,
-        Workers, "heard", "worker.alive_at = now", "pass",
+        Workers, "heard", "seats.heard_at = self._state.now", "pass",
     ),
     _mutant(
         "one death takes the tasks of all workers", WORKERS,

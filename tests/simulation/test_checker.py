@@ -142,6 +142,35 @@ def test_an_at_most_once_job_arrives_where_nothing_fails() -> None:
     assert history.wrong == "at least once"
 
 
+@pytest.mark.parametrize(
+    ("acked_ms", "again_ms", "wrong"),
+    [
+        (None, 5_000, ""),
+        (None, 4_999, "one at a time"),
+        (5_000, 5_001, "one at a time"),  # in time
+        (5_001, 5_601, ""),  # late, and on its way
+        (5_001, 5_602, "one at a time"),
+        (1_000, 4_000, "one at a time"),
+    ],
+)
+def test_a_job_comes_again_when_its_consumer_was_too_slow_and_only_then(
+    acked_ms: int | None, again_ms: int, wrong: str
+) -> None:
+    checker = Checker(Rules(crossing_ms=600))
+    number = checker.next_number()
+    body = body_of(number, 20)
+    checker.asked(Request(number, b"q", body, 2, 5_000, WEEK_MS, 0, 0, "ann", 0))
+    checker.answered(number, ALICE, 0, None)
+    checker.delivered(ALICE, b"q", body, 10_000, 0)
+    if acked_ms is not None:
+        checker.ack_sent(ALICE)
+        checker.acked(ALICE, 10_000 + acked_ms, known=True)
+    checker.delivered(ALICE, b"q", body, 10_000 + again_ms, 1)
+    checker.ack_sent(ALICE)
+    assert {text.partition(":")[0] for text in checker.verdict()} == ({wrong} if wrong else set())
+    assert checker.requests[number].again_after_ack == (acked_ms is not None)
+
+
 def test_a_job_that_may_come_again_does_not_where_nothing_fails() -> None:
     calm, rough = History(Rules(exactly_once=True)), History()
     for history in (calm, rough):

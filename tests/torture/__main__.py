@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from random import Random
 
+from disqued.testing.arguments import ExactParser
 from tests.integration.cluster import QUICK, Cluster, HostedCluster, ends_well
 from tests.network import network
 from tests.torture.clusters import Rounds
@@ -20,7 +21,7 @@ from tests.torture.kills import Campaign
 
 def main() -> int:
     """Run the campaign and print its figures."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Real daemons that fail.")
+    parser = ExactParser(prog="python -m tests.torture", description="Real daemons that fail.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policy", choices=["always", "everysec", "no"], default="always")

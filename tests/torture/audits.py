@@ -26,6 +26,7 @@ from disqued.pipeline.audited import audited
 from disqued.pipeline.events import SCHEMA
 from disqued.pipeline.jobs.verdicts import Limits
 from disqued.pipeline.session import spark_session
+from disqued.testing.arguments import ExactParser
 from tests.pipeline.planted import PATIENCE_US, Plant, Story, plant, tell
 
 PROFILES = (
@@ -106,7 +107,7 @@ def say(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Tell, plant, write, audit, compare."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.audits", description="Planted faults, and an audit.")
+    parser = ExactParser(prog="python -m tests.torture.audits", description="Planted faults, and an audit.")
     parser.add_argument("--events", type=int, default=1_000_000, help="so many, at least")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="stories of each kind that are told")

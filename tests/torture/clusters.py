@@ -17,10 +17,11 @@ import attrs
 from tests.bank import Bank
 from tests.integration.cluster import Cluster, HostedCluster, cluster_info
 from tests.integration.daemon import wait_until
+from tests.limits import seconds
 
 FAULTS_PER_ROUND = 4
 #: A node that is started again does not know any more who was forgotten, and asks strangers for a minute.
-EMPTY_LIMIT = 200.0
+EMPTY_LIMIT = seconds(200)
 
 
 @attrs.define

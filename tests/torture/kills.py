@@ -21,6 +21,7 @@ import attrs
 import redis
 
 from tests.integration.daemon import DAEMON, HOST, Daemon, environment, free_port, launch
+from tests.limits import LIMIT
 
 PRODUCERS = 3
 CONSUMERS = 2
@@ -105,7 +106,7 @@ class Campaign:
             time.sleep(0.001)
         time.sleep(self._random.random() * 0.05)
         process.kill()
-        process.wait()
+        process.wait(LIMIT)
         self.tally.killed_while_loading += 1
 
     def _look(self, daemon: Daemon) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import attrs
 
+from disqued.testing.arguments import ExactParser
 from disqued.testing.campaign import Outcome, Story, stories, tell
 
 HOURS_EACH = 4.0  #: of one story: long enough for several ages
@@ -53,7 +54,7 @@ class Sum:
 
 def main(arguments: list[str] | None = None) -> int:
     """Go on with a campaign until its hours are full."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.simulated", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = ExactParser(prog="python -m tests.torture.simulated", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--hours", type=float, required=True, help="hours of the cluster, those of the log included")
     parser.add_argument("--log", type=Path, default=LOG, help=f"what is done, a line for each story ({LOG})")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

@@ -3,7 +3,6 @@
 Exit status 0: so many kills, and every job where it belongs, once.
 """
 
-import argparse
 import contextlib
 import sys
 import tempfile
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 from random import Random
 
+from disqued.testing.arguments import ExactParser
 from tests.integration.cluster import Cluster, ends_well
 from tests.torture.sparkcluster import SparkCluster
 from tests.torture.sparkkills import SPARK, STANDIN, STREAMS, Campaign
@@ -21,7 +21,7 @@ NODES = ("--cluster-node-timeout", "5000", "--persistence", "aof")
 
 def main() -> int:
     """Run the campaign and print its figures."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.spark", description="Streams that are killed.")
+    parser = ExactParser(prog="python -m tests.torture.spark", description="Streams that are killed.")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--minutes", type=float, default=60.0, help="after which nothing more is killed")
     parser.add_argument("--seed", type=int, default=1)

@@ -20,6 +20,7 @@ import attrs
 import pyspark
 
 from tests.integration.daemon import HOST, ROOT, free_port, wait_until
+from tests.limits import LIMIT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTED = 120.0  #: that a master or a worker may need on a busy machine
@@ -109,7 +110,7 @@ class SparkCluster:
         for process in reversed(self._processes):
             below = descendants(process.pid)
             process.kill()
-            process.wait()
+            process.wait(LIMIT)
             for pid in below:
                 kill(pid)
 

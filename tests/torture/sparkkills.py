@@ -34,6 +34,7 @@ import redis
 
 from tests.integration.cluster import Cluster
 from tests.integration.daemon import HOST, Daemon, wait_until
+from tests.limits import LIMIT
 from tests.torture.sparkcluster import SparkCluster, children, descendants, environment, kill
 
 RETRY_S = 10  #: of a job: it comes back after that when a driver was killed between lease and log
@@ -106,7 +107,7 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
         for pid in below:
             kill(pid)
-        self._process.wait()
+        self._process.wait(LIMIT)
         self._process = None
 
     def kill_jvm(self) -> None:
@@ -228,7 +229,7 @@ class Campaign:
                 stream.no_more.set()
                 stream.over.set()
             for thread in threads:
-                thread.join()
+                thread.join(LIMIT)
             self._driver.kill()
         for stream in self.streams:
             stream.judge(self.tally)

@@ -3,10 +3,12 @@
 import argparse
 from pathlib import Path
 
+from disqued.testing.arguments import ExactParser
+
 
 def read_words(module: str) -> argparse.Namespace:
     """Read it: roles, address, place and master, which only Spark itself looks at."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}")
+    parser = ExactParser(prog=f"python -m {module}")
     parser.add_argument("roles", nargs="+", choices=["source", "sink"])
     parser.add_argument("--address", required=True)
     parser.add_argument(

@@ -98,6 +98,8 @@ def test_rules_make_a_user(texts, line):
         (("(+ping ~x)",), rules.SELECTORS),
         (("clearselectors",), rules.SELECTORS),
         (("skip-sanitize-payload",), rules.SANITIZING),
+        (("Sanitize-Payload",), rules.SANITIZING),
+        (("ClearSelectors",), rules.SELECTORS),
         (("~" + "x" * 1_025,), "a pattern has 1024 bytes at most"),
     ],
 )
@@ -111,6 +113,77 @@ def test_what_is_no_rule_is_refused_with_its_reason(texts, reason):
 
 def test_a_password_that_is_refused_is_not_shown():
     assert "never" not in refused("<never")
+    user = made(*(f">{number}" for number in range(rules.PATTERNS_MAX)))
+    with pytest.raises(RuleError) as caught:
+        made(">never", of=user)
+    assert str(caught.value).startswith("Error in ACL SETUSER modifier '>(redacted)': ")
+
+
+def test_a_rule_that_is_no_text_is_shown_as_the_bytes_that_it_has():
+    with pytest.raises(RuleError) as caught:
+        apply(User(b"ann"), [b"+\xffnothing"], BOOK)
+    assert str(caught.value) == f"Error in ACL SETUSER modifier '+\udcffnothing': {rules.UNKNOWN}"
+
+
+def test_the_bounds_of_rules_are_those_that_the_manual_states():
+    assert (rules.COMMAND_RULES_MAX, rules.PATTERNS_MAX, rules.PATTERN_BYTES_MAX, rules.SHOWN_MAX) == (
+        1_024, 1_024, 1_024, 128,
+    )  # fmt: skip
+    assert made("~" + "x" * 1_024).may_read(b"x" * 1_024)
+    assert made("&" + "x" * 1_024).may_listen(b"x" * 1_024, is_pattern=False)
+    assert refused("&" + "x" * 1_025).endswith("a pattern has 1024 bytes at most")
+
+
+def test_rules_on_commands_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(rules, "COMMAND_RULES_MAX", 2)
+    user = made("+ping", "+info")
+    assert made("-ping", of=user).command_rules == b"-@all +info -ping"
+    with pytest.raises(RuleError, match="fewer, wider rules are allowed"):
+        made("+addjob", of=user)
+
+
+def test_a_rule_about_a_command_ends_those_about_its_subcommands_and_no_others():
+    user = made("+config|get", "+config|set", "+client|list", "+config")
+    assert user.command_rules == b"-@all +client|list +config"
+    assert made("-config|get", of=user).command_rules == b"-@all +client|list +config -config|get"
+    assert [user.may_run(name) for name in ("CONFIG GET", "CONFIG REWRITE", "CLIENT LIST", "CLIENT KILL")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+def test_a_command_withdrawn_from_some_leaves_the_others():
+    user = made("+@read", "-getjob")
+    assert not user.may_run("GETJOB")
+    assert user.may_run("QLEN")
+    assert not made("+getjob", "-@read", of=user).may_run("QLEN")
+    assert not made("+@all", "-getjob", "-@all", "+ping", of=user).may_run("QLEN")
+
+
+def test_passwords_are_withdrawn_one_by_one():
+    user = made(">one", ">two", ">three", "<two")
+    assert user.digests == (digest_of(b"one"), digest_of(b"three"))
+    assert made(f"!{digest_of(b'one').hex()}", of=user).digests == (digest_of(b"three"),)
+
+
+def test_a_password_that_others_had_before_it_makes_no_new_one_and_needs_no_room(monkeypatch):
+    monkeypatch.setattr(rules, "PATTERNS_MAX", 2)
+    user = made("nopass", ">one", ">two")
+    assert made(">one", of=made("nopass", of=user)).digests == (digest_of(b"one"),)
+    assert made(">one", of=user).digests == user.digests
+    assert not made(">one", of=user).nopass
+
+
+def test_a_short_password_is_known_while_it_is_one_of_the_users():
+    user = made(">short", ">" + "x" * 16)
+    assert user.has_short_password
+    assert not made("<short", of=user).has_short_password
+    assert not made(">" + "x" * 16).has_short_password
+    assert made(">" + "x" * 15).has_short_password
+    assert not made(f"#{HEX}").has_short_password
+    assert made(f"#{HEX}", ">secret").has_short_password
+    twice = made(">one", ">two", "<one")
+    assert twice.has_short_password
+    assert not made("<two", of=twice).has_short_password
 
 
 @pytest.mark.parametrize(
@@ -141,8 +214,9 @@ def test_what_is_remembered_of_queues_is_bounded():
         assert user.may_read(b"mail:%d" % number)
         assert not user.may_write(b"other:%d" % number)
     assert user.may_read(b"mail:" + b"x" * REMEMBERED_BYTES)
-    assert len(user._found) <= REMEMBERED
     assert user.may_read(b"mail:1")
+    assert user.may_read(b"mail:2")
+    assert 2 <= len(user._found) <= REMEMBERED
     assert max(map(len, user._found)) <= REMEMBERED_BYTES
     assert not made("resetkeys", of=user).may_read(b"mail:1")
 
@@ -152,6 +226,34 @@ def test_a_pattern_to_listen_to_has_to_be_one_of_the_users_own():
     assert user.may_listen(b"wq:mail:work", is_pattern=False)
     assert user.may_listen(b"wq:mail:*", is_pattern=True)
     assert not user.may_listen(b"wq:mail:d*", is_pattern=True)
+    assert not user.may_listen(b"wq:other", is_pattern=False)
+    for wide in ("&*", "allchannels"):
+        assert made(wide).may_listen(b"wq:other", is_pattern=False)
+        assert made(wide).may_listen(b"wq:*", is_pattern=True)
+
+
+def test_rights_on_queues_and_on_channels_do_not_mix():
+    queues, channels = made("~mail:*"), made("&mail:*")
+    assert not queues.may_listen(b"mail:1", is_pattern=False)
+    assert not channels.may_read(b"mail:1")
+    assert not channels.may_write(b"mail:1")
+    assert not made("~*").may_listen(b"mail:1", is_pattern=False)
+    assert not made("&*").may_read(b"mail:1")
+
+
+def test_what_was_found_out_of_a_queue_is_forgotten_with_a_rule_about_queues():
+    user = made("~mail:1")
+    assert (user.may_read(b"mail:2"), user.may_read(b"mail:1")) == (False, True)
+    wider = made("%R~mail:*", of=user)
+    assert (wider.may_read(b"mail:2"), wider.may_write(b"mail:2"), wider.may_write(b"mail:1")) == (True, False, True)
+    assert not made("resetkeys", "%R~mail:*", of=wider).may_write(b"mail:1")
+
+
+def test_a_user_is_open_only_while_it_is_on_and_needs_no_password():
+    assert made("on", "nopass").is_open
+    assert not made("nopass").is_open
+    assert not made("on").is_open
+    assert not made("on", "nopass", ">x").is_open
 
 
 def test_the_last_rule_that_speaks_of_a_command_counts():

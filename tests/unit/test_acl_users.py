@@ -1,5 +1,6 @@
 """The table of users, the file that keeps them, and the log of what was refused."""
 
+import hmac
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from disqued.acl import aclfile
 from disqued.acl.aclfile import AclFileError
 from disqued.acl.denials import AUTH, CLIENT_MAX, GROUPED_MS, OBJECT_MAX, QUEUE, Denials
-from disqued.acl.passwords import digest_of
+from disqued.acl.passwords import digest_of, is_one_of
 from disqued.acl.rules import apply, is_name
 from disqued.acl.user import User
 from disqued.acl.users import Users, first_default, with_password
@@ -79,6 +80,49 @@ def test_users_come_by_name():
 )
 def test_a_name_holds_no_blank(name, is_one):
     assert is_name(name) is is_one
+
+
+def test_other_users_take_the_place_of_all_but_default():
+    users = Users(first_default(b""))
+    users.put(user(b"ann", b"on"))
+    users.replace([user(b"bob", b"on")])
+    assert users.names() == [b"bob", b"default"]
+    assert users.default.may_do_everything
+    users.replace([user(b"default", b"off")])
+    assert not users.default.enabled
+    assert users.names() == [b"default"]
+
+
+def test_a_user_that_is_off_does_not_come_in_with_its_password_nor_without_one():
+    users = Users(first_default(b""))
+    users.put(user(b"ann", b"off", b"nopass"))
+    assert users.check(b"ann", b"") is None
+    users.put(user(b"ann", b">one"))
+    assert users.check(b"ann", b"one") is None
+    users.put(user(b"ann", b"on"))
+    assert users.check(b"ann", b"") is None
+    assert users.remove(b"ann") is not None
+    assert users.remove(b"ann") is None
+
+
+def test_every_password_is_compared_also_after_the_right_one(monkeypatch):
+    compared = []
+
+    def compare(one, other):
+        compared.append(one)
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    digests = [digest_of(b"one"), digest_of(b"two")]
+    assert is_one_of(digests, digests[0])
+    assert compared == digests
+
+
+def test_a_name_that_nobody_has_takes_one_comparison_too(monkeypatch):
+    compared = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda one, other: compared.append(one) or one == other)
+    assert Users(first_default(b"")).check(b"nobody", b"") is None
+    assert len(compared) == 1
 
 
 # The file.
@@ -174,6 +218,33 @@ def test_the_same_much_later_is_another_entry():
     denials.note(QUEUE, b"q", b"ann", b"", 0)
     denials.note(QUEUE, b"q", b"ann", b"", GROUPED_MS + 1)
     assert [entry.id for entry in denials] == [1, 0]
+
+
+def test_the_same_is_looked_for_among_the_newest_ten_alone():
+    denials = Denials(100)
+    for number in range(10):
+        denials.note(QUEUE, b"%d" % number, b"ann", b"", 0)
+    denials.note(QUEUE, b"0", b"ann", b"", 0)
+    assert [entry.what for entry in denials][:2] == [b"0", b"9"]
+    denials.note(QUEUE, b"10", b"ann", b"", 0)
+    denials.note(QUEUE, b"1", b"ann", b"", 0)
+    assert sum(entry.what == b"1" for entry in denials) == 2
+
+
+@pytest.mark.parametrize("other", [(AUTH, b"q", b"ann"), (QUEUE, b"r", b"ann"), (QUEUE, b"q", b"bob")])
+def test_another_reason_queue_or_user_is_another_entry(other):
+    denials = Denials(10)
+    denials.note(QUEUE, b"q", b"ann", b"", 0)
+    denials.note(*other, b"", 0)
+    assert [(entry.reason, entry.what, entry.user, entry.count) for entry in denials] == [
+        (*other, 1), (QUEUE, b"q", b"ann", 1),
+    ]  # fmt: skip
+    denials.clear()
+    assert not list(denials)
+
+
+def test_what_the_log_keeps_has_the_sizes_that_the_manual_states():
+    assert (OBJECT_MAX, CLIENT_MAX, GROUPED_MS) == (128, 1_024, 60_000)
 
 
 def test_the_log_is_bounded_and_so_is_what_it_keeps():

@@ -7,8 +7,8 @@ import pytest
 from disqued.core.acks import ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
 from disqued.core.ended import Ended
 from disqued.core.ids import JobIds, comes_first
-from disqued.core.job import ACKED
-from disqued.core.messages import DELJOB, GOTACK, REPLJOB, SETACK
+from disqued.core.job import ACKED, FLAG_CAME_BACK, JobState
+from disqued.core.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK, YOURJOBS
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.recovery import Recovery, walk
 from disqued.wire.jobdump import decode_record, encode_job
@@ -664,3 +664,53 @@ def test_a_holder_that_hears_last_of_an_ack_has_nothing_to_keep() -> None:
     cluster.lose = lambda flight: False
     cluster.advance(2_000)
     assert is_clean(a)
+
+
+# Acks that a node does not keep, and jobs that it knows too little of.
+
+
+@pytest.mark.parametrize("reason", ["leaving", "memory"])
+def test_a_node_that_keeps_no_ack_of_an_unknown_job_tells_the_cluster_once(reason: str) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "x", "REPLICATE", 1, "RETRY", 5)
+    a.get()
+    if reason == "leaving":
+        c("CLUSTER", "LEAVING", "yes")
+    else:
+        c.state.memory.set_limit(1_000_000)
+        c.state.memory.used = 900_000
+    assert c("ACKJOB", job_id) == 0
+    assert not any(member.holds(job_id) for member in cluster)
+    assert not c.state.acked
+    assert len(cluster.sent(SETACK, c)) == 2
+    assert not b.state.acked
+
+
+@pytest.mark.parametrize("way", ["timer", "NACK", "ENQUEUE"])
+def test_the_ack_of_a_job_that_came_back_goes_to_all_though_it_was_queued_again_since(way: str) -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = a.add("q", "x", "REPLICATE", 1, "RETRY", 5)
+    a.node.begin()
+    (queue,) = a.state.queues.by_name.values()
+    jobs = a.node.federation.moves.give_away(queue, 1, b.id)
+    a.state.send(b.id, (YOURJOBS, tuple(jobs), True))
+    a.settle()
+    cluster.settle()
+    # a comes back from its journal, which does not know of the move.
+    job = a.job(job_id)
+    job.holders = None
+    job.flags |= FLAG_CAME_BACK
+    if way == "timer":
+        job.requeue_at = a.state.now + 100
+        a.state.schedule.move(job, job.requeue_at)
+        cluster.advance(100)
+    else:
+        a(way, job_id)
+    cluster.lose = lambda flight: flight.kind == QUEUED
+    assert a.job(job_id).state == JobState.QUEUED
+    assert b.job(job_id).state == JobState.QUEUED
+    assert [row[1] for row in a.get()] == [job_id]
+    assert a("ACKJOB", job_id) == 1
+    assert not any(member.holds(job_id) for member in cluster)

@@ -52,7 +52,7 @@ def test_time_is_seconds_and_microseconds_of_the_wall_clock(daemon, client):
 
 def test_info_has_disques_sections_and_fields_in_disques_order(client):
     found = sections(client.says("INFO"))
-    ours = {"Events", "Cluster"}
+    ours = {"Events", "Replication", "Cluster"}
     disques = ["Server", "Clients", "Memory", "Jobs", "Queues", "Persistence", "Stats", "CPU"]
     assert [name for name in found if name not in ours] == disques
     assert ours <= set(found)
@@ -65,6 +65,13 @@ def test_info_has_disques_sections_and_fields_in_disques_order(client):
 def test_info_names_the_version_that_is_served_and_our_own(client):
     server = sections(client.says("INFO", "server"))["Server"]
     assert (server["disque_version"], server["disqued_version"]) == ("1.0-rc1", __version__)
+
+
+def test_info_names_the_role_that_redis_clients_look_for(client):
+    replication = sections(client.says("INFO", "REPLICATION"))["Replication"]
+    assert (replication["role"], replication["connected_slaves"]) == ("master", "0")
+    assert replication["master_replid"] == client.host.node.state.node_id.decode()
+    assert replication["master_repl_offset"] == "0"
 
 
 def test_info_counts_what_the_node_holds(client):

@@ -134,6 +134,11 @@ def test_6_a_default_replicate_is_as_many_copies_as_can_be_made() -> None:
     assert known(cluster, job_id) == "ab"
     cluster.isolate(b)
     assert known(cluster, added(a, "q", "x", 1_000)) == "a"
+    # As in the C version, a node counts that is not suspected yet, and the addition waits for it.
+    assert a("ADDJOB", "q", "x", 1_000, "REPLICATE", 2) is BLOCKED
+    cluster.advance(1_000)
+    assert [error.code for error in a.answers["client"]] == ["NOREPL"]
+    cluster.advance(20_000)
     assert a.refusal("ADDJOB", "q", "x", 1_000, "REPLICATE", 2).startswith("NOREPL")
 
 

@@ -800,7 +800,7 @@ def test_a_delayed_at_most_once_job_is_held_back_while_the_journal_cannot_say_th
     server.advance(10_000)
     assert server.bodies() == []
     server.state.read_only = False
-    server.advance(1_000)
+    server.settle()
     assert server.bodies() == [b"delayed"]
     server.advance(10_000)
     assert server.bodies() == []

@@ -15,8 +15,9 @@ from disqued.persistence.eventlog import log as module
 from disqued.persistence.eventlog.files import PRUNE_S
 from disqued.persistence.eventlog.log import EventLog
 from tests.core_fixtures import Server
+from tests.limits import seconds
 
-LIMIT_S = 30.0
+LIMIT_S = seconds(30)
 
 
 class Loop(Clock):

@@ -1,7 +1,9 @@
 """Links of the bus on the wire: who gets in, and what of a stream of frames is believed."""
 
+import hmac
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 from struct import pack
 
 import pytest
@@ -58,6 +60,61 @@ def test_both_sides_learn_who_the_other_is_and_messages_get_through(secret: byte
     writer, reader = opener.writer(), acceptor.reader(LARGEST)
     reader.feed(writer.batch([b"one", b"", b"two"]) + writer.batch([b"three"]))
     assert drain(reader) == [b"one", b"", b"two", b"three"]
+
+
+def keyed(secret: bytes, role: bytes, *said: bytes) -> bytes:
+    """What version 1 of the bus proves a role with."""
+    text = b"disqued bus 1 " + role + b"".join(pack("<I", len(part)) + part for part in said)
+    return hmac.new(secret, text, "sha256").digest()
+
+
+def test_the_handshake_is_that_of_version_1_byte_for_byte() -> None:
+    opener, acceptor = sides(b"sesame", b"sesame")
+    one, two = b"1" * 32, b"2" * 32
+    anna = bytes.fromhex(ANNA.decode()) + pack("<HHBBB", 7711, 17711, 0, 1, 0)
+    bert = bytes.fromhex(BERT.decode()) + pack("<HHBBB", 7712, 17712, NODE_LEAVING, 0, 11) + b"2001:db8::7"
+    assert opener.start() == b"disqued\1" + pack("<BH", 1, 32) + one
+    assert acceptor.feed(opener.start()) == b"disqued\1" + pack("<BH", 1, 32) + two
+    proof = opener.feed(b"disqued\1" + pack("<BH", 1, 32) + two)
+    dials = anna + keyed(b"sesame", b"dials", one, two, anna)
+    assert proof == pack("<BH", 2, len(dials)) + dials
+    dialed = bert + keyed(b"sesame", b"is dialed", one, two, anna, bert)
+    assert acceptor.feed(proof) == pack("<BH", 2, len(dialed)) + dialed
+    opener.feed(pack("<BH", 2, len(dialed)) + dialed)
+
+    writer, key = opener.writer(), keyed(b"sesame", b"frames", one, two)
+    for number, (kind, frame, body) in enumerate([
+        (1, writer.batch([b"one", b"two!"]), pack("<I", 3) + b"one" + pack("<I", 4) + b"two!"),
+        (2, writer.piece(9, b"part"), pack("<I", 9) + b"part"),
+    ]):  # fmt: skip
+        head = pack("<IB20sQ", 33 + len(body) + 16, kind, anna[:20], number)
+        assert frame == head + body + blake2b(head + body, key=key, digest_size=16).digest()
+
+
+@pytest.mark.parametrize("at", [0, 1 << 16, 200_000])
+def test_a_frame_is_proved_over_all_its_bytes(at: int) -> None:
+    writer, reader = shake_hands()
+    frame = bytearray(writer.batch([b"x" * 250_000]))
+    frame[100 + at] ^= 1
+    reader.feed(bytes(frame))
+    with pytest.raises(BadFrame, match="did not write so"):
+        reader.next()
+
+
+def test_what_a_reader_keeps_is_counted_until_it_is_handed_out() -> None:
+    writer, reader = shake_hands()
+    frame, first, rest = writer.batch([b"abc"]), writer.piece(10, b"12345"), writer.piece(10, b"67890")
+    reader.feed(frame[:20])
+    assert reader.buffered == 20
+    assert reader.next() is None
+    reader.feed(frame[20:30])
+    assert reader.buffered == 30
+    reader.feed(frame[30:] + first + rest[:7])
+    assert drain(reader) == [b"abc"]
+    assert reader.buffered == 5 + 7
+    reader.feed(rest[7:])
+    assert drain(reader) == [b"1234567890"]
+    assert reader.buffered == 0
 
 
 def test_frames_that_came_with_the_last_bytes_of_the_handshake_are_not_lost() -> None:
@@ -145,6 +202,8 @@ def test_a_flipped_bit_anywhere_in_the_answer_opens_no_link() -> None:
     [
         (b"GET / HTTP/1.1\r\n", "not a node of disqued"),
         (b"RCmb\0\0\0\x90", "not a node of disqued"),
+        (b"\x16\x03\x01", "TLS is spoken there, and not here"),
+        (b"\x15", "TLS is spoken there, and not here"),
         (b"disqued\2", "version 2 of the bus is spoken there, and 1 here"),
         (b"disqued\1\1\xff\xff", "a part of 65535 bytes"),
         (b"disqued\1\1\3\0abc", "nonce"),
@@ -222,6 +281,21 @@ def test_a_full_frame_is_within_the_limit_of_frames() -> None:
     reader.feed(writer.batch([b"y" * PIECE_BYTES]))
     reader.feed(writer.piece(PIECE_BYTES, b"z" * PIECE_BYTES))
     assert drain(reader) == [*texts, b"y" * PIECE_BYTES, b"z" * PIECE_BYTES]
+    assert (MESSAGES_PER_FRAME, PIECE_BYTES) == (1_000, 1 << 18)  # in every release that speaks version 1
+
+
+def test_the_largest_frame_may_come_in_parts_and_one_byte_more_may_not() -> None:
+    writer, reader = shake_hands()
+    # The piece fills a frame; a batch has its lengths besides.
+    texts = [b"x" * (PIECE_BYTES // MESSAGES_PER_FRAME)] * (MESSAGES_PER_FRAME - 1)
+    texts.append(b"y" * (PIECE_BYTES - sum(map(len, texts))))
+    frame = writer.batch(texts)
+    reader.feed(frame[:50])
+    assert reader.next() is None
+    reader.feed(frame[50:])
+    assert drain(reader) == texts
+    length = int.from_bytes(frame[:4], "little")
+    assert refused(shake_hands()[1], (length + 1).to_bytes(4, "little") + frame[4:50]) == "oversized"
 
 
 def refused(reader: FrameReader, data: bytes) -> str:
@@ -264,6 +338,16 @@ def test_frames_that_change_places_end_the_link() -> None:
     writer, reader = shake_hands()
     first, second = writer.batch([b"first"]), writer.batch([b"second"])
     assert refused(reader, second + first) == "replayed"
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 1_000])
+def test_a_frame_that_is_left_out_ends_the_link_and_nothing_behind_it_is_handed_out(left_out: int) -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer.batch([b"first"]))
+    assert drain(reader) == [b"first"]
+    for _ in range(left_out):
+        writer.batch([b"lost"])
+    assert refused(reader, writer.batch([b"behind"])) == "replayed"
 
 
 def test_a_frame_of_another_link_is_none_of_this_one() -> None:
@@ -333,3 +417,42 @@ def test_a_message_beyond_the_limit_is_refused_in_a_batch_as_well() -> None:
     opener, acceptor = sides()
     opener.feed(acceptor.feed(opener.feed(acceptor.feed(opener.start()))))
     assert refused(acceptor.reader(10), opener.writer().batch([b"x" * 11])) == "oversized"
+
+
+# The format, by hand: nodes of another version have to understand each other.
+
+
+def proof(key: bytes, role: bytes, *texts: bytes) -> bytes:
+    """An HMAC over the role and the texts, each behind its length."""
+    return hmac.new(
+        key, b"disqued bus 1 " + role + b"".join(len(text).to_bytes(4, "little") + text for text in texts), "sha256"
+    ).digest()
+
+
+def test_a_link_opens_and_frames_are_written_as_version_1_says() -> None:
+    anna, bert = encode_greeting(OF_ANNA), encode_greeting(OF_BERT)
+    opener, acceptor = LinkOpener(b"s", OF_ANNA, b"1" * 32), LinkAcceptor(b"s", OF_BERT, b"2" * 32)
+    hello, answer = b"disqued\x01\x01\x20\x00" + b"1" * 32, b"disqued\x01\x01\x20\x00" + b"2" * 32
+    assert opener.start() == hello
+    assert acceptor.feed(hello) == answer
+    greeting = opener.feed(answer)
+    assert greeting[3:] == anna + proof(b"s", b"dials", b"1" * 32, b"2" * 32, anna)
+    assert acceptor.feed(greeting)[3:] == bert + proof(b"s", b"is dialed", b"1" * 32, b"2" * 32, anna, bert)
+    opener.feed(b"\x02" + (len(bert) + 32).to_bytes(2, "little") + bert + proof(
+        b"s", b"is dialed", b"1" * 32, b"2" * 32, anna, bert
+    ))  # fmt: skip
+    writer = opener.writer()
+    for sequence in range(2):
+        head = (
+            (4 + 1 + 20 + 8 + 4 + 3 + 16).to_bytes(4, "little") + b"\x01" + anna[:20] + sequence.to_bytes(8, "little")
+        )
+        frame = head + (3).to_bytes(4, "little") + b"one"
+        mac = blake2b(frame, key=proof(b"s", b"frames", b"1" * 32, b"2" * 32), digest_size=16).digest()
+        assert writer.batch([b"one"]) == frame + mac
+
+    reader = acceptor.reader(10)
+    reader.feed(opener.writer().batch([b"x" * 10]))
+    assert drain(reader) == [b"x" * 10]
+    reader = acceptor.reader(10)
+    reader.feed(opener.writer().piece(10, b"x" * 10))
+    assert drain(reader) == [b"x" * 10]

@@ -3,7 +3,21 @@
 import pytest
 
 from disqued.core import groups
-from disqued.core.groups import DONE_COST, GROUP_COST, LOG_COST, UNIT_COST, Behind, Group, Log, raise_floor, read_scope
+from disqued.core.groups import (
+    EARLY_COST,
+    GROUP_COST,
+    LATE_COST,
+    LOG_COST,
+    MARK_COST,
+    UNIT_COST,
+    Behind,
+    Group,
+    Log,
+    forget_early,
+    note_early,
+    raise_floor,
+    read_scope,
+)
 from disqued.core.job import ACTIVE, KIND_LOG, QUEUED, RETRY_NEVER_MS, Event, JobOptions
 from disqued.core.memory import Memory
 from disqued.core.units import EventForm, GroupWaiter
@@ -146,7 +160,7 @@ def test_what_a_log_takes_is_counted_and_given_back(log: Log) -> None:
     group.finish(events[1])
     group.take(events[2])
     group.finish(events[2])
-    assert log.memory.used == log.cost == LOG_COST + GROUP_COST + 1 + UNIT_COST + 2 * DONE_COST
+    assert log.memory.used == log.cost == LOG_COST + GROUP_COST + 1 + UNIT_COST + MARK_COST + 3
     ended = [unit for event in events for unit in log.remove(event)]
     assert [unit.event for unit in ended] == events[:1]
     assert log.memory.used == LOG_COST
@@ -162,7 +176,7 @@ def test_the_successor_of_a_log_knows_what_merges_and_who_waits(log: Log) -> Non
     log.groups[b"began"].merge(2, {OTHER: 3})
     log.groups[b"began"].since, log.groups[b"began"].until = 40, 50
     log.groups[b"forgotten"].merge(1, {})
-    log.groups[b"floor"].floor[OTHER] = 4
+    log.groups[b"floor"].merge(0, {OTHER: 4})
     log.groups[b"used"].finish(add(log, 9, ttl_ms=77))
     log.horizon, log.since, log.until = {OWN: 2}, 20, 30
     after = log.successor()
@@ -345,7 +359,7 @@ def test_a_group_is_done_with_an_event_once_and_its_unit_ends(log: Log, group: G
     assert group.finish(event) is unit
     assert group.finish(event) is None
     assert (group.done, group.leased) == (1, 0)
-    assert event.done == {b"0:g"}
+    assert event.done == [b"0:g"]
     assert log.remove(event) == []
     assert group.done == 0
 
@@ -420,33 +434,118 @@ def test_where_a_group_began_matters_while_events_of_that_time_live_or_it_is_use
 # Facts.
 
 
-def test_events_that_the_same_groups_are_done_with_share_one_set_while_sets_are_few(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "SETS_KEPT", 3)
+def test_a_fact_takes_nothing_beside_the_mark_of_its_scope_while_groups_are_few(log: Log) -> None:
     events = [add(log, number) for number in range(6)]
-    for event in events[:2]:
+    for event in events:
         assert log.note_done(event, b"0:g")
         assert not log.note_done(event, b"0:g")
         assert log.note_done(event, b"0:h")
-    assert events[0].done == {b"0:g", b"0:h"}
-    assert events[0].done is events[1].done
-    kept = [len(log._sets)]
-    for number, event in enumerate(events[2:]):
-        log.note_done(event, b"1:%d" % number)
-        kept.append(len(log._sets))
-    assert kept == [2, 3, 1, 2, 3]
-    assert log.memory.used == LOG_COST + 8 * DONE_COST
+    assert events[0].done == [b"0:g", b"0:h"]
+    assert events[0].is_done_for(b"0:h")
+    assert not events[0].is_done_for(b"1:h")
+    assert log.memory.used == LOG_COST + 2 * (MARK_COST + 3)
+    for event in events:
+        log.remove(event)
+    assert log.memory.used == LOG_COST
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_very_many_groups_that_are_done_with_an_event_take_a_bit_each(log: Log, turn: int) -> None:
+    event = add(log, 1)
+    scopes = [b"0:%04d" % number for number in range(4_000)]
+    for scope in scopes:
+        assert log.note_done(event, scope)
+    bits = log.memory.used - LOG_COST - 4_000 * (MARK_COST + 6)
+    assert 4_000 // 8 <= bits <= 4_000 // 8 + 64
+    assert event.done == scopes
+    log.remove(event)
+    assert (log.memory.used, log.marks) == (LOG_COST, {})
+
+
+def test_the_number_of_a_scope_that_is_done_with_nothing_any_more_is_given_to_another_one(log: Log) -> None:
+    first, second = add(log, 1), add(log, 2)
+    log.note_done(first, b"0:a")
+    log.note_done(second, b"0:b")
+    log.remove(first)
+    third = add(log, 3)
+    log.note_done(third, b"0:c")
+    log.note_done(third, b"0:d")
+    assert [log.marks[scope].number for scope in (b"0:b", b"0:c", b"0:d")] == [1, 0, 2]
+    assert (second.done, third.done) == ([b"0:b"], [b"0:c", b"0:d"])
 
 
 def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Log) -> None:
     event = make_event(1)
-    event.done = frozenset({b"0:g", b"0:h"})
+    note_early(log.memory, event, b"0:g")
+    for _ in range(2):
+        note_early(log.memory, event, b"0:h")
+    assert event.done == [b"0:g", b"0:h"]
+    assert log.memory.used == LOG_COST + 2 * (EARLY_COST + 3)
     group = log.group(b"g")
-    used = log.memory.used
     log.add(event)
-    assert (group.done, log.memory.used - used) == (1, 2 * DONE_COST)
+    assert (group.done, event.done) == (1, [b"0:g", b"0:h"])
+    assert log.memory.used == LOG_COST + GROUP_COST + 1 + 2 * (MARK_COST + 3)
     assert event.log is log
     log.remove(event)
     assert event.log is None
     assert log.memory.used == LOG_COST
+
+
+def test_facts_of_an_event_that_ends_before_it_is_in_its_log_are_let_go_of(log: Log) -> None:
+    event = make_event(1)
+    note_early(log.memory, event, b"0:g")
+    forget_early(log.memory, event)
+    assert (log.memory.used, event.has_facts) == (LOG_COST, False)
+
+
+def test_an_event_is_done_once_though_it_is_a_fact_and_the_group_began_behind_it(log: Log, group: Group) -> None:
+    events = [add(log, number) for number in range(1, 6)]
+    group.finish(events[0])
+    group.finish(events[4])
+    assert group.merge(0, {OWN: 3}) == []
+    check_log(log)
+    assert log.note_done(events[1], b"0:g")
+    assert not group.finish(events[2])
+    assert (group.done, group.available, group.overlap) == (4, 1, 3)
+    check_log(log)
+    for number in (0, 1, 3, 2):
+        log.remove(events[number])
+        check_log(log)
+    assert (group.done, group.overlap) == (1, 0)
+
+
+def test_facts_of_an_epoch_that_is_heard_of_before_the_group_is_in_it_count_once_it_is(log: Log, group: Group) -> None:
+    first, second = add(log, 1), add(log, 2)
+    for event in (first, second):
+        log.note_done(event, b"2:g")
+    assert group.done == 0
+    group.merge(2, {OWN: 1})
+    assert (group.done, group.overlap) == (2, 1)
+    check_log(log)
+
+
+def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Log, group: Group) -> None:
+    foreign = [add(log, number, OTHER) for number in range(1, 4)]
+    own = add(log, 9)
+    assert take(group, strict=True) is own
+    used = log.memory.used
+    assert used == LOG_COST + GROUP_COST + 1 + UNIT_COST + 3 * LATE_COST
+    log.remove(foreign[0])
+    assert group.next(NOW) is foreign[1]
+    group.take(foreign[1])
+    assert log.memory.used == used - 2 * LATE_COST + UNIT_COST
+    group.merge(1, {})
+    assert (log.memory.used, foreign[2].late) == (LOG_COST + GROUP_COST + 1, {group: None})
+    assert not group.forget_left(10)
+    assert foreign[2].late == {}
+
+
+def test_an_event_that_goes_ends_the_groups_that_had_something_of_it_and_looks_at_no_other(log: Log) -> None:
+    groups_ = [log.group(b"%d" % number) for number in range(5)]
+    event = add(log, 1)
+    unit = groups_[1].take(event)
+    groups_[2].finish(event)
+    groups_[3].take(event)
+    groups_[3].merge(1, {})
+    assert log.remove(event) == [unit]
+    assert list(log.groups) == [b"0", b"3", b"4"]

@@ -1,16 +1,35 @@
 """What waits to leave on a link: its order, its limit, and the frames that it becomes."""
 
+import sys
 from collections.abc import Sequence
 
 import attrs
 import pytest
 
 from disqued.core.job import FLAG_GIVEN_UP, Job, JobOptions
-from disqued.core.messages import DELJOB, FAIL, NEEDJOBS, PING, PONG, REPLJOB, YOURJOBS, Message
+from disqued.core.messages import (
+    CLAIMED,
+    DELJOB,
+    EVENT,
+    FAIL,
+    GOTJOB,
+    HANDOVER,
+    LEASED,
+    LIVES,
+    NEEDJOBS,
+    PING,
+    PONG,
+    REPLJOB,
+    YOURJOBS,
+    Message,
+)
 from disqued.net.linkqueue import (
     MESSAGE_COST,
+    RUMOUR_COST,
     TAKEN_KEPT,
     TEXT_KEPT,
+    TEXTS_KEPT,
+    UNIT_COST,
     URGENT_MAX,
     LinkQueue,
     Texts,
@@ -260,6 +279,88 @@ def test_no_long_text_is_kept_nor_one_that_nobody_waits_for() -> None:
     assert queues[b"a"].put(waiting)
     queues[b"a"].frame(7)
     assert waiting.text is None
+
+
+def test_a_text_of_the_largest_kept_size_is_written_down_once() -> None:
+    queues, codec, _, _ = links()
+    spread(to_both(copy(TEXT_KEPT - 1)), queues)  # the codec here writes one byte more
+    for queue in queues.values():
+        queue.frame(7)
+    assert codec.times == [7]
+
+
+def test_texts_that_were_forgotten_make_room_for_others() -> None:
+    _, _, _, texts = links()
+    for _ in range(3):
+        for number in range(TEXTS_KEPT + 1):
+            waiting = Waiting((DELJOB, b"id"))
+            texts.keep(waiting, b"text")
+            assert (waiting.text is not None) == (number < TEXTS_KEPT)
+        texts.forget()
+        assert waiting.text is None
+
+
+def test_a_message_that_is_put_back_waits_on_as_many_links_as_before() -> None:
+    class Long(Codec):
+        def encode(self, message: Message, now: int) -> bytes:
+            return bytes([message[0]]) * (PIECE_BYTES - 10)
+
+    queues = {name: LinkQueue(Long(), Writer(), 1 << 30, Texts()) for name in (b"a", b"b")}
+    waiting = [Waiting((DELJOB, b"id")), Waiting((DELJOB, b"id"))]
+    for queue in queues.values():
+        assert all(map(queue.put, waiting))
+    queues[b"a"].frame(7)
+    assert [each.links for each in waiting] == [1, 2]
+    assert (queues[b"a"].weight, len(queues[b"a"])) == (MESSAGE_COST, 1)
+    queues[b"a"].frame(7)
+    assert [each.links for each in waiting] == [1, 1]
+    assert (queues[b"a"].weight, len(queues[b"a"])) == (0, 0)
+
+
+def test_a_large_message_is_let_go_when_its_last_piece_is_written() -> None:
+    text = b"\0" * (2 * PIECE_BYTES + 1)
+
+    class Same(Codec):
+        def encode(self, message: Message, now: int) -> bytes:
+            return text
+
+    queue = LinkQueue(Same(), Writer(), 1 << 30)
+    before = sys.getrefcount(text)
+    queue.add((DELJOB, b"id"))
+    queue.frame(0)
+    assert sys.getrefcount(text) > before
+    weights = []
+    while queue.frame(0) is not None:
+        weights.append((queue.weight, len(queue), queue.sent))
+    assert weights == [(MESSAGE_COST, 1, 0), (0, 0, 1)]
+    assert sys.getrefcount(text) == before
+
+
+def test_a_message_weighs_what_it_keeps_while_it_waits() -> None:
+    body, name = copy(100)[1], b"n" * 10
+    assert weigh((DELJOB, b"id")) == MESSAGE_COST
+    assert weigh((GOTJOB, b"id")) == MESSAGE_COST
+    assert weigh((REPLJOB, body, True)) == MESSAGE_COST + 100
+    assert weigh((YOURJOBS, [body, body])) == MESSAGE_COST + 2 * (MESSAGE_COST + 100)
+    assert weigh((CLAIMED, b"q", [body])) == MESSAGE_COST + MESSAGE_COST + 100
+    assert weigh((PING, 0, [(), ()])) == weigh((PONG, 0, [(), ()])) == MESSAGE_COST + 2 * RUMOUR_COST
+    assert weigh((LIVES, [(), (), ()])) == weigh((LEASED, 0, [(), (), ()])) == MESSAGE_COST + 3 * UNIT_COST
+    assert weigh((HANDOVER, 0, 0, 0, [name, name], [()])) == MESSAGE_COST + UNIT_COST + 20
+    assert weigh((EVENT, name, b"kind", name)) == MESSAGE_COST + 20
+
+
+def test_a_message_that_is_dropped_weighs_nothing_and_waits_nowhere() -> None:
+    queue, _ = make(limit=2 * MESSAGE_COST)
+    waiting = [Waiting((DELJOB, b"id")) for _ in range(3)]
+    assert [queue.put(each) for each in waiting] == [True, True, False]
+    assert [each.links for each in waiting] == [1, 1, 0]
+    assert (queue.weight, len(queue)) == (2 * MESSAGE_COST, 2)
+    urgent = [Waiting((PING, 0, ())) for _ in range(URGENT_MAX + 1)]
+    assert [queue.put(each) for each in urgent] == [True] * URGENT_MAX + [False]
+    assert urgent[-1].links == 0
+    drain(queue)
+    assert (queue.weight, len(queue)) == (0, 0)
+    assert [each.links for each in waiting] == [0, 0, 0]
 
 
 def test_a_copy_that_was_given_up_between_two_links_leaves_on_the_first_alone() -> None:

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from disqued.core import messages as m
-from disqued.core.membership import FORGOTTEN_MS, MEETINGS_MAX, TIMEOUT_MS
+from disqued.core.membership import FORGOTTEN_MS, MEETINGS_MAX
 from disqued.core.messages import Greeting, Message, Rumour, Target
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
+from disqued.core.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, TIMEOUT_MS, KnownNode, Peer
 from disqued.testing.clock import Clock
 from disqued.wire.messages import decode, encode
 

@@ -102,8 +102,11 @@ def checked(
          {"tls_certificate_expires_in_seconds": "864000", "tls_certificate_expires_first": "tls-port"}, 1,
          "NODE WARNING - the certificate of tls-port ends in 10.0 days (allowed: 14:)"),
         ("aof", {}, 0, "AOF OK - the last write and the last rewrite are in order, 100 bytes"),
-        ("aof", {"aof_enabled": "0", "persistence": "sqlite"}, 3,
-         "AOF UNKNOWN - 127.0.0.1:7711 keeps no append-only file: `persistence` is sqlite"),
+        ("aof", {"aof_enabled": "0", "persistence": "none"}, 3,
+         "AOF UNKNOWN - 127.0.0.1:7711 keeps no append-only file: `persistence` is none"),
+        ("aof", {"aof_enabled": "1", "persistence": "sqlite"}, 3,
+         ("AOF UNKNOWN - 127.0.0.1:7711 keeps no append-only file: `persistence` is sqlite; "
+          "`disqued check node` looks at the writes of every store")),
         ("aof", {"aof_last_write_status": "err"}, 2,
          "AOF CRITICAL - the last write failed, and the node takes no jobs"),
         ("aof", {"aof_last_bgrewrite_status": "err"}, 1, "AOF WARNING - the last rewrite failed"),

@@ -59,7 +59,11 @@ def test_a_tick_that_comes_late_does_everything_that_is_due(server: Server) -> N
     server.clock.advance(60_000)
     server.tick()
     assert server.answers["anna"] == [None]
-    assert server.bodies() == [b"delayed", b"retried"]
+    # What a consumer did not acknowledge in time it may have acknowledged meanwhile: that is read first.
+    assert server.bodies() == [b"delayed"]
+    server.clock.advance(1)
+    server.tick()
+    assert server.bodies() == [b"retried"]
     check(server)
 
 

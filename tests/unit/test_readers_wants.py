@@ -542,3 +542,25 @@ def test_after_a_flush_of_the_node_consumers_that_wait_are_told_as_before(cluste
     cluster.advance(2 * LIVES_MS)
     event_id = add(a)
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
+
+
+def test_a_new_group_finds_an_event_behind_very_many_that_another_node_hands_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "SKIPPED_AT_ONCE", 10)
+    cluster = Cluster(2)
+    a, b = cluster
+    for _ in range(35):
+        add(a, copies=2)
+    own = add(b, copies=2)
+    log = b.state.queues.by_name[b"q"].log
+    assert log is not None
+    assert b("QGET", "q", "g", client="anna") is BLOCKED
+    cluster.advance(100)
+    assert b.answers["anna"] == [[own, b"x"]]
+    assert b("QNOTIFY", "h", 0, "q") == b"q"
+    assert set(log.groups) == {b"g", b"h"}
+    check(cluster)
+    # Whose search nobody goes on with is forgotten.
+    b.state.collect_queue(b.state.queues.by_name[b"q"])
+    assert set(log.groups) == {b"g"}

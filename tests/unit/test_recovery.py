@@ -4,13 +4,22 @@ from random import Random
 
 import pytest
 
-from disqued.core.delivery import ANNOUNCED_MS
+from disqued.core.copies import SPREAD_MS
 from disqued.core.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
 from disqued.core.messages import REPLJOB
 from disqued.core.node import Node
-from disqued.core.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.core.recovery import AT_END, DRAWN_BYTES, PASSED_AT_ONCE, Recovery, draw, snapshot, walk
+from disqued.core.recovery import (
+    AT_END,
+    DRAWN_BYTES,
+    PASSED_AT_ONCE,
+    PROBED_AFTER_MS,
+    Recovery,
+    draw,
+    snapshot,
+    walk,
+)
 from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_copy, decode_record, encode_copy, encode_event, encode_job
@@ -27,6 +36,7 @@ class Machine:
         self.clock = Clock(now=5_000)
         self.journal: list[bytes] = []
         self.seed = 0
+        self.has_delays = False  #: the journal has a watermark, as those of nodes have
         self.node: Node
         self.recovery: Recovery
         self.start(restores_queues=False)
@@ -38,15 +48,28 @@ class Machine:
         self.node = Node(NODE_ID, self.clock, Random(self.seed), maxmemory=1 << 30)
         self.recovery = Recovery(self.node.state, restores_queues=restores_queues)
         assert self.recovery.apply_some(map(decode_record, self.journal), len(self.journal) + 1) is AT_END
+        self.node.begin()
         self.node.state.journaling = True
+        if self.has_delays:
+            self.recovery.finish()
+            self.begin_watermark()
+
+    def begin_watermark(self) -> None:
+        if not self.node.state.watermark.until:
+            self.node.outbox.journal.append(self.node.state.begin_watermark())
 
     def commit(self) -> None:
+        """Write down what there is, durably, and let the jobs go that waited for that."""
         offset = self.clock.wall() - self.clock.now()
         records, self.node.outbox.journal = self.node.outbox.journal, []
         self.journal += [
             encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, self.clock.wall())
             for record in records
         ]
+        mark = self.node.state.watermark
+        if mark.held:
+            self.node.delivery.release(mark.last, mark.until)
+            self.node.tick()
 
     def crash(self, *, down_ms: int = 0) -> None:
         self.commit()
@@ -67,6 +90,9 @@ class Machine:
 
     def add(self, body: bytes = b"body", *, retry_ms: int = RETRY_MS, delay_ms: int = 0, queue: bytes = QUEUE) -> bytes:
         self.node.begin()
+        if delay_ms and not self.has_delays:
+            self.has_delays = True
+            self.begin_watermark()
         options = self.node.state.options(TTL_MS, retry_ms, delay_ms, 1)
         job_id = self.node.replication.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert job_id is not None
@@ -82,6 +108,8 @@ class Machine:
         self.node.begin()
         while (at := self.node.deadline()) is not None and at <= self.clock.now():
             self.node.tick()
+            if self.node.state.watermark.held:
+                self.commit()
 
     def job(self, job_id: bytes) -> Job:
         job = self.node.state.jobs.get(job_id)
@@ -272,16 +300,18 @@ def test_a_job_that_was_queued_before_its_delay_was_over_does_not_wait_for_it_ag
     assert machine.get() == [job_id]
 
 
-def test_an_at_most_once_job_that_was_queued_before_its_time_comes_when_that_is_over(machine: Machine) -> None:
+def test_an_at_most_once_job_that_was_queued_before_its_time_is_never_queued_again(machine: Machine) -> None:
     job_id = machine.add(retry_ms=0, delay_ms=DELAY_MS)
     machine.commit()
     machine.node.begin()
     assert machine.node.delivery.enqueue(machine.job(job_id), asked=True)
-    machine.crash()
-    machine.wait(DELAY_MS - 1)
+    # Nobody gets it before the disk knows that it may have been delivered.
     assert machine.get() == []
-    machine.wait(1)
-    assert machine.get() == [job_id]
+    machine.commit()
+    assert machine.job(job_id).state == QUEUED
+    machine.crash()
+    machine.wait(TTL_MS - 1)
+    assert machine.get() == []
 
 
 @pytest.mark.parametrize("down_ms", [0, DELAY_MS // 2])
@@ -295,19 +325,157 @@ def test_a_copy_waits_for_the_delay_and_then_for_those_who_queue_it_first(machin
     machine.crash(down_ms=down_ms)
     machine.wait(DELAY_MS + retry_ms - down_ms - 1)
     assert machine.get() == []
-    machine.wait(3 * ANNOUNCED_MS)
+    machine.wait(3 * SPREAD_MS)
+    machine.wait(1)  # it was held up, and hears others first
     assert machine.get() == [job_id]
     # It was queued, and is not delayed any more.
     machine.crash()
-    machine.wait(retry_ms + ANNOUNCED_MS)
+    machine.wait(retry_ms + SPREAD_MS)
+    machine.wait(1)
     assert machine.get() == [job_id]
 
 
-def test_a_delay_that_ended_while_the_node_was_down_is_followed_by_one_retry_period_at_most(machine: Machine) -> None:
-    job_id = machine.add(delay_ms=DELAY_MS)
+@pytest.mark.parametrize("retry_ms", [RETRY_MS, 0])
+def test_a_job_whose_time_came_while_the_node_was_down_is_queued_at_once(machine: Machine, retry_ms: int) -> None:
+    job_id = machine.add(retry_ms=retry_ms, delay_ms=3_000)
+    machine.crash(down_ms=3_500)
+    machine.wait(0)
+    assert machine.get() == [job_id]
+    assert machine.job(job_id).additional_deliveries == 0
+    # It was delivered now, so that another start does not queue it at once.
+    machine.crash()
+    machine.wait(RETRY_MS - 1)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == ([job_id] if retry_ms else [])
+
+
+def test_of_delayed_jobs_those_are_queued_at_once_that_were_not_queued_before_the_crash(machine: Machine) -> None:
+    ids = [machine.add(delay_ms=1_000 * number) for number in range(1, 7)]
+    machine.wait(3_500)
+    assert machine.get(2) == ids[:2]
+    machine.crash(down_ms=1_700)
+    machine.wait(0)
+    assert machine.get() == ids[3:5]
+    machine.wait(800)
+    assert machine.get() == ids[5:]
+    # One of them may have been delivered.
+    machine.wait(RETRY_MS - 800)
+    assert machine.get()[:3] == ids[:3]
+
+
+def test_a_journal_of_an_older_version_says_nothing_of_delayed_jobs(machine: Machine) -> None:
+    job_id, once = machine.add(delay_ms=DELAY_MS), machine.add(retry_ms=0, delay_ms=DELAY_MS)
+    machine.commit()
+    machine.journal = [data for data in machine.journal if decode_record(data)[0] != WATERMARK]
+    for _ in range(2):
+        # Nor does it after a start of this one.
+        machine.crash(down_ms=DELAY_MS)
+        machine.wait(RETRY_MS - 1)
+        assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [job_id]
+    assert machine.known(once)
+
+
+@pytest.mark.parametrize("back_ms", [1_000, DELAY_MS, 3_600_000])
+def test_a_clock_that_is_set_back_makes_no_job_a_new_one(machine: Machine, back_ms: int) -> None:
+    late, once = machine.add(delay_ms=DELAY_MS), machine.add(retry_ms=0, delay_ms=DELAY_MS)
+    machine.commit()
+    machine.clock.jump_wall(-back_ms)
+    machine.wait(DELAY_MS)
+    assert machine.get() == [late, once]
+    # The power is cut: that it is done is lost.
+    done = machine.node.outbox.journal.pop()
+    assert done[0] == UNIT_DONE
+    machine.crash(down_ms=1)
+    machine.wait(RETRY_MS - 1)
+    assert machine.get() == []
+    machine.wait(1)
+    assert machine.get() == [late]
+
+
+@pytest.mark.parametrize("jump_ms", [-300_000, 300_000])
+def test_a_clock_that_is_set_while_the_node_is_down_loses_no_delayed_job(machine: Machine, jump_ms: int) -> None:
+    for retry_ms in (RETRY_MS, 0):
+        job_id = machine.add(retry_ms=retry_ms, delay_ms=DELAY_MS)
+        machine.commit()
+        machine.clock.jump_wall(jump_ms)
+        machine.crash(down_ms=1_000)
+        # Its deadline may have been moved: it is written again, so that what is delivered now is known later.
+        machine.wait(DELAY_MS)
+        assert machine.get() == [job_id]
+        records = machine.node.outbox.journal
+        records[:] = [record for record in records if record[0] != UNIT_DONE]
+        machine.crash()
+        machine.wait(RETRY_MS - 1)
+        assert machine.get() == []
+        machine.wait(1)
+        assert machine.get() == ([job_id] if retry_ms else [])
+        machine.node.acks.acknowledge(job_id)
+
+
+def test_a_watermark_of_a_clock_that_was_ahead_does_not_stay(machine: Machine) -> None:
+    machine.clock.jump_wall(86_400_000)
+    gone = machine.add(delay_ms=1_000)
+    machine.wait(1_000)
+    assert machine.get() == [gone]
+    machine.node.begin()
+    machine.node.acks.acknowledge(gone)
+    machine.commit()
+    machine.clock.jump_wall(-86_400_000)
+    machine.crash()
+    job_id = machine.add(retry_ms=0, delay_ms=DELAY_MS)
     machine.crash(down_ms=DELAY_MS)
-    machine.wait(RETRY_MS)
+    machine.wait(0)
     assert machine.get() == [job_id]
+
+
+@pytest.mark.parametrize("down_ms", [DELAY_MS + RETRY_MS - 1, DELAY_MS + RETRY_MS])
+def test_where_others_may_have_queued_a_job_meanwhile_they_are_asked(machine: Machine, down_ms: int) -> None:
+    job_id = machine.add(delay_ms=DELAY_MS)
+    machine.job(job_id).holders = frozenset((NODE_ID, b"f" * 40))
+    machine.crash(down_ms=down_ms)
+    machine.wait(0)
+    if down_ms < DELAY_MS + RETRY_MS:
+        assert machine.get() == [job_id]
+        return
+    assert machine.get() == []
+    machine.wait(PROBED_AFTER_MS - 1)
+    assert machine.get() == []
+    machine.wait(1)  # the other holder is not in reach, so that nobody is to answer
+    assert machine.get() == [job_id]
+
+
+def test_what_a_store_may_have_lost_is_not_delivered_twice(machine: Machine) -> None:
+    twice, once = machine.add(delay_ms=1_000), machine.add(retry_ms=0, delay_ms=1_000)
+    machine.commit()
+    machine.clock.advance(2_000)
+    machine.node = Node(NODE_ID, machine.clock, Random(9), maxmemory=1 << 30)
+    records = [(*record, False) if record[0] == WATERMARK else record for record in map(decode_record, machine.journal)]
+    recovery = Recovery(machine.node.state, restores_queues=False)
+    assert recovery.apply_some(iter(records), 100) is AT_END
+    recovery.finish()
+    machine.wait(TTL_MS // 2)
+    assert twice in machine.get()
+    assert once not in machine.get()
+
+
+def test_many_delayed_jobs_cost_few_records(machine: Machine) -> None:
+    for _ in range(100):
+        machine.add(delay_ms=1_000)
+        machine.wait(10)
+    machine.commit()
+    before = len(machine.journal)
+    for _ in range(100):
+        machine.wait(10)
+    machine.commit()
+    assert 5 < len(machine.journal) - before <= 11
+    machine.wait(TTL_MS // 2)
+    machine.node.acks.acknowledge(machine.add())
+    machine.commit()
+    # Nothing is written while nothing is near.
+    assert sum(decode_record(data)[0] == WATERMARK for data in machine.journal) <= 12
 
 
 def test_an_at_most_once_job_is_never_queued_again(machine: Machine) -> None:
@@ -334,13 +502,6 @@ def test_an_at_most_once_job_before_the_end_of_its_delay_is_delivered_then_and_o
     assert machine.get() == [job_id]
     machine.crash()
     assert not machine.known(job_id)
-
-
-def test_an_at_most_once_job_whose_delay_ended_while_the_node_was_down_is_not_queued(machine: Machine) -> None:
-    machine.add(retry_ms=0, delay_ms=DELAY_MS)
-    machine.crash(down_ms=DELAY_MS)
-    machine.wait(TTL_MS // 2)
-    assert machine.get() == []
 
 
 def test_memory_is_counted_as_before(machine: Machine) -> None:
@@ -455,8 +616,8 @@ def test_a_snapshot_that_is_read_as_a_journal_restores_no_queue(machine: Machine
 def test_a_snapshot_for_a_journal_that_goes_on_leaves_out_what_is_done(machine: Machine) -> None:
     delivered, queued, active = machine.add(retry_ms=0), machine.add(), machine.add(delay_ms=DELAY_MS)
     assert machine.get(1) == [delivered]
-    assert {record[1].id for record in walk(machine.node.state)} == {queued, active}
-    ids = [record[1].id for record in snapshot(machine.node.state)]
+    assert {record[1].id for record in walk(machine.node.state) if record[0] == JOB_ADDED} == {queued, active}
+    ids = [record[1].id for record in snapshot(machine.node.state) if record[0] == JOB_ADDED]
     assert ids[0] == queued
     assert set(ids) == {delivered, queued, active}
 

@@ -1,11 +1,13 @@
 """What clients send: the language of the reference parser, its limits, and what closes a connection."""
 
+import sys
 import tracemalloc
 
 import pytest
 
 from disqued.wire.requests import (
     REPEATED_WORDS,
+    WORD_COST,
     ProtocolError,
     RequestParser,
     parse_pipeline,
@@ -420,3 +422,59 @@ class TestShortcuts:
             parser = RequestParser()
             commands = [words for at in range(0, len(data), size) for words in parser.feed(data[at : at + size])]
             assert commands == [ADDJOB_WORDS] * 50
+
+
+# What an unfinished request takes.
+
+HEADERS = 40  #: bytes of lines that are read and not kept
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 70_000, 1_000_000])
+def test_a_word_that_comes_in_pieces_is_whole_and_counted_meanwhile(size: int) -> None:
+    parser = RequestParser()
+    word = bytes(index % 251 for index in range(size))
+    data = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (size, word)
+    found: list[list[bytes]] = []
+    step = max(1, size // 7)
+    for at in range(0, len(data), step):
+        found += parser.feed(data[at : at + step])
+        if at + step < len(data):
+            assert at - HEADERS <= parser.held <= at + step + 2 * WORD_COST
+    assert found == [[b"ECHO", word]]
+    assert parser.held == 0
+
+
+def test_words_of_an_unfinished_command_count_with_what_they_take() -> None:
+    parser = RequestParser()
+    parser.feed(b"*100000\r\n" + b"".join(b"$6\r\n%06d\r\n" % number for number in range(50_000)))
+    words = parser._words
+    real = sys.getsizeof(words) + sum(map(sys.getsizeof, words))
+    assert len(words) == 50_000
+    assert real <= parser.held <= 1.5 * real
+    assert parser.is_long
+
+
+def test_what_is_wrong_lets_go_of_what_came_before() -> None:
+    parser = RequestParser()
+    parser.feed(b"*2\r\n$4\r\nECHO\r\n$100000\r\n" + b"x" * 90_000)
+    assert parser.held > 90_000
+    parser.feed(b"x" * 10_000 + b"??")
+    assert parser.error is not None
+    assert parser.held < 1_000
+
+
+def test_a_word_is_handed_out_without_a_copy() -> None:
+    parser = RequestParser()
+    size = 30_000_000
+    parser.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % size)
+    chunk = b"x" * 65_536
+    tracemalloc.start()
+    try:
+        for _ in range(size // len(chunk)):
+            parser.feed(chunk)
+        [[_, word]] = parser.feed(b"x" * (size % len(chunk)) + b"\r\n")
+        # It grows by an eighth at a time; a copy would be as much again.
+        assert tracemalloc.get_traced_memory()[1] < size * 3 // 2
+    finally:
+        tracemalloc.stop()
+    assert len(word) == size

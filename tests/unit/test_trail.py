@@ -276,6 +276,19 @@ def test_a_job_that_is_delivered_at_most_once_leaves_though_its_delay_is_not_ove
     assert brief(read(), "peer") == [("add", None), ("leave", "bbbbbbbb")]
 
 
+def test_a_job_that_is_done_elsewhere_while_its_producer_waits_was_added_and_is_done() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    read = follow(a)
+    cluster.hold(a, b)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, client="maker")
+    (job,) = a.state.jobs
+    assert read() == []
+    b("ACKJOB", job.id)
+    cluster.release(a, b)
+    assert brief(read(), "client", "peer") == [("add", "maker", None), ("ack", None, "bbbbbbbb")]
+
+
 @pytest.mark.parametrize(("by_ms", "word"), [(3_600_000, "ahead"), (-3_600_000, "back")])
 def test_a_clock_that_is_set_is_told_of_and_changes_no_age(server: Server, by_ms: int, word: str) -> None:
     read = follow(server)

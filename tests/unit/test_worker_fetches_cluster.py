@@ -258,7 +258,7 @@ def test_a_time_of_a_fetch_ends_on_another_holder_when_its_node_is_cut_off(clust
     begin(a)
     a("QRPOP", "q", "EX", 5, "WORKER", "w", client="w")
     cluster.isolate(a)
-    cluster.advance(7_000)
+    cluster.advance(25_000)
     assert sorted([*waiting(b), *waiting(c)]) == [b"x"]
 
 

@@ -1,7 +1,7 @@
 """A look at every node of a cluster, again and again; one that does not answer holds up nobody.
 
     HELLO of any node --> all nodes --> a thread each: INFO, CLUSTER INFO, TIME, HELLO
-                                                       QSCAN --> QSTAT of each queue
+                                                       QSCAN --> QSTAT FULL of each queue
                                                        QPEEK 1, SHOW of the longest: since when its oldest is there
                           --wait, no longer than asked for--> NodeLook of each, or why there is none
 
@@ -34,7 +34,7 @@ class QueueLook:
     """A queue, as one node knows it."""
 
     name: bytes
-    length: int
+    length: int  #: jobs that wait here; of a stream the events that this node hands out, and not its copies
     jobs_in: int  #: since the node began
     jobs_out: int
     blocked: int
@@ -146,7 +146,7 @@ def _queues(link: Link, now_s: int) -> dict[bytes, QueueLook]:
         names += found
         if cursor == b"0":
             break
-    replies = link.ask_all([("QSTAT", name) for name in dict.fromkeys(names[:QUEUES_MAX])])
+    replies = link.ask_all([("QSTAT", name, "FULL") for name in dict.fromkeys(names[:QUEUES_MAX])])
     looks = {look.name: look for look in map(_queue, replies) if look}
     longest = sorted((look for look in looks.values() if look.length), key=lambda look: -look.length)[:AGES_MAX]
     for name, created_ns in _oldest(link, [look.name for look in longest]).items():
@@ -160,8 +160,9 @@ def _queue(reply: Any) -> QueueLook | None:
         return None
     facts: Any = read_facts(reply, b"")
     return QueueLook(
-        facts["name"], facts["len"], facts["jobs-in"], facts["jobs-out"], facts["blocked"], facts["pause"].decode()
-    )
+        facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"], facts["blocked"],
+        facts["pause"].decode(),
+    )  # fmt: skip
 
 
 def _oldest(link: Link, names: Sequence[bytes]) -> dict[bytes, int]:

@@ -1,0 +1,42 @@
+"""`disqued help VERB`: what `disqued VERB --help` says."""
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from disqued.nearest import listed
+from disqued.tools.program import program
+
+
+def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The verbs, or the verbs of the verb that stands before."""
+    group: Any = program
+    for word in ctx.params.get(parameter.name or "") or ():
+        group = group.get_command(ctx, word)
+    names = group.list_commands(ctx) if isinstance(group, click.Group) else []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command("help")
+@click.argument("verb", nargs=-1, metavar="[VERB]...", shell_complete=_complete)
+@click.pass_context
+def command(ctx: click.Context, verb: tuple[str, ...]) -> None:
+    """Show the help of a verb: what it does, its options, and examples.
+
+    \b
+    Examples:
+      disqued help cli
+      disqued help cluster create
+
+    Without a verb it names all of them.  `disqued --help` shows the options that start a node, too.
+    """
+    here = ctx.parent or ctx
+    for name in verb:
+        known = here.command.list_commands(here) if isinstance(here.command, click.Group) else []
+        found = here.command.get_command(here, name) if isinstance(here.command, click.Group) else None
+        if found is None:
+            allowed = listed("verbs", known, f"{here.command_path} --help", name) if known else "it has none"
+            raise click.UsageError(f"{here.command_path} has no verb '{name}'; {allowed}", here.find_root())
+        here = click.Context(found, info_name=name, parent=here)
+    click.echo(here.get_help())
