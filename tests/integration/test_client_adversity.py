@@ -283,7 +283,7 @@ waiting = [threading.Thread(target=client.get, args=('nobody',), kwargs={'timeou
 for thread in waiting:
     thread.start()
 for thread in waiting:
-    thread.join(LIMIT)  # each leaves a connection that is idle
+    thread.join()  # each leaves a connection that is idle
 newest = max(int(line.split()[0].removeprefix(b'id=')) for line in client.call('CLIENT', 'LIST').splitlines())
 
 def use():
@@ -308,7 +308,7 @@ for n in range(5):
 ended = [os.waitpid(child, 0)[1] for child in children]
 stop.set()
 for thread in threads:
-    thread.join(LIMIT)
+    thread.join()
 taken = client.get(queue, count=100)
 print(ended, sorted(job.body for job in taken), client.ack(*taken))
 client.close()

@@ -24,7 +24,7 @@ WORKERS = [program for program, _ in PROGRAMS if "Worker(" in program and progra
 WITH_TLS = next(program for program, _ in PROGRAMS if "Tls(" in program)
 WORKER = re.compile(r"^worker = Worker\(.*?^\)\n", re.MULTILINE | re.DOTALL)
 RUNNING = [
-    (WORKERS[0], WORKERS[0]), (WORKERS[1], WORKERS[1]), (LIVE, WORKER.sub(lambda _: LIVE, WORKERS[0])),
+    *((program, program) for program in WORKERS), (LIVE, WORKER.sub(lambda _: LIVE, WORKERS[0])),
 ]  # fmt: skip
 
 Start = Callable[..., Daemon]
@@ -53,7 +53,7 @@ def test_a_program_prints_what_the_page_says(start: Start, program: str, printed
         lines.ran(program)
 
 
-@pytest.mark.parametrize(("shown", "program"), RUNNING, ids=["blocking", "deferred", "live"])
+@pytest.mark.parametrize(("shown", "program"), RUNNING, ids=["blocking", "aio", "deferred", "live"])
 def test_a_worker_works_until_it_is_told_to_stop(start: Start, shown: str, program: str) -> None:
     daemon = start()
     daemon.call("ADDJOB", "mail", "ann@example.org", 0)
