@@ -11,7 +11,10 @@
 one in force when it is asked for, since CONFIG SET may change it; sessions that an old one has opened end with it.
 """
 
+import select
+import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from twisted.logger import Logger
@@ -20,7 +23,7 @@ from disqued.attempts import Attempts
 from disqued.config import Config
 from disqued.web.origins import Hosts, check_read, check_write, header
 from disqued.web.problems import Problem
-from disqued.web.routes import Role, Route, Visitor
+from disqued.web.routes import Role, Route, Visitor, never
 from disqued.web.sessions import LIFE_S, Sessions
 from disqued.web.tokens import Token, TokenFile, digest_of, find
 
@@ -70,15 +73,15 @@ class Access:
             return self.guest(request)
         given = header(request, "Authorization")
         if given is not None:
-            return _visitor(self._check(_bearer(given), request), address_of(request))
+            return _visitor(self._check(_bearer(given), request), request)
         return self.guest(request)
 
     def guest(self, request: Any) -> Visitor:
         """Find out who asks for what everybody may see: no token is looked at, so none can be guessed."""
         if self.is_open:
-            return Visitor("local", Role.ADMIN, True, address_of(request))
+            return Visitor("local", Role.ADMIN, True, address_of(request), end_of(request))
         token = self._session_token(request)
-        return self.nobody(request) if token is None else _visitor(token, address_of(request))
+        return self.nobody(request) if token is None else _visitor(token, request)
 
     def still_holds(self, request: Any, visitor: Visitor) -> bool:
         """Tell whether what a request gave, some time ago, still makes this visitor of whoever sent it."""
@@ -90,7 +93,7 @@ class Access:
         except Problem:
             # What was of no account while everybody was let in.
             return False
-        return token is not None and _visitor(token, visitor.address) == visitor
+        return token is not None and _visitor(token, request) == visitor
 
     @property
     def complaint(self) -> str:
@@ -100,7 +103,7 @@ class Access:
     @staticmethod
     def nobody(request: Any) -> Visitor:
         """Who has said nothing of who they are, or nothing that holds."""
-        return Visitor("nobody", Role.NOBODY, False, address_of(request))
+        return Visitor("nobody", Role.NOBODY, False, address_of(request), end_of(request))
 
     def _tokens(self) -> tuple[Token, ...]:
         if self._file is not None:
@@ -187,8 +190,28 @@ def _host_of(request: Any) -> str:
     return getattr(request.getClientAddress(), "host", "unix")
 
 
-def _visitor(token: Token, address: str) -> Visitor:
-    return Visitor(token.name, token.role, token.sees_bodies, address)
+def end_of(request: Any) -> Callable[[], bool]:
+    """Return the function that says whether the client of a request has closed its connection.
+
+    With TLS, too, the end of the connection below counts.
+    """
+    transport = request.channel.transport
+    while not hasattr(transport, "socket") and hasattr(transport, "transport"):
+        transport = transport.transport
+    below = getattr(transport, "socket", None)
+    return never if below is None else partial(_has_closed, below)
+
+
+def _has_closed(connection: socket.socket) -> bool:
+    if connection.fileno() < 0:
+        return True
+    poller = select.poll()
+    poller.register(connection, select.POLLRDHUP)
+    return bool(poller.poll(0))
+
+
+def _visitor(token: Token, request: Any) -> Visitor:
+    return Visitor(token.name, token.role, token.sees_bodies, address_of(request), end_of(request))
 
 
 def _bearer(text: str) -> str:

@@ -50,6 +50,11 @@ class Role(IntEnum):
     ADMIN = 3  #: changes the node and the cluster
 
 
+def never() -> bool:
+    """Be the answer to whether a visitor is gone where there is no connection to look at."""
+    return False
+
+
 @attrs.frozen
 class Visitor:
     """Who asks."""
@@ -58,6 +63,7 @@ class Visitor:
     role: Role
     sees_bodies: bool  #: bodies of jobs are a right of their own
     address: str  #: ``ip:port``
+    is_gone: Callable[[], bool] = attrs.field(default=never, eq=False, repr=False)  #: it has closed its connection
 
 
 @attrs.frozen

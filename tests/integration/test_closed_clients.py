@@ -6,10 +6,12 @@ Nobody else can see the difference between a client that has closed and one that
 neither gets a job; what else a client sent before that is answered.
 """
 
+import json
 import os
 import signal
 import socket
 import ssl
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,6 +62,7 @@ class Node:
     tls_port: int
     authority: Authority
     path: Path  #: of the Unix socket
+    http_port: int
 
     def connect(self, kind: str) -> socket.socket:
         """Connect in one of three ways, and be known to the node."""
@@ -84,15 +87,16 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("closed")
     authority = Authority(folder)
     key, certificate = authority.issue("node", HOST)
-    tls_port = free_port()
+    tls_port, http_port = free_port(), free_port()
     running = launch(
         folder / "data",
         (
-            "--unixsocket", str(folder / "node.sock"), "--tls-port", str(tls_port), "--tls-auth-clients", "no",
+            "--unixsocket", str(folder / "node.sock"), "--http-port", str(http_port),
+            "--tls-port", str(tls_port), "--tls-auth-clients", "no",
             "--tls-key-file", str(key), "--tls-cert-file", str(certificate), "--tls-ca-cert-file", str(authority.file),
         ),
     )  # fmt: skip
-    yield Node(running, tls_port, authority, folder / "node.sock")
+    yield Node(running, tls_port, authority, folder / "node.sock", http_port)
     running.stop()
 
 
@@ -115,6 +119,32 @@ def test_a_client_that_closed_before_it_was_answered_takes_nothing(node: Node, k
         wait_until(lambda: other.info("clients")["connected_clients"] == connected, "the node noticed that all closed")
         left = other.execute_command(*taking.left(queue))
         assert (len(left) if isinstance(left, list) else left) == COUNT
+
+
+@pytest.mark.parametrize("retry", [300, 0])
+def test_a_caller_over_http_that_closed_before_it_was_answered_takes_nothing(node: Node, retry: int) -> None:
+    queue = f"http-{retry}"
+    body = json.dumps({"queues": [queue], "nohang": True}).encode()
+    head = (
+        f"POST /api/commands/GETJOB HTTP/1.1\r\nHost: {HOST}:{node.http_port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    with node.daemon.redis() as other:
+        for _ in range(COUNT):
+            other.execute_command("ADDJOB", queue, "body", 0, "RETRY", retry)
+        callers = [socket.create_connection((HOST, node.http_port), LIMIT) for _ in range(COUNT)]
+        node.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            for caller in callers:
+                caller.sendall(head.encode() + body)
+                caller.close()
+        finally:
+            node.daemon.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: other.info("commandstats").get("cmdstat_getjob"), "the node has run the commands")
+        calls = other.info("commandstats")["cmdstat_getjob"]["calls"]
+        with urllib.request.urlopen(f"http://{HOST}:{node.http_port}/healthz", timeout=LIMIT):
+            pass  # what came before has been answered
+        assert (calls > 0, other.execute_command("QLEN", queue)) == (True, COUNT)
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
