@@ -226,7 +226,9 @@ def check(server: Server) -> None:
         QUEUE_COST + len(name) for name in state.queues.by_name
     ) + sum(NAME_COST + len(job.alias) for job in named) + sum(
         queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None
-    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early)
+    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early) + sum(
+        worker.cost for worker in server.node.workers.by_id.values()
+    )
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from disqued.commands import okq
-from disqued.commands.logs import DONE, GROUP, queue_of_log, settled
+from disqued.commands.logs import DONE, GROUP, check_new_group, queue_of_log, settled
 from disqued.commands.parts import SPELT_PER_PART, Making, in_order, in_parts, picked, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
@@ -25,7 +25,7 @@ from disqued.core.messages import RETURN
 from disqued.core.node import Node
 from disqued.core.queues import Client
 from disqued.core.unfinished import Parts
-from disqued.errors import CommandError, UnknownJob, WrongType
+from disqued.errors import CommandError, OutOfMemory, UnknownJob, WrongType
 from disqued.wire.replies import SpeltList, Status
 
 COUNTED_PER_PART = 1_000  #: groups counted in one step
@@ -285,7 +285,7 @@ _START = Kind(
     flags=Flag.WRITE | Flag.DENY_OOM,
     reply=OK,
     cost="O(N) in the events of the queue",
-    errors=(WrongType, UnknownJob),
+    errors=(WrongType, UnknownJob, OutOfMemory),
 )
 @attrs.define
 class QGroupStart:
@@ -302,6 +302,7 @@ class QGroupStart:
     def run(self, node: Node, client: Client) -> Status:
         """Start it.  Raises UnknownJob (NOJOB)."""
         queue_of_log(node, self.queue)
+        check_new_group(node, self.queue, self.group)
         log = node.state.log(self.queue)
         if self.at == b"FIRST":
             # A stamp before all events tells a group that was started from one that was forgotten.
@@ -346,7 +347,7 @@ class QGroupReturn:
     flags=Flag.WRITE,
     reply=integer("1 when this node knew of such a group, else 0"),
     cost="O(N) in the events of the queue",
-    errors=(WrongType,),
+    errors=(WrongType, OutOfMemory),
 )
 @attrs.define
 class QGroupForget:
@@ -364,5 +365,6 @@ class QGroupForget:
         group: Group | None = None if queue is None or queue.log is None else queue.log.groups.get(self.group)
         is_known = group is not None and group.is_known
         if is_known or node.state.peers.linked:
+            check_new_group(node, self.queue, self.group)
             node.logs.beginnings.start(node.state.log(self.queue), self.group, {})
         return int(is_known)

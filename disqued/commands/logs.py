@@ -18,7 +18,7 @@ from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
-from disqued.core.groups import Behind
+from disqued.core.groups import GROUP_COST, LOG_COST, Behind
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Unit
 from disqued.core.logs import QUEUE_NAME
 from disqued.core.messages import ACK
@@ -256,16 +256,35 @@ def _wait(node: Node, client: Client, names: list[bytes], group: bytes, form: Fo
         return None
     if node.state.leaving:
         raise NodeLeaving
-    if any(name not in node.state.queues.by_name for name in names) and not node.has_room_for_queues():
-        raise OutOfMemory
+    size = sum([cost_of_new_group(node, name, group) for name in names])
+    if size:
+        node.check_names(size)
     node.readers.wait(client, [node.state.queue(name) for name in names], group, timeout_ms, form)
     return BLOCKED
+
+
+def cost_of_new_group(node: Node, name: bytes, group: bytes) -> int:
+    """Bytes that a group of a queue takes, the queue and its log, as far as they are not there."""
+    queue = node.state.queues.by_name.get(name)
+    log = None if queue is None else queue.log
+    if log is not None and group in log.groups:
+        return 0
+    of_log = LOG_COST if log is None else 0
+    return node.state.cost_of_new([name]) + of_log + GROUP_COST + len(group)
+
+
+def check_new_group(node: Node, name: bytes, group: bytes) -> None:
+    """Check that there is room for a group of a queue, if it is not there.  Raises OutOfMemory (OOM)."""
+    size = cost_of_new_group(node, name, group)
+    if size:
+        node.check_names(size)
 
 
 def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list[Any]:
     assert queue.log is not None
     if form.worker is not None and not form.worker.is_alive:
         raise NoWorker
+    check_new_group(node, queue.name, group_name)
     group = queue.log.group(group_name)
     try:
         return node.logs.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)

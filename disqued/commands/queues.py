@@ -172,8 +172,8 @@ class Pause:
                 pause, changes = 0, True
             elif word in _PAUSE_BITS:
                 pause, changes = pause | _PAUSE_BITS[word], True
-        if pause and self.queue not in node.state.queues.by_name and not node.has_room_for_queues():
-            raise OutOfMemory
+        if pause and self.queue not in node.state.queues.by_name:
+            node.check_names(node.state.cost_of_new([self.queue]))
         if changes:
             node.federation.pause(self.queue, pause)
         queue = node.state.queues.by_name.get(self.queue)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
-from disqued.commands.names import note_emptied, work_queue
+from disqued.commands.names import note_emptied, with_new, work_queue
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
@@ -24,6 +24,7 @@ from disqued.core.delivery import FETCHED_BYTES
 from disqued.core.ids import is_job_id
 from disqued.core.inquiries import Known
 from disqued.core.job import JobOptions, Unit
+from disqued.core.memory import WORK_COST
 from disqued.core.messages import HAS, HAS_ANYWHERE, SOON
 from disqued.core.node import Node
 from disqued.core.outbox import WORK, News
@@ -192,7 +193,7 @@ _WHO = (NoWorker, StaleWorker)
     flags=Flag.WRITE | Flag.FAST,
     reply=integer("tasks that wait in these queues on this node"),
     cost="O(1) per queue",
-    errors=(*_WHO, WrongType),
+    errors=(*_WHO, OutOfMemory, WrongType),
     is_of_connection=True,
 )
 @attrs.define
@@ -202,9 +203,12 @@ class WqWork:
     queues: list[bytes] = rest("Queues to work on.", QUEUE)
 
     def run(self, node: Node, client: Client) -> int:
-        """Note the queues; returns how many tasks wait in them."""
+        """Note the queues; returns how many tasks wait in them.  Raises OutOfMemory (OOM)."""
         worker = node.workers.of(client)
         waiting = sum(_length(node, queue) for queue in dict.fromkeys(self.queues))
+        new = [queue for queue in dict.fromkeys(self.queues) if queue not in worker.queues]
+        if new:
+            node.check_names(sum(map(len, new)) + WORK_COST * len(new))
         node.workers.work_on(worker, self.queues)
         return waiting
 
@@ -322,13 +326,10 @@ class WqDequeue:
 
     def _queues(self, node: Node, names: list[bytes]) -> list[Queue]:
         """The queues, made where they are not there.  Raises OutOfMemory (OOM) for one that must be waited for."""
-        by_name = node.state.queues.by_name
-        missing = [name for name in names if name not in by_name]
-        if missing and not node.has_room_for_queues():
-            if self.block is not None:
-                raise OutOfMemory
-            return [by_name[name] for name in names if name in by_name]
-        return [by_name.get(name) or node.state.queue(name) for name in names]
+        queues = with_new(node, names)
+        if len(queues) < len(names) and self.block is not None:
+            raise OutOfMemory
+        return queues
 
 
 @command(

@@ -14,13 +14,14 @@ from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import QUEUE, Kind, bounded
 from disqued.commands.values import integer as integer_kind
+from disqued.core.memory import WORKER_COST
 from disqued.core.messages import WORKER_NAME_MAX
 from disqued.core.node import Node
 from disqued.core.queues import Client
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
 from disqued.core.workers import HEARTBEATS, TTL_MS
-from disqued.errors import CommandError, NoWorker, StaleWorker, SyntaxFault
+from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker, SyntaxFault
 
 TTL_MAX_MS = 365 * 86_400_000
 EPOCH_MAX = 2**63 - 1
@@ -74,6 +75,7 @@ container(
         bulk("id"), integer("epoch"), integer("ttl"), integer("advice"),
     ),
     cost="O(1)",
+    errors=(OutOfMemory,),
     is_of_connection=True,
 )  # fmt: skip
 @attrs.define
@@ -96,6 +98,7 @@ class WorkerStart:
         worker_id = self.id or b"%032x" % node.state.rng.getrandbits(_ID_BITS)
         worker = workers.by_id.get(worker_id)
         if worker is None:
+            node.check_names(WORKER_COST + len(worker_id) + len(self.name or b""))
             worker = node.homes.come(worker_id) or Worker(worker_id, 1, self.ttl, node.state.now)
         elif not workers.is_seated(worker, client):
             workers.supersede(worker, worker.epoch + 1)

@@ -33,7 +33,8 @@ ask.
 
 A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
 for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
-what it asked for, and jobs that are delivered at most once: they are nowhere else any more.
+what it asked for, and jobs that are delivered at most once: they are nowhere else any more.  One that is a tenth over
+does not ask, and the others give it no more than it has room for, as it told last, or one job.
 
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
@@ -42,9 +43,10 @@ from collections.abc import Callable
 from itertools import islice
 
 from disqued.core.delivery import Delivery
+from disqued.core.memory import OVERDRAFT_PART
 from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.moves import Moves
-from disqued.core.peers import LEAVING
+from disqued.core.peers import LEAVING, Peer
 from disqued.core.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.schedule import Timed
 from disqued.core.state import State
@@ -191,8 +193,11 @@ class Federation:
         return hunger
 
     def _ask(self, hunger: Hunger) -> None:
-        """Ask whoever is to be asked by now."""
+        """Ask whoever is to be asked by now; nobody while there is no room for jobs."""
         state = self._state
+        if state.memory.is_overdrawn:
+            hunger.broadcast_at = max(hunger.broadcast_at, state.now + BROADCAST_MIN_MS)
+            return
         waiting = _waiting(hunger.queue)
         is_due = state.now >= hunger.broadcast_at
         if is_due:
@@ -226,7 +231,7 @@ class Federation:
         """
         state, queue = self._state, hunger.queue
         sources = dict.fromkeys(self._recent_sources(queue))
-        if not sources:
+        if not sources or state.memory.is_overdrawn:
             return
         if hunger.came:
             is_fast = state.now - hunger.asked_at <= AHEAD_MS
@@ -345,7 +350,7 @@ class Federation:
         if peer is None or peer.flags & LEAVING:
             return True
         count = want.count if stock >= 2 * want.count else max(1, stock // 2)
-        jobs = self.moves.give_away(queue, count, node_id)
+        jobs = self.moves.give_away(queue, count, node_id, _room_of(peer))
         if jobs:
             arrival = self._arrivals.get(queue.name)
             if arrival is not None:
@@ -458,6 +463,14 @@ class Federation:
         state = self._state
         if name in state.queues.by_name or state.memory.level < 3:
             self.pause(name, pause)
+
+
+def _room_of(peer: Peer) -> int | None:
+    """Bytes that a node has room for, as it told last; None = it told nothing yet."""
+    if peer.account is None:
+        return None
+    vitals = peer.account.vitals
+    return max(0, vitals.limit + vitals.limit // OVERDRAFT_PART - vitals.memory)
 
 
 def _waiting(queue: Queue) -> int:

@@ -269,7 +269,7 @@ class Homes:
         worker = Worker(home.worker_id, home.highest + 1, home.ttl_ms, now)
         for job in list(home.jobs):
             self._state.end_lease(job)
-            worker.queues[job.queue] = None
+            worker.work_on(job.queue)
             self._take(worker, job, 0)
         return worker
 
@@ -377,7 +377,7 @@ class Homes:
                 self._workers.give_back(_last_first(job for job, _ in jobs if job not in self._state.bound))
             return
         worker.name = worker.name or name
-        worker.queues.update(dict.fromkeys(queues))
+        self._workers.work_on(worker, queues)
         for job, held in jobs:
             job.additional_deliveries += max(0, held.attempt - attempt_of(job))
             self._take(worker, job, held.age_ms)

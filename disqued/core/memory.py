@@ -6,7 +6,8 @@ when none does.  What the interpreter and the connections take comes on top.
 
     used > 75 % of maxmemory   level 1   new jobs get no copy on this node
     used > 95 %                level 2   acked jobs, delivered at-most-once jobs and idle queues are evicted
-    used > 100 %               level 3   commands that could add data are refused
+    used > 100 %               level 3   commands that could add data, or names, are refused
+    used > 110 %                         no other node is asked for jobs, though consumers wait
 
 Source: the Disque README, "What happens when a node runs out of memory?".
 """
@@ -15,16 +16,20 @@ from typing import Final
 
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
 NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its key, its place in the table
+OVERDRAFT_PART: Final = 10  #: the part of the limit by which names, and jobs that consumers wait for, may exceed it
 QUEUE_COST: Final = 900  #: bytes of a queue without its name
+WORKER_COST: Final = 1_100  #: bytes of a worker without its id, its name and its queues
+WORK_COST: Final = 130  #: bytes of a queue that a worker works on, without its name
 
 
 class Memory:
     """Bytes in use against the limit."""
 
-    __slots__ = ("_evict_above", "_limit", "evicts", "low_mark", "peak", "used")
+    __slots__ = ("_evict_above", "_lasting", "_limit", "evicts", "low_mark", "peak", "used")
 
     def __init__(self, limit: int, *, evicts: bool) -> None:
         self.used: int = 0
+        self._lasting: int = 0  #: of these: what a flush leaves
         self.peak: int = 0  #: most that was ever in use, as far as `level` was asked
         self.evicts: bool = evicts  #: False: nothing is evicted (policy noeviction)
         self.set_limit(limit)
@@ -39,6 +44,24 @@ class Memory:
         self._limit: int = limit
         self.low_mark: int = limit * 75 // 100  #: level 0 ends here
         self._evict_above: int = limit * 95 // 100
+
+    def hold(self, size: int) -> None:
+        """Count bytes, or fewer, of what a flush leaves: workers."""
+        self.used += size
+        self._lasting += size
+
+    def flush(self) -> None:
+        """Count that jobs and queues are gone."""
+        self.used = self._lasting
+
+    def has_room(self, size: int) -> bool:
+        """Return whether names of so many bytes may be kept: a tenth over the limit at most, and not from there on."""
+        return self.used <= self._limit and self.used + size <= self._limit + self._limit // OVERDRAFT_PART
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """True when so much more than the limit is in use that this node asks no other one for jobs."""
+        return self.used > self._limit + self._limit // OVERDRAFT_PART
 
     @property
     def is_low(self) -> bool:

@@ -41,12 +41,17 @@ class Moves:
 
     # Giving.
 
-    def give_away(self, queue: Queue, count: int, node_id: bytes) -> list[Job]:
-        """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first."""
+    def give_away(self, queue: Queue, count: int, node_id: bytes, room: int | None = None) -> list[Job]:
+        """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first.
+
+        `room`: bytes that the node has room for; None = not known.
+        """
         state = self._state
         given: list[Job] = []
         size = 0
         while len(given) < count and size < FETCHED_BYTES and len(queue.units):
+            if room is not None and (not room or (given and size + len(queue.units.first.job.body) > room)):
+                break
             job = queue.units.pop_first().job
             job.state = ACTIVE
             if job.expires_at <= state.now:

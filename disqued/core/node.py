@@ -56,6 +56,7 @@ from disqued.core.unfinished import Parts
 from disqued.core.units import GivenUnit, GroupUnit
 from disqued.core.worker import Home, Worker
 from disqued.core.workers import Workers
+from disqued.errors import OutOfMemory
 
 DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work
 EFFORT_PER_TICK = 20_000  #: what deadlines may be worth before the rest has to wait: see `State.effort`
@@ -469,9 +470,15 @@ class Node:
         if self.state.journaling:
             self.outbox.journal += [(JOB_GONE, job_id, GONE_EXPIRED) for job_id in job_ids]
 
-    def has_room_for_queues(self) -> bool:
-        """Tell whether a queue may be made for a command that puts nothing into it; makes room where it can."""
-        return self.state.memory.level < 3 or self.make_room()
+    def has_room_for_names(self, size: int) -> bool:
+        """Return whether a command that adds no data may keep names of so many bytes; makes room where it can."""
+        memory = self.state.memory
+        return memory.has_room(size) or (self.make_room() and memory.has_room(size))
+
+    def check_names(self, size: int) -> None:
+        """Check that a command that adds no data may keep names of so many bytes.  Raises OutOfMemory (OOM)."""
+        if not self.has_room_for_names(size):
+            raise OutOfMemory
 
     def make_room(self) -> bool:
         """Evict what the guarantees allow while memory is over 95 %; say whether a job may be added.

@@ -3,7 +3,7 @@
 Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from random import Random
 from typing import Any, Final
@@ -166,7 +166,7 @@ class State:
         self._clear()
         self._holder_sets.clear()
         self._others.clear()
-        self.memory.used = 0
+        self.memory.flush()
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
         if self.endings is not None:
@@ -502,6 +502,11 @@ class State:
             self.memory.used += QUEUE_COST + len(name)
             self.schedule.add(queue, self.now + QUEUE_IDLE_MS[self.memory.level])
         return queue
+
+    def cost_of_new(self, names: Iterable[bytes]) -> int:
+        """Bytes that the queues of these names take which are not there."""
+        by_name = self.queues.by_name
+        return sum([QUEUE_COST + len(name) for name in names if name not in by_name])
 
     def _forget_beginnings(self, log: Log) -> None:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""

@@ -5,6 +5,7 @@ Times are integer milliseconds of the monotonic clock.
 
 from typing import TYPE_CHECKING
 
+from disqued.core.memory import WORK_COST, WORKER_COST
 from disqued.core.schedule import Timed
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class Worker(Timed):
     """A worker on its home node; on the schedule for the end of its life and for the next renewal of its leases."""
 
     __slots__ = (
-        "alive_at", "bound_to", "clients", "done", "epoch", "epoch_is_known", "id", "is_alive", "leases", "name",
-        "queues", "renew_at", "renew_ms", "returned", "started", "ttl_ms", "waiters",
+        "_size", "alive_at", "bound_to", "clients", "counted", "done", "epoch", "epoch_is_known", "id", "is_alive",
+        "leases", "name", "queues", "renew_at", "renew_ms", "returned", "started", "ttl_ms", "waiters",
     )  # fmt: skip
 
     def __init__(self, worker_id: bytes, epoch: int, ttl_ms: int, now: int, *, name: bytes = b"") -> None:
@@ -40,7 +41,9 @@ class Worker(Timed):
         self.name: bytes = name  #: for people; empty = none
         self.alive_at: int = now  #: the last sign of life, but for commands of `clients`: see `last_sign`
         self.is_alive: bool = True
-        self.queues: dict[bytes, None] = {}  #: that it said that it works on, in that order
+        self.queues: dict[bytes, None] = {}  #: that it said that it works on, in that order; see `work_on`
+        self._size: int = 0  #: bytes of these
+        self.counted: int = 0  #: bytes of it that memory counts, while it lives here
         self.leases: dict[Unit, int] = {}  #: what it has, and since when; oldest first
         self.clients: dict[Client, Seats] = {}  #: connections whose every command is a sign of life
         self.waiters: dict[Client, None] = {}  #: connections that wait for something to be taken by it
@@ -50,6 +53,23 @@ class Worker(Timed):
         self.started: int = 0  #: tasks that it took
         self.done: int = 0  #: of these: that were done while it had them
         self.returned: int = 0  #: of these: that came back from it
+
+    def work_on(self, queue: bytes) -> None:
+        """Note that it works on a queue."""
+        if queue not in self.queues:
+            self.queues[queue] = None
+            self._size += WORK_COST + len(queue)
+
+    def leave(self, queue: bytes) -> None:
+        """Note that it does not work on a queue any more."""
+        if queue in self.queues:
+            del self.queues[queue]
+            self._size -= WORK_COST + len(queue)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes without what it has, as memory is counted."""
+        return WORKER_COST + len(self.id) + len(self.name) + self._size
 
     @property
     def last_sign(self) -> int:

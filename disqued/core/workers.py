@@ -115,6 +115,7 @@ class Workers:
         if len(self.by_id) >= WORKERS_MAX and worker.id not in self.by_id:
             raise CommandError(f"there are {WORKERS_MAX} workers on this node, which is as many as it takes")
         self.by_id[worker.id] = worker
+        self.recount(worker)
         if client is not None:
             self.adopt(worker, client)
             worker.bound_to = client if bind else None
@@ -274,6 +275,8 @@ class Workers:
     def _forget(self, worker: Worker, reason: CommandError) -> None:
         del self.by_id[worker.id]
         worker.is_alive = False
+        self._state.memory.hold(-worker.counted)
+        worker.counted = 0
         worker.bound_to = None
         worker.renew_at = 0
         self._state.schedule.cancel(worker)
@@ -308,13 +311,22 @@ class Workers:
 
     def work_on(self, worker: Worker, queues: Iterable[bytes]) -> None:
         """Note that a worker works on queues."""
-        worker.queues.update(dict.fromkeys(queues))
+        for queue in queues:
+            worker.work_on(queue)
+        self.recount(worker)
+
+    def recount(self, worker: Worker) -> None:
+        """Count what a worker takes that lives here, and whose name or queues have changed."""
+        if self.by_id.get(worker.id) is worker:
+            self._state.memory.hold(worker.cost - worker.counted)
+            worker.counted = worker.cost
 
     def stop_work(self, worker: Worker, queues: list[bytes]) -> Parts:
         """End a worker's work on queues; the parts of what is to be done return how many of its units came back."""
         left = frozenset(queues)
         for queue in left:
-            worker.queues.pop(queue, None)
+            worker.leave(queue)
+        self.recount(worker)
         self._refuse_waiting(worker, lambda names: not left.isdisjoint(names), NotWorking(queues[0]))
         return self.return_all(worker, [unit for unit in worker.leases if unit.queue in left])
 
@@ -445,7 +457,7 @@ class Workers:
             worker = Worker(worker_id, 1, BACK_AFTER_START_MS, self._state.now)
             worker.epoch_is_known = False
             self.begin(worker)
-        worker.queues[queue] = None
+        self.work_on(worker, (queue,))
         return worker
 
     def flushed(self) -> None:

@@ -99,6 +99,11 @@ class Wire(Transport):
     loseConnection = abortConnection = unregisterProducer
 
 
+def has_run(client: Any) -> bool:
+    """Return whether a client has been answered, and has nothing more to say."""
+    return not (client.is_blocked or client._backlog or client._chunks or client._is_queued)
+
+
 class Crowd:
     """A node with so much of everything, and one client whose commands are counted."""
 
@@ -125,7 +130,7 @@ class Crowd:
         client.transport.replies.clear()
         client.dataReceived(words(*map(_bytes, some)))
         for _ in range(TURNS_MAX):
-            if not (client.is_blocked or client._backlog):
+            if has_run(client):
                 break
             self.bed.reactor.advance(0)
         return b"".join(client.transport.replies)
@@ -518,7 +523,7 @@ def counted(place: Path, case: Case, size: int) -> list[int]:
     crowd.settle()
     return crowd.steps(
         lambda: client.dataReceived(text),
-        lambda: (case.blocks or not (client.is_blocked or client._backlog)) and (not case.grows or crowd.is_quiet),
+        lambda: (case.blocks or has_run(client)) and (not case.grows or crowd.is_quiet),
     )
 
 
