@@ -25,6 +25,8 @@ from typing import Any
 
 import attrs
 
+from disqued.testing.arguments import ExactParser
+
 from . import choosing
 from .grafting import ROOT
 from .nursery import Nursery, Outcome
@@ -62,7 +64,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").splitlines()[0])
+    parser = ExactParser(prog="python -m tests.mutation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="*", help="files and folders to mutate; by default what may lose or leak jobs")
     parser.add_argument("--diff", metavar="REVISION", help="only lines that differ from this revision")
     parser.add_argument("--minutes", type=float, default=10, help="time to try mutants for (default 10)")
