@@ -312,9 +312,20 @@ def killed_between_commits(run: Run) -> None:
     run.commit(b"acknowledged")
 
 
+def killed_and_compacted(run: Run) -> None:
+    """What the killed process wrote is on the disk before anything is written to the increment behind it."""
+    run.options["fsync"] = "no"
+    run.start()
+    run.commit(LONG, b"not synced", LONG)
+    kill(run)
+    run.options["fsync"] = "always"
+    run.start()
+    run.compact()
+
+
 SCENARIOS = [
     first_start, starts, compactions, compaction_given_up, last_word, full_disk, anew, repair, killed,
-    killed_between_commits,
+    killed_between_commits, killed_and_compacted,
 ]  # fmt: skip
 
 
