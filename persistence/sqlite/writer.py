@@ -115,8 +115,12 @@ class Writer:
                 # The log is there once somebody has read.
                 self.oldest_fact = oldest_fact(self._connection)
                 self._look()
-                self._disk.sync_directory(self._path.parent)
                 self.log = Log(self._path, self._disk, fsync)
+                try:
+                    self._disk.sync_directory(self._path.parent)
+                except BaseException:
+                    self.log.end()
+                    raise
                 self._is_open = True
             except BaseException:
                 self._connection.close()

@@ -20,6 +20,7 @@ from disqued.core.outbox import (
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
+    WATERMARK,
     Record,
 )
 from disqued.core.queues import PAUSE_IN
@@ -835,3 +836,22 @@ async def test_nothing_can_be_read_where_no_server_is(own_server: RedisServer, r
     node = run(own_server)
     with pytest.raises(StoreError, match=f"redis {own_server.name}: connection refused"):
         await read(node.factory.peek(node.settings))
+
+
+@async_test
+async def test_a_watermark_of_another_run_of_the_server_is_not_relied_on_for_what_comes_once(
+    own_server: RedisServer, run: Runs
+) -> None:
+    own_server.start("--appendonly", "yes", "--appendfsync", "always")
+    first = run(own_server)
+    await first.start()
+    await first.put((WATERMARK, 1_700_000_000_500))
+    await first.close()
+    second = run(own_server)
+    assert (WATERMARK, 1_700_000_000_500) in await second.start()
+    await second.close()
+    # The new process may have lost what the old one had answered for.
+    own_server.restart()
+    third = run(own_server)
+    assert (WATERMARK, 1_700_000_000_500, False) in await third.start()
+    await third.close()

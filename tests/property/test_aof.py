@@ -38,6 +38,7 @@ from tests.journals import (
     make,
     opened,
     put,
+    settle,
     record_ends,
     replayed,
     small_journal,
@@ -623,3 +624,40 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, pol
         after = len(loaded(tmp_path))
         assert after - before >= int(number) >= 200 or int(hung)
         before = after
+
+
+# Checksums are of all that is written.
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_flipped_bit_far_behind_the_start_of_a_record_is_damage(tmp_path: Path, compacted: bool) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, reactor=reactor)
+    body = bytes(range(256)) * 1_024
+    put(store, body)
+    if compacted:
+        store.compact(iter([added(0, body)]))
+        settle(store, reactor)
+    store.close()
+    (path,) = [path for path in tmp_path.iterdir() if path.stat().st_size > len(body)]
+    good = path.read_bytes()
+    for at in (len(good) - 1, 70_000, 65_536 + 200, len(good) // 2):
+        data = bytearray(good)
+        data[at] ^= 1
+        path.write_bytes(bytes(data))
+        with pytest.raises(StoreDamaged, match="the checksum is wrong"):
+            loaded(tmp_path)
+
+
+def test_every_bit_of_a_manifest_counts(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"one")
+    store.close()
+    path = tmp_path / f"{NAME}.manifest"
+    good = path.read_bytes()
+    for bit in range(len(good) * 8):
+        data = bytearray(good)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(data))
+        with pytest.raises(StoreDamaged):
+            loaded(tmp_path)

@@ -7,6 +7,7 @@ cut after any of them may leave (`tests/crashfs.py`), and a store is started in 
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -263,7 +264,69 @@ def repair(run: Run) -> None:
     run.commit(b"four")
 
 
-SCENARIOS = [first_start, starts, compactions, compaction_given_up, last_word, full_disk, anew, repair]
+def kill(run: Run) -> None:
+    """End the process as kill -9 does: what was written stays with the system, and nothing more is synced."""
+    assert run.store is not None
+    run.store._files.unlock()
+    run.store = None
+    # Its reactor and what it was about to do are gone.
+    run.reactor = run.options["reactor"] = Reactor()
+
+
+def killed(run: Run) -> None:
+    """Between two commits, and in each part of a compaction; the next process goes on where it ended."""
+    for turns in range(6):
+        run.options["fsync"] = "no"
+        store = run.start()
+        run.commit(b"not synced", LONG)
+        store.compact(run.promises.walk())
+        for _ in range(turns):
+            while not store._compaction._worker.is_idle:  # type: ignore[union-attr]
+                pass
+            run.reactor.advance(1)
+            run.commit(b"meanwhile", LONG)
+            if store._compaction is None:
+                break
+        if store._compaction is not None:
+            # The thread dies with the process.
+            store._compaction._worker.end()
+        kill(run)
+        run.options["fsync"] = "always"
+        store = run.start()
+        run.commit(b"acknowledged", LONG)
+        kill(run)
+    run.start()
+    run.commit(b"at last")
+
+
+def killed_between_commits(run: Run) -> None:
+    run.options["fsync"] = "no"
+    run.start()
+    for _ in range(3):
+        run.commit(LONG, b"not synced", LONG)
+        kill(run)
+        run.start()
+    kill(run)
+    run.options["fsync"] = "always"
+    run.start()
+    run.commit(b"acknowledged")
+
+
+def killed_and_compacted(run: Run) -> None:
+    """What the killed process wrote is on the disk before anything is written to the increment behind it."""
+    run.options["fsync"] = "no"
+    run.start()
+    run.commit(LONG, b"not synced", LONG)
+    kill(run)
+    run.options["fsync"] = "always"
+    run.start()
+    run.compact()
+
+
+SCENARIOS = [
+    first_start, starts, compactions, compaction_given_up, last_word, full_disk, anew, repair, killed,
+    killed_between_commits, killed_and_compacted,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -287,6 +350,68 @@ def test_a_power_cut_leaves_a_journal_that_is_whole_under_every_policy(
     assert run.store is not None
     run.store.close()
     assert list(violations(run, tmp_path / "states")) == []
+
+
+class SlowDisk(TroubledDisk):
+    """A disk whose syncs take as long as the test wants: they make durable what was written before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.syncs = 0
+
+    def fdatasync(self, fd: int) -> None:
+        super().fdatasync(fd)
+        self.syncs += 1
+        assert self.may_end.wait(60)
+
+
+def test_what_is_written_during_a_sync_is_not_taken_for_durable(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    run = make_run(tmp_path, disk, fsync="everysec")
+    store = run.start()
+    for _ in range(3):
+        disk.may_end.clear()
+        begun = disk.syncs
+        run.commit(b"before the sync", LONG)
+        while disk.syncs == begun:
+            pass
+        # The disk has taken what it was asked for, and has not said so yet.
+        run.commit(LONG, LONG)
+        while store.status()["aof_buffer_length"]:
+            pass
+        disk.may_end.set()
+        while store.status()["aof_pending_bio_fsync"]:
+            pass
+        # The mark of that sync is written with these.
+        run.commit(LONG)
+    for seed in range(4):
+        place = tmp_path / f"states {seed}"
+        place.mkdir()
+        assert list(violations(run, place, seed)) == []
+    store.close()
+
+
+def test_what_is_secured_outlives_a_power_cut_under_every_policy(tmp_path: Path) -> None:
+    for policy in ("everysec", "no"):
+        place = tmp_path / policy
+        place.mkdir()
+        disk = TroubledDisk()
+        run = make_run(place, disk, fsync=policy)
+        store = run.start()
+        for _ in range(4):
+            run.commit(b"one", LONG)
+            answer = store.secure()
+            assert answer is not None
+            safe: list[None] = []
+            answer.addCallback(safe.append)
+            while not safe:
+                run.reactor.advance(1)
+            run.promises.acknowledge()
+            run.commit(b"not secured")
+        assert list(violations(run, place / "states")) == []
+        store.close()
 
 
 # The model finds what is wrong.

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,3 +87,17 @@ def test_a_greeting_of_any_bytes_is_refused_or_reads_as_written(text: bytes) -> 
     except Refused:
         return
     assert encode_greeting(greeting) == text
+
+
+@pytest.mark.parametrize("where", [25, 65_536 + 100, 200_000, -20, -1])
+def test_a_bit_changed_anywhere_in_a_large_frame_is_refused(where: int) -> None:
+    own = Greeting(b"a1" * 20, "", 1, 2, 0, False)
+    opener, acceptor = LinkOpener(b"secret", own, b"1" * 32), LinkAcceptor(b"secret", own, b"2" * 32)
+    nonce = acceptor.feed(opener.start())
+    opener.feed(acceptor.feed(opener.feed(nonce)))
+    writer, reader = opener.writer(), acceptor.reader(1 << 20)
+    stream = bytearray(writer.batch([bytes(range(256)) * 1_024]))
+    stream[where] ^= 1
+    with pytest.raises(BadFrame):
+        reader.feed(bytes(stream))
+        reader.next()

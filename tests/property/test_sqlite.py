@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,14 @@ from disqued.core.outbox import (
     is_over,
 )
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
+from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite import log as sqlite_log
 from disqued.persistence.sqlite import writer as sqlite_writer
 from disqued.persistence.sqlite.factory import SqliteFactory
 from disqued.persistence.sqlite.reading import peek_database
 from disqued.persistence.sqlite.schema import connect_writer
+from disqued.persistence.sqlite.synced import index_path, read_index, read_synced
 from disqued.persistence.sqlite.transaction import _DELETE_GROUP, _GROUP_KNOWN
 from tests.databases import (
     NAME,
@@ -1017,3 +1020,72 @@ def test_a_writer_that_cannot_begin_is_told(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(StoreFailed, match="file is not a database"):
         store.loaded()
     store.end()
+
+
+class GatedDisk(Disk):
+    """A disk whose syncs of the log take as long as the test wants, and are counted."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.syncs = 0
+
+    def fdatasync(self, fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("-wal"):
+            self.syncs += 1
+            assert self.may_end.wait(60)
+        super().fdatasync(fd)
+
+
+def test_what_is_committed_during_a_sync_is_not_said_to_be_on_the_disk(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    store, _ = opened(tmp_path, fsync="everysec", disk=disk)
+    disk.may_end.clear()
+    begun = disk.syncs
+    store.put(added(1))
+    while disk.syncs == begun:
+        pass
+    index = os.open(index_path(tmp_path / NAME), os.O_RDONLY)
+    before = read_index(index)
+    store.put(added(2))
+    after = read_index(index)
+    os.close(index)
+    assert before is not None and after is not None
+    assert before.count < after.count
+    disk.may_end.set()
+    while store.status()["aof_pending_bio_fsync"]:
+        pass
+    synced = read_synced(tmp_path / NAME)
+    assert synced is not None
+    assert synced.count <= before.count
+    store.end()
+
+
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+def test_what_is_secured_is_synced_whatever_the_policy(tmp_path: Path, policy: str) -> None:
+    disk = GatedDisk()
+    store, _ = opened(tmp_path, fsync=policy, disk=disk)
+    store.put(added(1))
+    while store.status()["aof_pending_bio_fsync"]:
+        pass
+    before = disk.syncs
+    store.loop.wait(store.secure())
+    assert disk.syncs > before
+    store.end()
+
+
+def test_what_could_not_be_committed_comes_before_what_was_appended_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = opened(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(store._writer, "commit", refuse)
+        with pytest.raises(StoreFailed, match="no room"):
+            store.put(added(1))
+    store.put((UNIT_DONE, job_id(1), b""))
+    store.end()
+    assert bodies(tmp_path) == []
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise StoreFailed("no room", final=False)

@@ -461,3 +461,15 @@ def test_an_index_that_does_not_know_a_row_is_told(tmp_path: Path, key: bytes, l
             told += text in str(error)
         at = data.find(key, at + 1)
     assert told == 1
+
+
+@pytest.mark.parametrize("where", [-1, 70_000, 65_536, 200_000])
+def test_a_flipped_bit_far_behind_the_start_of_a_body_is_told(tmp_path: Path, where: int) -> None:
+    store, _ = opened(tmp_path)
+    store.put_bodies(bytes(range(97, 123)) * 10_000)
+    store.end()
+    # By the hand of SQLite, so that its own checks find nothing.
+    at = where % 260_000
+    change(tmp_path, f"UPDATE jobs SET body = substr(body, 1, {at}) || '!' || substr(body, {at} + 2)")
+    with pytest.raises(StoreDamaged, match="the checksum is wrong"):
+        loaded(tmp_path)
