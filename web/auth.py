@@ -135,7 +135,7 @@ class Access:
             return self.visitor(request), _cookie(request, "", 0)
         token = self._check(text, request)
         name = self._sessions.begin(token.digest, self._clock.seconds())
-        return _visitor(token, address_of(request)), _cookie(request, name, LIFE_S)
+        return _visitor(token, request), _cookie(request, name, LIFE_S)
 
     def logout(self, request: Any) -> str:
         """Close the session of a request, if it has one; returns the value of Set-Cookie."""

@@ -207,8 +207,8 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
-        "_delayed", "_delivery", "_held", "_is_sure", "_logs", "_names", "_options", "_restores_queues", "_spans", "_state", "_until", "_wishes",
-        "expired",
+        "_delayed", "_delivery", "_held", "_is_sure", "_logs", "_names", "_options", "_restores_queues", "_spans",
+        "_state", "_until", "_wishes", "expired",
     )  # fmt: skip
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:

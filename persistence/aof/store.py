@@ -298,11 +298,7 @@ class AofStore:
     def _await_disk(self, number: int, answer: "Deferred[None]") -> None:
         """Look again and again whether every record before this number is on the disk."""
         try:
-            if self._failure is not None:
-                raise StoreFailed(self._failure)
-            if self._appender is None or not self._is_loaded:
-                raise StoreFailed("the journal is being closed or written anew", final=False)
-            is_safe = self._appender.secure(number)
+            is_safe = self._open_appender().secure(number)
         except StoreFailed as error:
             answer.errback(error)
             return
@@ -310,6 +306,13 @@ class AofStore:
             answer.callback(None)
         else:
             self._reactor.callLater(POLL_S, self._await_disk, number, answer)
+
+    def _open_appender(self) -> Appender:
+        """The appender of a journal that can be written.  Raises StoreFailed."""
+        self._check()
+        if self._appender is None or not self._is_loaded:
+            raise StoreFailed("the journal is closing, or being rewritten", final=False)
+        return self._appender
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -11,8 +11,8 @@ place with the same salts was written after it, and a mark of a commit there is 
     more, under `always`              damage: each commit waited for the one before it to be on the disk
     more, otherwise                   damage, or the disk wrote the last second in another order before the power went
     fewer frames than were synced     damage, whatever the policy (`synced`)
-    one bit makes the frame good      damage, whatever the policy, where nothing was written down of syncs: a copy without
-                                      that file (after a power cut an older page may differ by one bit, too)
+    one bit makes the frame good      damage, whatever the policy, where nothing was written down of syncs: a copy
+                                      without that file (after a power cut an older page may differ by one bit, too)
 
 A header is written at once, before its frames: a wrong one that has frames is damage.
 
@@ -138,13 +138,19 @@ def _read_tail(file: BinaryIO, valid: int) -> Tail | None:
         at += _FRAME.size + page_size
     # The last frame may have been on its way to the disk.
     lost = sum(commit < last or not is_whole for commit in commits)
-    is_flipped = is_whole and _is_flipped(file, magic, valid, offset, page_size, salts)
+    is_flipped = is_whole and _is_flipped(
+        file, Struct(f"{'>' if magic & 1 else '<'}{2 + page_size // 4}I"), valid, salts
+    )
     return Tail(offset, lost, frames=valid, salts=salts, is_flipped=is_flipped, is_torn=last > offset or bool(commits))
 
 
-def _is_flipped(file: BinaryIO, magic: int, valid: int, offset: int, page_size: int, salts: bytes) -> bool:
-    """Return whether the first bad frame behind the good transactions would be good but for one bit of it."""
-    text_of = Struct(f"{'>' if magic & 1 else '<'}{2 + page_size // 4}I")
+def _is_flipped(file: BinaryIO, text_of: Struct, valid: int, salts: bytes) -> bool:
+    """Return whether the first bad frame behind the good transactions would be good but for one bit of it.
+
+    `text_of` has the words of a frame that its sums are made of: the first two, and its page.
+    """
+    page_size = text_of.size - 8
+    offset = LOG_HEADER_SIZE + valid * (FRAME_SIZE + page_size)
     if valid:
         file.seek(offset - page_size - FRAME_SIZE)
         before = _SUMS_OF_FRAME.unpack(file.read(FRAME_SIZE))

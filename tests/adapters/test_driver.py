@@ -314,7 +314,7 @@ async def test_nothing_runs_after_a_shutdown_was_accepted(launch: Launch) -> Non
         pack("SHUTDOWN", "REWRITE-AOF") + pack("GETJOB", "FROM", "q") + pack("ADDJOB", "q", "late", 0)
     )
     await wait_until(lambda: running.stopped)
-    assert [record[1].id for record in store.committed] == [job_id]
+    assert [record[1].id for record in store.committed if record[0] == JOB_ADDED] == [job_id]
     assert client.unread_replies == 0
     assert len(running.daemon.node.state.jobs) == 1
 

@@ -38,9 +38,9 @@ from tests.journals import (
     make,
     opened,
     put,
-    settle,
     record_ends,
     replayed,
+    settle,
     small_journal,
     until_no_fault,
 )

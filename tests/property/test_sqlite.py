@@ -1050,7 +1050,8 @@ def test_what_is_committed_during_a_sync_is_not_said_to_be_on_the_disk(tmp_path:
     store.put(added(2))
     after = read_index(index)
     os.close(index)
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert before.count < after.count
     disk.may_end.set()
     while store.status()["aof_pending_bio_fsync"]:
