@@ -270,7 +270,8 @@ class Driver:
             self._speak(messages, clients)
             return
         self.commits.begin()
-        self._note_held()
+        if self._state.watermark.held:
+            self._note_held()
         try:
             result = self.store.commit()
         except StoreFailed as error:
@@ -279,7 +280,8 @@ class Driver:
         if result is None:
             self.commits.end()
             self._speak(messages, clients)
-            self._secure()
+            if self._told[0] > self._safe_last:
+                self._secure()
             return
         for client in clients:
             client.hold()
@@ -310,7 +312,8 @@ class Driver:
         self._send(messages)
         for client in clients:
             client.release()
-        self._secure()
+        if self._told[0] > self._safe_last:
+            self._secure()
         self._go_on()
 
     def _failed(
@@ -345,13 +348,12 @@ class Driver:
     def _note_held(self) -> None:
         """Note which held jobs the commit that begins is about."""
         mark = self._state.watermark
-        if mark.held:
-            self._told = (mark.last, mark.until)
+        self._told = (mark.last, mark.until)
 
     def _secure(self) -> None:
         """Let the store make safe what it has, if jobs are held until then."""
         last, until = self._told
-        if last <= self._safe_last or self._securing or self._halted:
+        if self._securing or self._halted:
             return
         self._securing = True
         try:
@@ -373,7 +375,8 @@ class Driver:
             self.node.begin()
             self.node.delivery.release(last, until)
             self.finish_step(None)
-            self._secure()
+            if self._told[0] > self._safe_last:
+                self._secure()
 
     def _not_secured(self, error: StoreFailed) -> None:
         """Try again in a while: the jobs are held as long as it takes."""
@@ -384,7 +387,8 @@ class Driver:
     def _secure_again(self) -> None:
         self._secure_call = None
         self._securing = False
-        self._secure()
+        if self._told[0] > self._safe_last:
+            self._secure()
 
     # Failure and return.
 
@@ -431,7 +435,8 @@ class Driver:
             return
         if self.store.wants_compaction:
             self._compact_by_itself()
-        self._note_held()
+        if self._state.watermark.held:
+            self._note_held()
         try:
             result = self.store.commit()
         except StoreFailed as error:
@@ -458,7 +463,8 @@ class Driver:
         self._under_way = None
         self._set_failure(None)
         log.info("The journal takes jobs again")
-        self._secure()
+        if self._told[0] > self._safe_last:
+            self._secure()
         self._go_on()
 
     def look(self) -> None:
@@ -595,7 +601,8 @@ class Driver:
         self._halted = False
         if self.failure is not None:
             self._retry_later()
-        self._secure()
+        if self._told[0] > self._safe_last:
+            self._secure()
         self.run_due()
 
     async def settle(self) -> None:
