@@ -58,6 +58,10 @@ def words(args: Iterable[Word]) -> list[bytes]:
     return [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
 
 
+#: Ticks until no job waits for the journal any more.
+SETTLED_AT_MOST = 10_000
+
+
 class Server:
     """A node, its clock, and what it has answered and written so far."""
 
@@ -167,6 +171,18 @@ class Server:
         self.settle()
 
     def settle(self) -> None:
+        """Take what is in the outbox, and let the jobs go that wait for the journal: what it has is on the disk."""
+        self._take_outbox()
+        mark = self.state.watermark
+        for _ in range(SETTLED_AT_MOST):
+            if not mark.held or self.state.read_only:
+                return
+            self.node.delivery.release(mark.last, mark.until)
+            self.node.tick()
+            self._take_outbox()
+        raise AssertionError(f"jobs wait for ever: {mark.held}, {len(self.state.unfinished)} pieces of work")
+
+    def _take_outbox(self) -> None:
         """Take what is in the outbox."""
         outbox = self.node.outbox
         while outbox.replies:
@@ -186,12 +202,6 @@ class Server:
         self.events += [message[1:] for node_id, message in sent if node_id == self.node.id and message[0] == EVENT]
         outbox.messages = [entry for entry in sent if entry[0] != self.node.id]
         assert not (self.is_alone and outbox.messages), "a lone node has nobody to write to"
-        mark = self.state.watermark
-        if mark.held and not self.state.read_only:
-            # What is in the journal is on the disk.
-            self.node.delivery.release(mark.last, mark.until)
-            self.node.tick()
-            self.settle()
 
 
 def in_journal(journal: Iterable[Record]) -> set[bytes]:
