@@ -165,6 +165,7 @@ NOT_RUN = {
     ("docs/how-to/install.md", ""): INSTALLS,
     ("README.md", "disqued install-units$"): "as on the page about systemd, where it is run",
     ("README.md", "redis-cli -p 7711$"): "opens the session below it, which is run",
+    ("docs/explanation/mutation.md", "make mutants"): HOURS,
     ("docs/explanation/simulation.md", "python -m disqued.testing"): HOURS,
     ("docs/explanation/simulation.md", "make torture"): HOURS,
     ("docs/explanation/sqlite.md", "datasette"): "serves a page until it is ended; the database is that of other lines",
