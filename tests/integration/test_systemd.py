@@ -62,7 +62,7 @@ def test_each_line_of_the_log_has_its_priority_in_the_journal(manager: Manager, 
         manager.hear_until("READY")
         taken = manager.start(port=daemon.port, data="taken", journal=stream)
         wrong = manager.start("--loglevel", "loud", program=SCRIPT, data="wrong", journal=stream)
-        assert (taken.wait_end(), wrong.wait_end()) == (1, 1)
+        assert (taken.wait_end(), wrong.wait_end()) == (1, 2)
         daemon.stop()
         stream.shutdown(socket.SHUT_WR)
         with journal.makefile() as told:
@@ -367,19 +367,21 @@ def test_a_password_from_a_file_is_one_beyond_loopback_too(manager: Manager, tmp
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "said", "status"),
     [
         (
             ("--requirepass-file", "${CREDENTIALS_DIRECTORY}/x"),
-            "requirepass-file ${CREDENTIALS_DIRECTORY}/x: there is no CREDENTIALS_DIRECTORY in the environment",
+            "requirepass-file ${CREDENTIALS_DIRECTORY}/x: there is no CREDENTIALS_DIRECTORY in the environment", 2,
         ),
-        (("--requirepass-file", "/nowhere/x"), "requirepass-file /nowhere/x: No such file or directory"),
-        (("--requirepass-file", "x", "--requirepass", "y"), "there is a requirepass, too; give one of the two"),
+        (("--requirepass-file", "/nowhere/x"), "requirepass-file /nowhere/x: No such file or directory", 1),
+        (("--requirepass-file", "x", "--requirepass", "y"), "there is a requirepass, too; give one of the two", 2),
     ],
-)
-def test_a_password_that_cannot_be_read_stops_the_start(manager: Manager, options: tuple[str, ...], said: str) -> None:
+)  # fmt: skip
+def test_a_password_that_cannot_be_read_stops_the_start(
+    manager: Manager, options: tuple[str, ...], said: str, status: int
+) -> None:
     daemon = manager.start(*options, port=free_port())
-    assert daemon.wait_end() == 1
+    assert daemon.wait_end() == status
     assert said in daemon.log()
 
 
