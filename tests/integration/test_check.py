@@ -76,7 +76,7 @@ def test_the_journal_is_looked_at(daemon: Daemon, start: Start, check: Check) ->
     assert status == 0
     assert re.fullmatch(
         r"AOF OK - the last write and the last rewrite are in order, \d+ bytes \| rewrite=0s;;;0 last_rewrite=0s;;;0"
-        r" size=\d+B;;;0 buffer=0B;;;0 late_fsyncs=0c;;;0",
+        r" size=\d+B;;;0 buffer=\d+B;;;0 late_fsyncs=0c;;;0",
         line,
     )
     assert check(daemon.port, "aof") == (
