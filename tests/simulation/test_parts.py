@@ -21,7 +21,6 @@ from disqued.testing.profiles import named
 from disqued.testing.server import STAGES, SimServer
 from disqued.testing.world import World
 from tests.core_fixtures import make_job
-from tests.limits import LIMIT
 from tests.torture import simulated
 
 # Events.
@@ -196,7 +195,7 @@ class Answers:
 def world() -> World:
     """Three nodes that have met."""
     made = World(1, named("calm"))
-    made.join(LIMIT)
+    made.join()
     return made
 
 
