@@ -299,7 +299,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a round of acks ends with its first part", APART,
         Acks, "_go_on", "if this.at == len(this.jobs):", "if True:",
     ),
-    _mutant("the ack of a job that is elsewhere is ignored", CALM, Acks, "_keep_dummy", "if not ttl_ms:", "if True:"),
+    _mutant(
+        "the ack of a job that is elsewhere is ignored", CALM,
+        Acks, "_keep_dummy", "if not ttl_ms or not state.peers.by_id:", "if True:",
+    ),
     _mutant(
         "a dummy ack answers as if it were the job", DUMMIES,
         Acks, "on_setack",
@@ -598,7 +601,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a compaction leaves out who is done", LOGS_CRASH,
-        recovery, "_facts", "for scope in sorted(event.done):", "for scope in ():",
+        recovery, "_facts", "for scope in event.done:", "for scope in ():",
     ),
     _mutant(
         "what comes back from the journal is done by nobody", LOGS_CRASH,
@@ -636,7 +639,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "events whose place a group has passed are skipped", LOGS,
-        Group, "arrived", "elif _place(event) <= self.position:", "elif False:",
+        Group, "arrived", "if _place(event) <= self.position and not self.is_done(event):", "if False:",
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
@@ -665,7 +668,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "events that are done are counted as available", LOGS,
-        Group, "finish", "self.done += 1", "pass",
+        Group, "finish", "unit = self._drop(event)", "pass",
     ),
     _mutant(
         "an event that is done for one group is gone for all", LOGS,
@@ -716,7 +719,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node that was away does not hear where groups begin", LOGS_APART,
-        Beginnings, "tell", "if group.epoch or group.floor:", "if False:",
+        Beginnings, "tell", "if group in log.begun:", "if False:",
     ),
     _mutant(
         "a node that was away does not hear of a flush", LOGS_APART,
@@ -724,7 +727,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "with STRICT events come from any node that holds them", LOGS_APART,
-        Group, "next", "piles = (self.own,) if strict else (self.own, self.foreign)",
+        Group, "_next", "piles = (self.own,) if strict else (self.own, self.foreign)",
         "piles = (self.own, self.foreign)",
         ("self._next_event(now, strict=strict)", "self._next_event(now, strict=False)"),
     ),
