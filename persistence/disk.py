@@ -30,12 +30,12 @@ class Disk:
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file, durably."""
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = self.append_to(path)
         try:
-            os.ftruncate(fd, size)
+            self.cut(fd, size)
             self.fdatasync(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
 
     def cut(self, fd: int, size: int) -> None:
         """Cut an open file; durable with its next sync."""

@@ -80,15 +80,6 @@ class RecordingDisk(Disk):
         with self._guard:
             self.operations.append(("sync", self._inodes[fd]))
 
-    def truncate(self, path: Path, size: int) -> None:
-        with self._guard:
-            fd = self.append_to(path)
-            try:
-                self.cut(fd, size)
-                self.fdatasync(fd)
-            finally:
-                self.close(fd)
-
     def cut(self, fd: int, size: int) -> None:
         with self._guard:
             super().cut(fd, size)

@@ -317,7 +317,7 @@ class Appender:
         self._fd, self.size = self._next
         self._next = None
         self._mark = 0
-        self.first = self._durable = number_of(self._waiting[0]) if self._waiting else self._following
+        self.first = number_of(self._waiting[0]) if self._waiting else self._following
         self._to_write.notify()
         self._settled.notify()
 

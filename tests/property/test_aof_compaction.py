@@ -66,7 +66,7 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
     finally:
         globalLogPublisher.removeObserver(noted.append)
     told = [(event["log_level"].name, formatEvent(event)) for event in noted]
-    assert [each for each in told if "up" in each[1] or "failed" in each[1]] == [
+    assert [each for each in told if "given up" in each[1] or "failed," in each[1]] == [
         ("info", "Compaction given up, the journal is as it was"),
         ("error", "Compaction failed, the journal is as it was: No space left on device"),
     ]

@@ -16,7 +16,7 @@ from disqued.core.outbox import UNIT_DONE, Record
 from disqued.persistence.aof import appending, compaction
 from disqued.persistence.aof.store import RETRY_MS, AofFactory, AofStore
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import StoreError, StoreFailed
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from tests.journals import (
     NAME,
     POLICIES,
@@ -541,3 +541,119 @@ def test_a_bit_flipped_in_what_a_compaction_left_is_told(tmp_path: Path) -> None
                 loaded(tmp_path)
         path.write_bytes(data)
     assert len(loaded(tmp_path)) == 4
+
+
+# Two threads at one file.
+
+
+class GatedDisk(Disk):
+    """A disk whose writes and syncs wait for the test; a write may fail."""
+
+    def __init__(self) -> None:
+        self.may_write, self.may_sync = threading.Event(), threading.Event()
+        self.may_write.set()
+        self.may_sync.set()
+        self.waiting: list[str] = []
+        self.is_full = False
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        self.waiting.append("write")
+        assert self.may_write.wait(60)
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+    def fdatasync(self, fd: int) -> None:
+        self.waiting.append("sync")
+        assert self.may_sync.wait(60)
+        super().fdatasync(fd)
+
+    def wait_for(self, what: str) -> None:
+        """Until somebody waits here, or has."""
+        while what not in self.waiting:
+            pass
+
+
+def with_a_write_that_hangs(tmp_path: Path) -> tuple[AofStore, GatedDisk]:
+    """A store with a record on its way to the disk while a sync runs, and one more that waits behind it."""
+    disk = GatedDisk()
+    store, _ = opened(tmp_path, fsync="everysec", disk=disk)
+    disk.may_sync.clear()
+    disk.waiting.clear()
+    put_numbered(store, 1)
+    disk.wait_for("sync")
+    disk.may_write.clear()
+    disk.waiting.clear()
+    put_numbered(store, 2)
+    disk.wait_for("write")
+    put_numbered(store, 3)
+    return store, disk
+
+
+def put_numbered(store: AofStore, number: int) -> None:
+    store.append([added(number, b"%d" % number)])
+    store.commit()
+
+
+def test_what_fails_beside_a_sync_stays_in_front_of_what_came_since(tmp_path: Path) -> None:
+    store, disk = with_a_write_that_hangs(tmp_path)
+    disk.is_full = True
+    disk.may_write.set()
+    while store.status()["aof_last_write_status"] == "ok":
+        pass
+    disk.is_full = False
+    disk.may_sync.set()
+    with suppress(StoreFailed):
+        store.commit()
+    store.close()
+    assert bodies(tmp_path) == [b"1", b"2", b"3"]
+
+
+def test_a_sync_ahead_says_nothing_of_what_waits_to_be_written(tmp_path: Path) -> None:
+    store, disk = with_a_write_that_hangs(tmp_path)
+    appender = store._appender
+    assert appender is not None
+    written = appender._written
+    appender._unsynced = True
+    ahead = threading.Thread(target=appender.sync_ahead)
+    ahead.start()
+    disk.may_sync.set()
+    ahead.join()
+    assert 0 < appender._mark <= written
+    disk.may_write.set()
+    store.close()
+    assert bodies(tmp_path) == [b"1", b"2", b"3"]
+
+
+def test_a_disk_that_is_full_again_and_again_is_forgiven_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "KEPT_BYTES", 2_000)
+    disk = GatedDisk()
+    store, _ = opened(tmp_path, fsync="always", disk=disk)
+    for number in range(0, 20, 2):
+        disk.is_full = True
+        for each in (number, number + 1):
+            with pytest.raises(StoreFailed, match="No space left") as caught:
+                store.append([added(each, b"x" * 500)])
+                store.commit()
+            assert not caught.value.final
+        disk.is_full = False
+        store.commit()
+    store.close()
+    assert len(bodies(tmp_path)) == 20
+
+
+def test_a_sector_that_is_missing_before_a_mark_is_damage(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path, fsync="always")
+    for number in range(4):
+        put_numbered(store, number)
+        store.append([added(10 + number, b"x" * 2_000)])
+        store.commit()
+    store.close()
+    (path,) = tmp_path.glob("*.incr")
+    data = bytearray(path.read_bytes())
+    data[2_560:3_072] = bytes(512)
+    path.write_bytes(bytes(data))
+    with pytest.raises(StoreDamaged):
+        loaded(tmp_path)

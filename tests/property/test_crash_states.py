@@ -18,6 +18,7 @@ from twisted.internet.task import Clock as Reactor
 
 from disqued.core.outbox import Record
 from disqued.persistence.aof import compaction
+from disqued.persistence.aof.segments import HEADER_SIZE, framed, header
 from disqued.persistence.aof.store import AofStore
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.testing.clock import Clock
@@ -320,7 +321,20 @@ def killed_and_compacted(run: Run) -> None:
     kill(run)
     run.options["fsync"] = "always"
     run.start()
-    run.compact()
+    compact_at_once(run)
+
+
+def compact_at_once(run: Run) -> None:
+    """Compact before anything is committed, and commit to the new increment while the old one still counts."""
+    store = run.store
+    assert store is not None
+    in_use = store._in_use
+    store.compact(run.promises.walk())
+    while store._in_use is in_use:
+        run.reactor.advance(compaction.POLL_S)
+    run.commit(b"in the new increment", LONG)
+    while store.status()["aof_rewrite_in_progress"]:
+        run.reactor.advance(compaction.POLL_S)
 
 
 SCENARIOS = [
@@ -338,6 +352,21 @@ def test_no_power_cut_takes_what_was_acknowledged(run: Run, tmp_path: Path, scen
         run.store.close()
     except StoreFailed:
         assert scenario is full_disk
+
+
+@pytest.mark.parametrize("part", [0, 10, HEADER_SIZE + 30])
+def test_an_end_that_was_cut_off_does_not_come_back(run: Run, tmp_path: Path, part: int) -> None:
+    """A journal that ends within its header, or its first record, is compacted before anything else is written."""
+    store, _ = opened(run.directory)
+    store.close()
+    (path,) = run.directory.glob("*.incr")
+    path.write_bytes((header(1) + b"".join(framed([bytes(100)], 1)))[:part])
+    (run.directory / f"{NAME}.lock").unlink()
+    run.disk.adopt(run.directory)
+    run.start()
+    compact_at_once(run)
+    assert list(violations(run, tmp_path / "states")) == []
+    kill(run)
 
 
 @pytest.mark.parametrize("policy", ["everysec", "no"])

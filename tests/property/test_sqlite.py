@@ -1081,9 +1081,13 @@ def test_what_could_not_be_committed_comes_before_what_was_appended_since(
     store, _ = opened(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(store._writer, "commit", refuse)
+        store.append([added(1)])
+        under_way = store.commit()
+        # It comes while that commit is under way.
+        store.append([(UNIT_DONE, job_id(1), b"")])
         with pytest.raises(StoreFailed, match="no room"):
-            store.put(added(1))
-    store.put((UNIT_DONE, job_id(1), b""))
+            store.loop.wait(under_way)
+    store.put()
     store.end()
     assert bodies(tmp_path) == []
 
