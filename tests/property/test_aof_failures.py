@@ -634,8 +634,8 @@ def test_a_disk_that_is_full_again_and_again_is_forgiven_each_time(
     for number in range(0, 20, 2):
         disk.is_full = True
         for each in (number, number + 1):
+            store.append([added(each, b"x" * 500)])
             with pytest.raises(StoreFailed, match="No space left") as caught:
-                store.append([added(each, b"x" * 500)])
                 store.commit()
             assert not caught.value.final
         disk.is_full = False
