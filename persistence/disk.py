@@ -43,12 +43,16 @@ class Disk:
 
     def identity(self, path: Path) -> tuple[int, int]:
         """What tells the file that has this name from every other that had it."""
-        status = path.stat()
-        return status.st_dev, status.st_ino
+        return self.identity_and_size(path)[0]
+
+    def identity_and_size(self, path: Path) -> tuple[tuple[int, int], int]:
+        """The same, and how many bytes the file has."""
+        status = os.stat(path)
+        return (status.st_dev, status.st_ino), status.st_size
 
     def size(self, path: Path) -> int:
         """Bytes of a file."""
-        return path.stat().st_size
+        return self.identity_and_size(path)[1]
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, in place of whatever has it."""
@@ -127,11 +131,11 @@ class Watch:
         if known is None:
             return
         try:
-            if self._disk.identity(path) != known:
-                raise StoreFailed(f"{path} was replaced while it was in use")
-            size = self._disk.size(path) if least else 0
+            identity, size = self._disk.identity_and_size(path)
         except OSError as error:
             raise StoreFailed(f"{path} was taken away while it was in use: {reason(error)}") from error
+        if identity != known:
+            raise StoreFailed(f"{path} was replaced while it was in use")
         if size < least:
             raise StoreFailed(f"{path} was cut off while it was in use: it has {size} bytes of {least}")
 
