@@ -13,8 +13,9 @@ end, never the sense of the rest.  A commit that comes while a checkpoint runs m
 not end because commits never pause, the writer does the last piece itself, between two of them.  Somebody who reads
 for long keeps the log from beginning anew; commits go on, and the log grows.
 
-Behind each sync it is written down how much of the log is on the disk (`synced`).  The files are looked for with each
-commit under `always`, and every second: what is written to one that was taken away is lost with the process.
+Behind each sync it is written down how much of the log is on the disk (`synced`).  The database and its log are looked
+for with each commit under `always`, and all files every second: what is written to one that was taken away is lost with
+the process.
 
 The first sync that fails is the last: what the system did with the data is unknown.
 
@@ -70,6 +71,7 @@ class Log:
         self._written = 0  #: bytes since the last checkpoint, estimated
         self._is_long = False  #: checkpoints do not get to the end
         self._moving = False  #: the thread is within a checkpoint
+        self._least_size = 0  #: of the log
         self._checkpoints = 0  #: under way, in whatever thread
         self._ending = False
         self._thread.start()
@@ -102,7 +104,7 @@ class Log:
         """
         self.check()
         if self.fsync == ALWAYS:
-            self.look()
+            self._look_at_log()
 
     def committed(self, rows: int, size: int) -> None:
         """Give a transaction that has just been committed the durability of the policy.  Raises StoreFailed."""
@@ -128,7 +130,22 @@ class Log:
             raise self.fail(write_failure_of(error, self._path)) from error
         # The error of a sync is told to one caller only, who may have been the thread.
         self.check()
-        self.look()
+        self._least_size = 0 if frames is None else frames.log_size(PAGE_SIZE)
+        self._look_at_log()
+
+    def _look_at_log(self) -> None:
+        """See whether the log is there, and the database; cheap enough for each commit.  Raises StoreFailed."""
+        status, least = os.fstat(self._fd), self._least_size
+        path = wal_path(self._path)
+        if not status.st_nlink:
+            raise self.fail(StoreFailed(f"{path} was taken away or replaced while it was in use"))
+        if status.st_size < least:
+            what = f"it has {status.st_size} bytes of {least}"
+            raise self.fail(StoreFailed(f"{path} was cut off while it was in use: {what}"))
+        try:
+            self._watch.look((self._path,))
+        except StoreFailed as error:
+            raise self.fail(error) from error
 
     def _note_synced(self, frames: Frames | None) -> None:
         """Write down what is on the disk now.  Raises OSError."""
@@ -182,6 +199,7 @@ class Log:
         """
         with self._lock:
             self._written = 0
+            self._least_size = 0
             self._checkpoints += 1
             self._watch.keep_size(self._path, 0)
         try:
@@ -209,14 +227,17 @@ class Log:
             self._is_long = pages * page_size > LONG_LOG_BYTES
 
     def end(self) -> None:
-        """Stop the thread and let go of the file."""
+        """Stop the thread and let go of the files, but for the index: `let_go` is to follow."""
         with self._lock:
             self._ending = True
             self._lock.notify_all()
         self._thread.join()
         self._disk.close(self._fd)
-        for descriptor in (self._index_fd, self._synced_fd):
-            os.close(descriptor)
+        os.close(self._synced_fd)
+
+    def let_go(self) -> None:
+        """Close the index, after every connection: that ends the locks which this process has on it."""
+        os.close(self._index_fd)
 
     def is_own(self, path: Path) -> bool:
         """Return whether a file that was there from the start is the one that has this name now."""

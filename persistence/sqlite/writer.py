@@ -120,6 +120,8 @@ class Writer:
                     self._disk.sync_directory(self._path.parent)
                 except BaseException:
                     self.log.end()
+                    self._connection.close()
+                    self.log.let_go()
                     raise
                 self._is_open = True
             except BaseException:
@@ -147,6 +149,7 @@ class Writer:
             self._is_open = False
             self.log.end()
             self._connection.close()
+            self.log.let_go()
 
     # Transactions.
 
