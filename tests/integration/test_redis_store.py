@@ -258,6 +258,7 @@ def test_a_second_node_with_the_same_prefix_ends_and_the_first_goes_on(
     assert takes_jobs(first)
     third = start(*options(server), "--redis-prefix", "third", directory=tmp_path / "third")
     assert third.call("JSCAN", "COUNT", 1_000)[1] == []
+    assert takes_jobs(third)  # with a job the server gets the first record of the journal, too
 
 
 def test_a_prefix_is_free_at_once_when_its_node_has_stopped(start: Start, server: RedisServer, tmp_path: Path) -> None:
@@ -297,3 +298,4 @@ def test_there_is_no_journal_to_rewrite(start: Start, server: RedisServer) -> No
     daemon = start(*options(server))
     with pytest.raises(redis.ResponseError, match="there is no journal to rewrite: the Redis server keeps the jobs"):
         daemon.call("BGREWRITEAOF")
+    assert takes_jobs(daemon)
