@@ -195,7 +195,7 @@ class Delivery:
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
             return False
-        if job.options.delay_ms and not again and self._waits_for_journal(job):
+        if job.options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
             return True
         ends_delay = asked and self.is_delayed(job)
         self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
@@ -228,7 +228,7 @@ class Delivery:
             job.additional_deliveries += 1
             state.counters.requeued += 1
 
-    def _waits_for_journal(self, job: Job) -> bool:
+    def _waits_for_journal(self, job: Job, *, nack: bool) -> bool:
         """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
 
         A job with a retry period that somebody queues before its time is written down by who does that.
@@ -245,6 +245,9 @@ class Delivery:
             state.reach()
             if retry_ms or state.watermark.is_safe(state.now):
                 return False
+        if nack:
+            job.nacks += 1
+            state.counters.nacked += 1
         state.watermark.hold(job)
         return True
 
