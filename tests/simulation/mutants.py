@@ -450,9 +450,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job is queued again after a crash", UNSYNCED,
-        Recovery, "_place",
-        "job.flags |= FLAG_QUEUED_BEFORE\n        job.requeue_at = state.now + retry_ms if retry_ms else 0",
-        "job.requeue_at = state.now + (retry_ms or 1_000)",
+        Recovery, "_take_for_queued",
+        "job.flags |= FLAG_QUEUED_BEFORE\n    if options.retry_ms:", "if options.retry_ms:",
+        ("job.requeue_at = 0\n", "job.requeue_at = state.now + 1_000\n"),
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,

@@ -14,7 +14,7 @@ import pytest
 from disqued.testing.campaign import SHARE, SHARES, Story, tell
 from disqued.testing.profiles import ALL, BY_NAME
 from disqued.testing.world import Broken, World
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, SEEDS
 
 ROOT = Path(__file__).parents[2]
 #: Of each story; what costs more of the processor for an hour is told for less of them.  They end with an age.
@@ -71,17 +71,25 @@ def test_a_story_does_not_depend_on_the_process_that_tells_it() -> None:
     assert traces == {trace_of(7)}
 
 
+def first_broken(profile: str) -> tuple[Story, str]:
+    """The first short story of a profile that fails, and what it says."""
+    for seed in SEEDS:
+        story = Story(profile, seed, 0.2)
+        try:
+            story.told()
+        except Broken as broken:
+            return story, str(broken)
+    pytest.fail(f"none of {len(SEEDS)} stories fails")
+
+
 @pytest.mark.reference
 def test_a_failure_tells_its_faults_and_how_to_see_it_again() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "what is done comes back with the journal")
-    story = Story("crashes", 1, 0.2)
     with mutant.applied():
-        with pytest.raises(Broken) as caught:
-            story.told()
-        text = str(caught.value)
-        assert "profile crashes, seed 1" in text
+        story, text = first_broken("crashes")
+        assert f"profile crashes, seed {story.seed}" in text
         assert "crash: node" in text
-        assert "python -m disqued.testing --profile crashes --seed 1" in text
+        assert f"python -m disqued.testing --profile crashes --seed {story.seed}" in text
         outcome = tell(story)
         assert outcome.failure
         # What ends no process brings nothing back from a journal.
