@@ -448,11 +448,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was acknowledged comes back as a job", CRASHES,
         Recovery, "_place", "if stored.state == ACKED:", "if False:",
     ),
-    _mutant(
+    Mutant(
         "an at-most-once job is queued again after a crash", UNSYNCED,
-        Recovery, "_take_for_queued",
-        "job.flags |= FLAG_QUEUED_BEFORE\n    if options.retry_ms:", "if options.retry_ms:",
-        ("job.requeue_at = 0\n", "job.requeue_at = state.now + 1_000\n"),
+        (
+            Edit(
+                Recovery, "_place",
+                (("job.flags |= FLAG_QUEUED_BEFORE\n        job.requeue_at", "job.requeue_at"),),
+            ),
+            Edit(
+                Recovery, "_take_for_queued",
+                (
+                    ("job.flags |= FLAG_QUEUED_BEFORE\n    if options.retry_ms:", "if options.retry_ms:"),
+                    ("job.requeue_at = 0\n", "job.requeue_at = state.now + 1_000\n"),
+                ),
+            ),
+        ),
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,
