@@ -15,7 +15,7 @@ import attrs
 from disqued import __version__
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
-from disqued.commands.shapes import OK, SILENCE, bulk, either, mapping, status, tuple_of
+from disqued.commands.shapes import OK, SILENCE, array, bulk, either, integer, mapping, status, tuple_of
 from disqued.commands.table import (
     BLOCKED,
     NO_REPLY,
@@ -83,6 +83,27 @@ class Time:
         """Read the clock."""
         seconds, microseconds = divmod(client.host.microseconds(), 1_000_000)
         return [b"%d" % seconds, b"%d" % microseconds]
+
+
+@command(
+    "ROLE",
+    group="server",
+    flags=Flag.READ | Flag.FAST,
+    reply=tuple_of(
+        "[master, offset of the replication, replicas] of a master of Redis without replicas",
+        bulk("master"),
+        integer("0"),
+        array(bulk("a replica"), "none"),
+    ),
+    cost="O(1)",
+)
+@attrs.define
+class Role:
+    """What clients of Redis ask for to find a node that takes writes, and each node does; HELLO has the real nodes."""
+
+    def run(self, node: Node, client: Client) -> list[Any]:
+        """Answer."""
+        return [b"master", 0, []]
 
 
 # INFO.

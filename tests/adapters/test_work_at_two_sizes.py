@@ -434,6 +434,7 @@ CASES: dict[str, Case] = {
     "RQ.PUSH": said("RQ.PUSH", "waits", "element"),
     "RQ.PUSHX": said("RQ.PUSHX", "waits", "element"),
     "RQ.RECOVER": said("RQ.RECOVER", "held", 3, 0),
+    "ROLE": said("ROLE"),
     "SCAN JOB": said("SCAN", "JOB", 0, "COUNT", 50, grows="jobs looked at, so many for each that is wanted"),
     "SCAN QUEUE": said("SCAN", "QUEUE", 0, "COUNT", 10),
     "SELECT": said("SELECT", 0),

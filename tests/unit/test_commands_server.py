@@ -47,6 +47,10 @@ def test_time_is_seconds_and_microseconds_of_the_wall_clock(daemon, client):
     assert client.says("TIME") == [b"1700000000", b"7042"]
 
 
+def test_a_node_is_a_master_that_takes_writes_to_those_who_ask_for_its_role(client):
+    assert client.says("ROLE") == [b"master", 0, []]
+
+
 # INFO.
 
 
