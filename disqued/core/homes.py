@@ -293,6 +293,7 @@ class Homes:
         move = Move(worker, client)
         self._end_move(worker.id)
         self._moves[worker.id] = move
+        self._state.wait(client, move)
         self._state.schedule.add(move, self._state.now + MOVE_MS)
         return True
 
@@ -302,16 +303,16 @@ class Homes:
             self._end_move(move.worker.id)
 
     def _end_move(self, worker_id: bytes) -> None:
-        move = self._moves.pop(worker_id, None)
+        move = self._moves.get(worker_id)
         if move is not None:
-            self._state.schedule.cancel(move)
+            self.forsake(move)
             self._state.outbox.replies.append((move.client, move.worker.ttl_ms, []))
 
-    def gone(self, client: Client) -> None:
-        """A client's connection has ended: it waits for nothing any more."""
-        for move in [move for move in self._moves.values() if move.client == client]:
-            del self._moves[move.worker.id]
-            self._state.schedule.cancel(move)
+    def forsake(self, move: Move) -> None:
+        """Nobody waits for this any more."""
+        del self._moves[move.worker.id]
+        self._state.schedule.cancel(move)
+        self._state.wait_no_more(move.client, move)
 
     def _hand_over(self, worker: Worker, home: Home, jobs: list[Job]) -> Parts:
         """Give the new home of a worker what it has: the jobs, and their leases."""

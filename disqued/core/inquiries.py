@@ -137,12 +137,13 @@ class Inquiry(Timed):
 class Inquiries:
     """The machine that asks other nodes about names."""
 
-    __slots__ = ("_acks", "_later", "_open", "_state", "on_asked", "waits")
+    __slots__ = ("_acks", "_asked", "_later", "_open", "_state", "on_asked", "waits")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
         self._acks = acks
         self._open: dict[int, Inquiry] = {}
+        self._asked: dict[bytes, dict[Inquiry, None]] = {}  #: the same, by each name that they are about
         #: Called with what becomes of an addition that another node is about, by the number of the question.
         self._later: dict[int, Callable[[Known], None]] = {}
         #: Called with an addition that waits for another node's, when one that is about to add the job asks for it.
@@ -165,6 +166,10 @@ class Inquiries:
         state = self._state
         number = state.next_number()
         this = self._open[number] = Inquiry(client, number, verb, queue=queue, aliases=aliases, when_known=when_known)
+        for alias in aliases:
+            self._asked.setdefault(alias, {})[this] = None
+        if client is not None:
+            state.wait(client, this)
         this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, this.message)}
         state.schedule.add(this, state.now + INQUIRY_MS)
         return number
@@ -184,8 +189,8 @@ class Inquiries:
     def _claim(self, queue: bytes, alias: bytes, *, anywhere: bool) -> Inquiry | None:
         """The inquiry of one who is about to add a job of this name."""
         verb = HAS_ANYWHERE if anywhere else HAS_KEY if alias[:1] == KEYED else HAS
-        for this in self._open.values():
-            if this.verb == verb and alias in this.aliases and (anywhere or this.queue == queue):
+        for this in self._asked.get(alias, ()):
+            if this.verb == verb and (anywhere or this.queue == queue):
                 return this
         return None
 
@@ -195,8 +200,7 @@ class Inquiries:
             self._finish(this)
 
     def _finish(self, this: Inquiry) -> None:
-        del self._open[this.number]
-        self._state.schedule.cancel(this)
+        self.forsake(this)
         try:
             value = this.when_known(this.found())
         except CommandError as error:
@@ -319,11 +323,18 @@ class Inquiries:
                 if not this.waits_for:
                     self._finish(this)
 
-    def gone(self, client: Client) -> None:
-        """A client that waits is gone: what it wanted is not done, but for what other nodes did."""
-        for this in [this for this in self._open.values() if this.client == client]:
-            del self._open[this.number]
-            self._state.schedule.cancel(this)
+    def forsake(self, this: Inquiry) -> None:
+        """Nobody waits for this any more: it is not done, but for what other nodes did."""
+        del self._open[this.number]
+        self._state.schedule.cancel(this)
+        for alias in this.aliases:
+            asked = self._asked.get(alias)
+            if asked is not None:
+                asked.pop(this, None)
+                if not asked:
+                    del self._asked[alias]
+        if this.client is not None:
+            self._state.wait_no_more(this.client, this)
 
     def flushed(self) -> None:
         """Everything is gone, and the schedule with it: those who wait go on with what is known."""

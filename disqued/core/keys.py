@@ -137,6 +137,7 @@ class Keys:
 
     def _join(self, addition: Addition, client: Client, timeout_ms: int) -> None:
         producer = addition.producers[client] = Producer(client, addition, timeout_ms)
+        self._state.wait(client, producer)
         if not addition.asks:
             self._begin_to_wait(producer)
 
@@ -150,20 +151,17 @@ class Keys:
         if addition.producers.get(producer.client) is producer:
             self._state.counters.refused += 1
             self._answer(producer, NotReplicated(TIMED_OUT))
-            self._leave(addition, producer.client)
+            self.forsake(producer)
 
-    def gone(self, client: Client) -> None:
-        """A client that waits is gone: the job is not wanted any more if it was the last."""
-        for addition in [each for each in self._state.adding.values() if client in each.producers]:
-            self._state.schedule.cancel(addition.producers[client])
-            self._leave(addition, client)
-
-    def _leave(self, addition: Addition, client: Client) -> None:
-        del addition.producers[client]
+    def forsake(self, producer: Producer) -> None:
+        """Nobody waits for this any more: the job is not wanted if it was the last."""
+        addition = producer.addition
+        self._state.schedule.cancel(producer)
+        self._state.wait_no_more(producer.client, producer)
+        del addition.producers[producer.client]
         if not addition.producers:
             self._close(addition, UNKNOWN)
-            self._inquiries.gone(addition)
-            self._replication.gone(addition)
+            self._state.forsake(addition)
 
     def _close(self, addition: Addition, outcome: Known) -> None:
         """Have done with an addition, and let other nodes know which wait for it."""
@@ -180,6 +178,7 @@ class Keys:
         self._close(addition, Known(A_JOB, value) if is_there else UNKNOWN)
         for producer in addition.producers.values():
             self._state.schedule.cancel(producer)
+            self._state.wait_no_more(producer.client, producer)
             self._answer(producer, value)
         self._state.counters.repeated += len(addition.producers) - 1 if is_there else 0
 
@@ -189,8 +188,7 @@ class Keys:
     def flushed(self) -> None:
         """Everything is flushed: those who wait hear so."""
         for addition in list(self._state.adding.values()):
-            self._inquiries.gone(addition)
-            self._replication.gone(addition)
+            self._state.forsake(addition)
             self._end(addition, NotReplicated(FLUSHED))
 
     # Who has it.

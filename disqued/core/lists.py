@@ -193,6 +193,7 @@ class Lists:
     def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> Claim:
         number = self._state.next_number()
         claim = self._claims[number] = Claim(number, client, queue.name, wish, row)
+        self._state.wait(client, claim)
         return claim
 
     def _begin_claim(self, claim: Claim, found: list[Job], nodes: list[bytes]) -> None:
@@ -218,8 +219,7 @@ class Lists:
         self._answer(claim)
 
     def _answer(self, claim: Claim) -> None:
-        del self._claims[claim.number]
-        self._state.schedule.cancel(claim)
+        self.forsake(claim)
         reply: Any = [claim.row(found) for found in claim.found.values()]
         worker = claim.wish.worker
         if worker is not None and not worker.is_alive:
@@ -232,11 +232,11 @@ class Lists:
         if self._claims.get(claim.number) is claim:
             self._ask_next(claim)
 
-    def gone(self, client: Client) -> None:
-        """A client that waits is gone."""
-        for claim in [claim for claim in self._claims.values() if claim.client == client]:
-            del self._claims[claim.number]
-            self._state.schedule.cancel(claim)
+    def forsake(self, claim: Claim) -> None:
+        """Nobody waits for this any more."""
+        del self._claims[claim.number]
+        self._state.schedule.cancel(claim)
+        self._state.wait_no_more(claim.client, claim)
 
     def answer_all(self) -> None:
         """Everything is flushed: those who wait hear of what has been found so far."""

@@ -187,6 +187,14 @@ class Node:
             Leaving: Leaving.due,
             Facts: Facts.due,
         }
+        self.state.forsakers = {
+            Pending: self.replication.forsake,
+            Producer: self.keys.forsake,
+            Inquiry: self.inquiries.forsake,
+            Settlement: self.settling.forsake,
+            Claim: self.lists.forsake,
+            Move: self.homes.forsake,
+        }
         self._queue_cursor = 0
         self.begin()
 
@@ -310,15 +318,8 @@ class Node:
         if waiter is not None:
             self.delivery.stop_waiting(client)
             self.federation.deserted(waiter.queues)
-        if self.state.pending:
-            self.replication.gone(client)
-        if self.state.adding:
-            self.keys.gone(client)
-        if len(self.state.unfinished):
-            self.state.unfinished.forsake(client)
-        self.lists.gone(client)
-        self.settling.gone(client)
-        self.inquiries.gone(client)
+        self.state.forsake(client)
+        self.state.unfinished.forsake(client)
         if len(self.consumers):
             self.consumers.forget(client)
         if self.logs.members.by_client:
@@ -327,7 +328,6 @@ class Node:
             # What was handed out as a process is named by its id, of which the job's is the first part.
             self._give_back(handed)
         if self._of_client:
-            self.homes.gone(client)
             self.workers.gone(client)
             self.serve()
 

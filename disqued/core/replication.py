@@ -415,6 +415,8 @@ class Replication:
         job.confirmed = places.confirmed
         state.enter(job)
         state.pending[job.id] = pending
+        if pending.client is not None:
+            state.wait(pending.client, pending)
         self._send_copies(job, places.chosen, quiet=False)
         self._wake(pending)
 
@@ -675,20 +677,23 @@ class Replication:
 
     def _answer(self, pending: Pending, value: Any) -> None:
         state = self._state
-        del state.pending[pending.job.id]
-        state.schedule.cancel(pending)
+        self._wait_no_more(pending)
         if isinstance(pending.client, StandIn):
             pending.client.ended(value)
         elif pending.batch is None:
             state.outbox.replies.append((pending.client, value, []))
 
-    def gone(self, client: Client) -> None:
-        """A producer that waits is gone: its job is not wanted any more, as nobody knows its id."""
+    def _wait_no_more(self, pending: Pending) -> None:
         state = self._state
-        for pending in [pending for pending in state.pending.values() if pending.client == client]:
-            del state.pending[pending.job.id]
-            state.schedule.cancel(pending)
-            self._abandon(pending.job)
+        del state.pending[pending.job.id]
+        state.schedule.cancel(pending)
+        if pending.client is not None:
+            state.wait_no_more(pending.client, pending)
+
+    def forsake(self, pending: Pending) -> None:
+        """Its producer is gone: the job is not wanted any more, as nobody knows its id."""
+        self._wait_no_more(pending)
+        self._abandon(pending.job)
 
     def refuse_all(self) -> None:
         """Everything is flushed: producers that wait hear that their jobs are gone."""

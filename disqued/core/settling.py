@@ -116,6 +116,7 @@ class Settling:
         for job_id in elsewhere:
             this.open[job_id] = set()
             this.asked[job_id] = set()
+        state.wait(client, this)
         self._ask(this, list(this.open))
         return None
 
@@ -194,8 +195,7 @@ class Settling:
         if this.open:
             self._ask(this, list(this.open))
             return
-        del self._open[this.number]
-        self._state.schedule.cancel(this)
+        self.forsake(this)
         self._state.outbox.replies.append((this.client, this.count, []))
 
     def _close(self, this: Settlement, job_id: bytes, outcome: int) -> None:
@@ -295,11 +295,11 @@ class Settling:
         elif not this.open[job_id] and self._is_known_to_nobody(this, job_id):
             self._close(this, job_id, OUTCOME_REFUSED)
 
-    def gone(self, client: Client) -> None:
-        """A client that waits is gone."""
-        for this in [this for this in self._open.values() if this.client == client]:
-            del self._open[this.number]
-            self._state.schedule.cancel(this)
+    def forsake(self, this: Settlement) -> None:
+        """Nobody waits for this any more."""
+        del self._open[this.number]
+        self._state.schedule.cancel(this)
+        self._state.wait_no_more(this.client, this)
 
     # Consumers of other nodes.
 
@@ -349,5 +349,5 @@ class Settling:
         """Everything is gone, and the schedule with it: who waits hears of what was done."""
         self.orphans.clear()
         for this in list(self._open.values()):
-            del self._open[this.number]
+            self.forsake(this)
             self._state.outbox.replies.append((this.client, this.count, []))

@@ -3,7 +3,7 @@
 Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from random import Random
 from typing import Any, Final
@@ -45,7 +45,7 @@ from disqued.core.outbox import (
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter
 from disqued.core.registry import Registry
-from disqued.core.schedule import Schedule
+from disqued.core.schedule import Schedule, Timed
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 from disqued.core.units import GroupUnit
@@ -74,10 +74,10 @@ class State:
 
     __slots__ = (
         "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
-        "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "giving", "ids",
-        "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
+        "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "forsakers", "giving",
+        "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
         "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule",
-        "spans", "trail", "unfinished", "unique", "wall", "wanted", "watermark",
+        "spans", "trail", "unfinished", "unique", "waits", "wall", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -123,6 +123,10 @@ class State:
         self.queues: Queues = Queues()
         self.schedule: Schedule = Schedule()
         self.blocked: dict[Client, Waiter] = {}
+        #: What other clients wait for whose command has no reply yet, such as copies or the answers of other nodes.
+        self.waits: dict[Client, dict[Timed, None]] = {}
+        #: How each kind of what is waited for ends when its client is gone; filled by `node`.
+        self.forsakers: dict[type[Timed], Callable[[Any], None]] = {}
         #: Units that consumers have for a time of their fetch's own, in milliseconds; then they go to the front.
         self.spans: dict[Unit, int] = {}
         #: Queues that got jobs while consumers wait for them; served at the end of the step, in this order.
@@ -214,6 +218,26 @@ class State:
         if self.trail is not None and before_ms:
             word = AHEAD if self.ahead_ms > before_ms else BACK
             self.trail.tell(CLOCK, self.wall, self.now, word=word)
+
+    def wait(self, client: Client, this: Timed) -> None:
+        """Note what a client waits for."""
+        waits = self.waits.get(client)
+        if waits is None:
+            self.waits[client] = {this: None}
+        else:
+            waits[this] = None
+
+    def wait_no_more(self, client: Client, this: Timed) -> None:
+        """A client waits for this no longer."""
+        waits = self.waits[client]
+        del waits[this]
+        if not waits:
+            del self.waits[client]
+
+    def forsake(self, client: Client) -> None:
+        """A client is gone: nobody needs any more what it waited for."""
+        for this in list(self.waits.get(client, ())):
+            self.forsakers[type(this)](this)
 
     def work(self, parts: Parts, client: Client | None = None) -> None:
         """Do a piece of work in parts, in the ticks that follow; a client that is named is answered at the end."""

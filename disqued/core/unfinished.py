@@ -42,28 +42,32 @@ class Piece:
 class Unfinished(Timed):
     """All the work that has been begun and not finished; on the schedule while there is any."""
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_awaited", "_pieces")
 
     def __init__(self) -> None:
         self.awake_at = 0
         self._pieces: deque[Piece] = deque()
+        self._awaited: dict[Client, Piece] = {}  #: by the client that is blocked until it is done
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def add(self, client: Client | None, parts: Parts) -> None:
         """Take in one more piece; its turn comes after those that are there."""
-        self._pieces.append(Piece(client, parts))
+        piece = Piece(client, parts)
+        self._pieces.append(piece)
+        if client is not None:
+            self._awaited[client] = piece
 
     def has(self, client: Client) -> bool:
         """Tell whether a client waits for one of the pieces."""
-        return any(piece.client == client for piece in self._pieces)
+        return client in self._awaited
 
     def forsake(self, client: Client) -> None:
-        """Nobody waits for the pieces of this client any more."""
-        for piece in self._pieces:
-            if piece.client == client:
-                piece.client = None
+        """Nobody waits for the piece of this client any more."""
+        piece = self._awaited.pop(client, None)
+        if piece is not None:
+            piece.client = None
 
     def go_on(self, outbox: Outbox) -> None:
         """Do the next part of the piece whose turn it is; with the last one its client is answered.
@@ -78,11 +82,14 @@ class Unfinished(Timed):
         except CommandError as error:
             value = error
         except Exception:
-            if piece.client is not None:
-                outbox.replies.append((piece.client, InternalError(), []))
+            self._answer(outbox, piece, InternalError())
             raise
         else:
             self._pieces.append(piece)
             return
+        self._answer(outbox, piece, value)
+
+    def _answer(self, outbox: Outbox, piece: Piece, value: Any) -> None:
         if piece.client is not None:
+            self._awaited.pop(piece.client, None)
             outbox.replies.append((piece.client, value, []))

@@ -218,12 +218,7 @@ class Workers:
     def _waits(self, client: Client) -> bool:
         """Tell whether a client waits for the reply to a command."""
         state = self._state
-        return (
-            client in state.blocked
-            or state.unfinished.has(client)
-            or any(pending.client == client for pending in state.pending.values())
-            or any(client in addition.producers for addition in state.adding.values())
-        )
+        return client in state.blocked or client in state.waits or state.unfinished.has(client)
 
     def wake(self, worker: Worker) -> None:
         """Look at a worker when its life may be over, or its leases are to be renewed."""

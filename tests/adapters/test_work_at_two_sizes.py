@@ -15,7 +15,6 @@ take some nanoseconds for each object.  Slices are a tenth of what they are, so 
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -32,6 +31,7 @@ from disqued.core import tasks as core_tasks
 from disqued.core import workers as core_workers
 from disqued.core.node import Node
 from disqued.net import pubsub
+from tests.counting import lines_of
 
 pytestmark = pytest.mark.reference
 
@@ -197,11 +197,11 @@ class Crowd:
 
     def steps(self, act: Callable[[], object], over: Callable[[], bool]) -> list[int]:
         """The lines that each step of something runs."""
-        counted = [_lines(act)]
+        counted = [lines_of(act)]
         for _ in range(TURNS_MAX):
             if over():
                 return counted
-            counted.append(_lines(self.turn))
+            counted.append(lines_of(self.turn))
         raise AssertionError("it does not end")
 
     def turn(self) -> None:
@@ -253,24 +253,6 @@ class Crowd:
 
 def _bytes(word: object) -> bytes:
     return word if isinstance(word, bytes) else str(word).encode()
-
-
-def _lines(act: Callable[[], object]) -> int:
-    """Count the lines that are run."""
-    found = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal found
-        found += event == "line"
-        return note
-
-    before = sys.gettrace()
-    sys.settrace(note)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return found
 
 
 @attrs.frozen
