@@ -53,7 +53,7 @@ from disqued.net.transport import EagerPort
 from disqued.net.weak import weak_settings
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
-from disqued.persistence.plugins import find_store
+from disqued.persistence.plugins import find_store, make_store
 
 if TYPE_CHECKING:
     from disqued.web.server import AdminServer
@@ -417,7 +417,7 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
 
 def _open_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:
     """Make a store and open it.  Raises StoreError."""
-    store = find_store(name).create(config, reactor, clock)
+    store = make_store(name, config, reactor, clock)
     store.open()
     return store
 
@@ -428,7 +428,7 @@ def _first_store(config: Config, reactor: Any, clock: Clock) -> tuple[str, IStor
     That need not be the one that the configuration names by now: the daemon moves the jobs there once they are loaded.
     """
     name, held = config.persistence, StoreWord(config.dir).read()
-    store = find_store(name).create(config, reactor, clock)
+    store = make_store(name, config, reactor, clock)
     if held is not None and held != name:
         if store.records:
             if not find_store(held).holds(config):

@@ -1,8 +1,14 @@
 """Finding stores by name among the Twisted plugins."""
 
-from twisted.plugin import getPlugins
+from typing import Any
 
-from disqued.persistence.interface import IStoreFactory, StoreError
+from twisted.plugin import getPlugins
+from zope.interface import Invalid
+from zope.interface.verify import verifyObject
+
+from disqued.config import Config
+from disqued.core.clock import Clock
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 
 
 def find_store(name: str) -> IStoreFactory:
@@ -11,3 +17,13 @@ def find_store(name: str) -> IStoreFactory:
     if name not in factories:
         raise StoreError(f"no store is called '{name}'; installed are {', '.join(sorted(factories))}")
     return factories[name]
+
+
+def make_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:
+    """Make the store of this name; nothing is opened yet.  Raises StoreError, also for one of another version."""
+    store = find_store(name).create(config, reactor, clock)
+    try:
+        verifyObject(IStore, store)
+    except Invalid as error:
+        raise StoreError(f"the store '{name}' is not for this version of disqued: {error}") from error
+    return store

@@ -10,7 +10,7 @@ Between two of them the core runs alone (`base_client`).  Durations are seconds.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from disqued.client import commands
 from disqued.client.base_client import BaseClient
@@ -29,6 +29,7 @@ from disqued.client.tasks import (
     Tasks,
     Verdict,
     What,
+    check_calls,
     check_grace,
     check_verdict,
     go_on,
@@ -51,6 +52,9 @@ _HOPELESS: Final = (AccessDenied, NotTrusted, Closed)
 class BaseWorker(ABC, Generic[AnyClientT]):
     """Works on the jobs of some queues, several at a time, until it is stopped."""
 
+    _client_type: ClassVar[type[BaseClient[Any]]]  #: of this side
+    _awaits: ClassVar[bool] = True  #: handlers may be coroutine functions
+
     def __init__(
         self,
         client: AnyClientT,
@@ -67,7 +71,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         dead_after: Span = 10,
         name: bytes | str = b"",
     ) -> None:
-        """Take a client, which may have other uses, too.  Raises ValueError.
+        """Take a client, which may have other uses, too.  Raises ValueError and TypeError.
 
         After `max_tries` tries of a job `on_exhausted` decides: `Drop`, `MoveTo` or `GoOn`.  When the worker stops,
         handlers may go on for `grace`.  `poll` is the length of one fetch, and so what stopping may take when there is
@@ -77,6 +81,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         once when its process ends, its connection breaks, or its node has heard nothing from it for `dead_after`.
         `name` is for people to read.
         """
+        if not isinstance(client, self._client_type):
+            allowed = f"{self._client_type.__module__.removesuffix('.client')}.Client"
+            raise TypeError(f"the client is {client!r}; a {allowed} is allowed")
+        check_calls(awaits=self._awaits, handler=handler, on_exhausted=on_exhausted)
+        if not isinstance(backoff, Backoff | None):
+            raise TypeError(f"backoff is {backoff!r}; a Backoff is allowed")
         self._client = client
         self._queues = encode_queues(queues)
         self._handler = handler

@@ -15,6 +15,7 @@ worker learns from the answer to WORKING; the shortest is one second.
 Nothing here waits or sends: a worker does what `due` says, and tells what came of it.  Times are seconds.
 """
 
+import inspect
 from collections.abc import Callable
 from enum import Enum
 from random import Random
@@ -31,6 +32,9 @@ KEEPS_PER_RETRY: Final = 3
 AGAIN_S: Final = 0.3
 HELD_MOST: Final = 1_000
 AT_MOST_ONCE: Final = 0.0
+
+
+_ASYNC: Final = "the worker of disqued.client.aio"
 
 
 class Phase(Enum):
@@ -87,6 +91,11 @@ class Backoff:
 
     first: float = attrs.field(default=1.0, converter=_waiting)
     most: float = attrs.field(default=60.0, converter=_waiting)
+
+    def __attrs_post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.first > self.most:
+            raise ValueError(f"the first pause is {self.first:g} seconds; at most `most` is allowed: {self.most:g}")
 
     def pause(self, tries: int, rng: Random) -> float:
         """Say how long, after so many tries."""
@@ -270,6 +279,31 @@ def check_grace(grace: Span) -> float:
     if seconds < 0:
         raise ValueError(f"grace is {seconds:g} seconds; 0 or more are allowed")
     return seconds
+
+
+def check_calls(*, awaits: bool, **calls: object) -> None:
+    """Look at what a worker is to call, by its name.  Raises TypeError when it cannot.
+
+    `awaits`: it may be a coroutine function.
+    """
+    for name, call in calls.items():
+        if not callable(call):
+            raise TypeError(f"{name} is {call!r}; a function of a job is allowed")
+        if not awaits and inspect.iscoroutinefunction(call):
+            raise TypeError(f"{name} is a coroutine function, which threads cannot run; {_ASYNC} can")
+
+
+def check_ran(ending: object, *, awaits: bool) -> None:
+    """Look at what a handler returned.  Raises TypeError when it has not run.
+
+    `awaits`: what it returned is awaited by the caller, if that can be.
+    """
+    if inspect.isgenerator(ending) or inspect.isasyncgen(ending):
+        raise TypeError("the handler is a generator, of which nothing has run; a function without yield is allowed")
+    if not awaits and inspect.isawaitable(ending):
+        if inspect.iscoroutine(ending):
+            ending.close()
+        raise TypeError(f"the handler returned a {type(ending).__name__}, which nobody awaits here; {_ASYNC} does")
 
 
 def check_verdict(verdict: object) -> Verdict:

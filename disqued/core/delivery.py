@@ -50,7 +50,7 @@ from disqued.core.job import (
 )
 from disqued.core.leases import Leases
 from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
-from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WORK, News
+from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WATERMARK, WORK, News
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
 from disqued.core.state import State
 from disqued.core.trail import ASKED as ASKED_FOR
@@ -245,6 +245,9 @@ class Delivery:
             state.reach()
             if retry_ms or state.watermark.is_safe(state.now):
                 return False
+            if not state.outbox.journal:
+                # A step that writes nothing has no commit, and the job would be held until another step has one.
+                state.outbox.journal.append((WATERMARK, state.watermark.until))
         if nack:
             job.nacks += 1
             state.counters.nacked += 1

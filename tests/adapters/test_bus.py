@@ -195,6 +195,7 @@ async def test_large_messages_arrive_whole(begin: Begin) -> None:
     assert [len(message[1].body) for message in heard] == sizes
 
 
+@pytest.mark.reference
 @async_test
 async def test_messages_under_way_count_towards_what_connections_hold(begin: Begin) -> None:
     one, other = begin(), begin()

@@ -375,6 +375,7 @@ async def test_what_a_client_had_put_off_is_run_in_turns_with_the_others(launch:
     assert connection.input_buffered == 0
 
 
+@pytest.mark.reference
 @async_test
 async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
@@ -409,6 +410,7 @@ async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
     assert went_on >= 5
 
 
+@pytest.mark.reference
 @async_test
 async def test_a_quick_first_command_does_not_wait_for_the_turns_of_others(launch: Launch) -> None:
     running = launch()
@@ -692,6 +694,7 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
     assert await other.call("QLEN", "q") == 0
 
 
+@pytest.mark.reference
 @async_test
 async def test_of_many_connections_that_end_at_once_some_end_in_each_turn(
     launch: Launch, monkeypatch: pytest.MonkeyPatch

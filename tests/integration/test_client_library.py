@@ -238,6 +238,32 @@ async def test_a_job_that_fails_is_tried_again_and_then_moved_to_the_dead_letter
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_handler_that_is_called_and_never_runs_does_not_end_its_job(
+    side: Any, client: Any, daemon: Daemon, queue: str
+) -> None:
+    def never_runs(job: Job) -> Iterator[Job]:
+        yield job
+
+    job_id = await client.add(queue, "x", retry=300)
+    worker = side.worker(client, [queue], never_runs, backoff=SOON, poll=0.1)
+    await until(lambda: facts(daemon, job_id)["nacks"] >= 2, "a job that goes on")
+    assert worker.figures.done == 0
+    worker.stop()
+    await worker.ended
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_worker_that_could_never_work_is_refused(side: Any, client: Any, queue: str) -> None:
+    for handler, options, told in (
+        ("send", {}, "handler is 'send'; a function of a job is allowed"),
+        (print, {"on_exhausted": "mail.dead"}, "on_exhausted is 'mail.dead'; a function"),
+        (print, {"backoff": 3}, "backoff is 3; a Backoff is allowed"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            side.idle_worker(client, [queue], handler, **options)
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_verdict_that_cannot_be_carried_out_leaves_the_job_as_it_is(
     side: Any, client: Any, daemon: Daemon, queue: str
 ) -> None:

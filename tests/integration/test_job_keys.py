@@ -65,9 +65,8 @@ class Waiting:
 def test_a_producer_whose_connection_breaks_while_copies_are_made_says_it_elsewhere_and_adds_one(
     cluster: Cluster, queue: str
 ) -> None:
-    first, second, third = cluster.nodes
-    # A node whose queue is paused takes no copies.
-    third.call("PAUSE", queue, "in")
+    first, second, _ = cluster.nodes
+    cluster.freeze(2)
     words = add(queue, "REPLICATE", 3)
     broken, also, again = Waiting(first, words), Waiting(first, words), Waiting(second, words)
     wait_until(lambda: (adding_clients(first), adding_clients(second)) == (2, 1), "all producers")
@@ -75,7 +74,7 @@ def test_a_producer_whose_connection_breaks_while_copies_are_made_says_it_elsewh
     assert isinstance(broken.wait(), redis.exceptions.ConnectionError)
     wait_until(lambda: adding_clients(first) == 1, "the end of the connection")
     assert (also.answer, again.answer) == (None, None)
-    third.call("PAUSE", queue, "none")
+    cluster.thaw(2)
     assert also.wait() == again.wait()
     assert known(cluster, queue) == {again.answer}
     assert sum(daemon.call("QLEN", queue) for daemon in cluster.nodes) == 1  # type: ignore[misc]

@@ -419,4 +419,4 @@ def test_the_console_script_knows_the_tool() -> None:
         capture_output=True, text=True, check=False, env=environment(), cwd="/",
     )  # fmt: skip
     assert done.returncode == 2
-    assert "options are --force, --help, --prefix, --program, --root, --user, -h" in done.stderr
+    assert "options are --force, --help, --prefix, --program, --root, --user" in done.stderr

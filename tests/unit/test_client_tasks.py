@@ -1,9 +1,13 @@
 """A worker's decisions: when WORKING is due, how long a failed job is held, and what is left when it stops."""
 
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
+from disqued.client import aio, blocking, deferred
 from disqued.client.job import Job
 from disqued.client.tasks import (
     Backoff,
@@ -14,7 +18,9 @@ from disqued.client.tasks import (
     Task,
     Tasks,
     What,
+    check_calls,
     check_grace,
+    check_ran,
     check_verdict,
     move_to,
 )
@@ -224,3 +230,60 @@ def test_a_verdict_that_is_none_is_refused(verdict: object) -> None:
         check_verdict(verdict)
     for fine in (Drop(), GoOn(), MoveTo("dead")):
         assert check_verdict(fine) is fine
+
+
+async def send(job: Job) -> None:
+    """Be a handler for asyncio."""
+
+
+class Sender:
+    """One that is no function."""
+
+    async def send(self, job: Job) -> None:
+        """Be a handler, too."""
+
+
+async def letters(job: Job) -> AsyncIterator[Job]:
+    yield job
+
+
+@pytest.mark.parametrize("call", [send, Sender().send, partial(send)])
+def test_threads_take_no_coroutine_functions(call: Callable[[Job], object]) -> None:
+    check_calls(awaits=True, handler=call)
+    with pytest.raises(TypeError, match=r"handler is a coroutine function, .* worker of disqued.client.aio can"):
+        check_calls(awaits=False, handler=call)
+
+
+def test_what_is_called_can_be_called() -> None:
+    check_calls(awaits=False, handler=print, on_exhausted=move_to("dead"))
+    with pytest.raises(TypeError, match="on_exhausted is None; a function of a job is allowed"):
+        check_calls(awaits=True, on_exhausted=None)
+
+
+@pytest.mark.parametrize("awaits", [True, False])
+def test_a_handler_that_is_a_generator_has_not_run(*, awaits: bool) -> None:
+    for ending in ((each for each in "ab"), letters(job())):
+        with pytest.raises(TypeError, match="the handler is a generator, of which nothing has run"):
+            check_ran(ending, awaits=awaits)
+
+
+def test_an_awaitable_that_nobody_awaits_has_not_run() -> None:
+    check_ran(None, awaits=False)
+    check_ran([1], awaits=False)
+    coroutine = send(job())
+    check_ran(coroutine, awaits=True)
+    with pytest.raises(TypeError, match="the handler returned a coroutine, which nobody awaits here"):
+        check_ran(coroutine, awaits=False)
+    assert coroutine.cr_frame is None  # closed, so that Python has nothing to warn of
+
+
+def test_the_first_pause_is_not_longer_than_the_longest() -> None:
+    assert Backoff(60, 60).first == Backoff(60, 60).most
+    with pytest.raises(ValueError, match="the first pause is 10 seconds; at most `most` is allowed: 1"):
+        Backoff(10, 1)
+
+
+@pytest.mark.parametrize("side", [aio, blocking, deferred])
+def test_a_worker_takes_the_client_of_its_side(side: Any) -> None:
+    with pytest.raises(TypeError, match=f"the client is 'host'; a {side.__name__}.Client is allowed"):
+        side.Worker("host", ["q"], print)

@@ -350,6 +350,22 @@ def test_a_job_whose_time_came_while_the_node_was_down_is_queued_at_once(machine
     assert machine.get() == ([job_id] if retry_ms else [])
 
 
+def test_a_job_that_is_held_has_a_record_to_wait_for_though_the_watermark_is_ahead(machine: Machine) -> None:
+    machine.add(delay_ms=3_000)
+    held = machine.add(retry_ms=0, delay_ms=3_050)
+    machine.wait(3_000)
+    machine.commit()
+    assert machine.node.state.watermark.until > machine.clock.wall() + 50
+    machine.clock.advance(50)
+    machine.node.begin()
+    machine.node.tick()
+    assert machine.node.state.watermark.held
+    # A step without records would be followed by no commit.
+    assert [record[0] for record in machine.node.outbox.journal] == [WATERMARK]
+    machine.commit()
+    assert held in machine.get()
+
+
 def test_of_delayed_jobs_those_are_queued_at_once_that_were_not_queued_before_the_crash(machine: Machine) -> None:
     ids = [machine.add(delay_ms=1_000 * number) for number in range(1, 7)]
     machine.wait(3_500)

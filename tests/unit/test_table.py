@@ -35,6 +35,7 @@ def enter(monkeypatch):
     """Enter commands into a table of the test's own; returns the entry of an attrs class."""
     monkeypatch.setattr(table, "TABLE", {})
     monkeypatch.setattr(table, "PLAIN", {})
+    monkeypatch.setattr(table, "MANUAL", {})
 
     def enter_into(cls, name="T", **more):
         command(name, group="server", flags=Flag.READ, reply=OK, cost="O(1)", **more)(attrs.define(cls))

@@ -20,7 +20,7 @@ from disqued.client.aio.client import Client
 from disqued.client.base_worker import BaseWorker, Handler
 from disqued.client.commands import Command
 from disqued.client.job import Job
-from disqued.client.tasks import Task
+from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
 
@@ -31,6 +31,8 @@ _log = logging.getLogger("disqued.client")
 
 class Worker(BaseWorker[Client]):
     """Works on the jobs of some queues, several at a time, until it is stopped."""
+
+    _client_type = Client
 
     def _prepare(self) -> None:
         self._running: dict[Task, asyncio.Task[Any]] = {}  #: handlers at work
@@ -73,6 +75,7 @@ class Worker(BaseWorker[Client]):
 
     async def _run_handler(self, task: Task) -> None:
         ending = self._handler(task.job)
+        check_ran(ending, awaits=True)
         if not inspect.isawaitable(ending):
             return
         running = self._running[task] = asyncio.ensure_future(ending)

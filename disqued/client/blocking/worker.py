@@ -22,7 +22,7 @@ from disqued.client.blocking.client import Client
 from disqued.client.blocking.stepping import finish, released
 from disqued.client.commands import Command
 from disqued.client.job import Job
-from disqued.client.tasks import Task
+from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
 
@@ -33,6 +33,9 @@ _log = logging.getLogger("disqued.client")
 
 class Worker(BaseWorker[Client]):
     """Works on the jobs of some queues, several at a time, until it is stopped."""
+
+    _client_type = Client
+    _awaits = False
 
     def _prepare(self) -> None:
         #: Held while the core runs; notified when something changes that a thread may wait for.
@@ -80,7 +83,8 @@ class Worker(BaseWorker[Client]):
 
     async def _run_handler(self, task: Task) -> None:
         with released(self._changed):
-            self._handler(task.job)
+            ending = self._handler(task.job)
+        check_ran(ending, awaits=False)
 
     async def _judge(self, job: Job, error: BaseException) -> object:
         with released(self._changed):

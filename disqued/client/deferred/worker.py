@@ -21,7 +21,7 @@ from disqued.client.base_worker import BaseWorker, Handler
 from disqued.client.commands import Command
 from disqued.client.deferred.client import Client
 from disqued.client.job import Job
-from disqued.client.tasks import Task
+from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
 
@@ -32,6 +32,8 @@ _log = Logger(namespace="disqued.client")
 
 class Worker(BaseWorker[Client]):
     """Works on the jobs of some queues, several at a time, until it is stopped."""
+
+    _client_type = Client
 
     def _prepare(self) -> None:
         self._running: dict[Task, Deferred[Any]] = {}
@@ -83,7 +85,7 @@ class Worker(BaseWorker[Client]):
     async def _run_handler(self, task: Task) -> None:
         running = self._running[task] = maybeDeferred(self._handler, task.job)
         try:
-            await running
+            check_ran(await running, awaits=False)
         finally:
             self._running.pop(task, None)
 

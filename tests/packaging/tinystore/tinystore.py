@@ -10,7 +10,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from disqued.core.outbox import JOB_ADDED, Record
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 
 _LENGTH = Struct("<I")
@@ -28,6 +28,7 @@ class TinyStore:
         self._path = path
         self._clock = clock
         self._waiting: list[bytes] = []
+        self.attention = nobody
         self.bytes_total = self.bytes_loaded = 0
 
     def open(self) -> None:
@@ -67,6 +68,18 @@ class TinyStore:
         except OSError as error:
             raise StoreFailed(str(error.strerror)) from error
         self._waiting.clear()
+
+    def look(self) -> None:
+        """Miss the file if it is gone, or another one is in its place."""
+        try:
+            there = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except OSError as error:
+            raise StoreFailed(str(error.strerror)) from error
+        if not there:
+            raise StoreFailed(f"{self._path} is another file now")
+
+    def secure(self) -> None:
+        """Do nothing: each commit is synced."""
 
     def compact(self, records: Iterator[Record]) -> None:
         """Not here."""
