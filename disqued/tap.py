@@ -53,7 +53,7 @@ from disqued.net.transport import EagerPort
 from disqued.net.weak import weak_settings
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
-from disqued.persistence.plugins import find_store, make_store
+from disqued.persistence.plugins import UnknownStore, find_store, make_store
 
 if TYPE_CHECKING:
     from disqued.web.server import AdminServer
@@ -360,6 +360,8 @@ def makeService(options: Options) -> MultiService:
         identity = Identity.load(config.cluster_config_file, config.client_port, rng)
         name, store = _first_store(config, reactor, clock)
         log_file = logs.open_log(config)
+    except UnknownStore as error:
+        _misused(f"persistence: {error}")
     except (IdentityError, PassedError, SecretError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
@@ -448,11 +450,11 @@ def _rename_commands(config: Config) -> None:
     """Do what rename-command asks for; a name that is none ends the process."""
     for old, new in config.rename_command:
         if new.upper().encode("utf-8", "surrogateescape") in table.TABLE:
-            raise SystemExit(f"disqued: rename-command {old} {new}: there is a command {new.upper()} already")
+            _misused(f"rename-command {old} {new}: there is a command {new.upper()} already")
         try:
             table.rename(old, new)
         except KeyError:
-            raise SystemExit(f"disqued: rename-command {old}: no command has this name") from None
+            _misused(f"rename-command {old}: no command has this name")
 
 
 def _how(passed: Any) -> str:

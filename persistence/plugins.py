@@ -11,11 +11,15 @@ from disqued.core.clock import Clock
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 
 
+class UnknownStore(StoreError):
+    """The setting `persistence` names no store that is installed."""
+
+
 def find_store(name: str) -> IStoreFactory:
-    """The store that the setting `persistence` means.  Raises StoreError."""
+    """The store that the setting `persistence` means.  Raises UnknownStore."""
     factories = {factory.name: factory for factory in getPlugins(IStoreFactory)}
     if name not in factories:
-        raise StoreError(f"no store is called '{name}'; installed are {', '.join(sorted(factories))}")
+        raise UnknownStore(f"no store is called '{name}'; installed are {', '.join(sorted(factories))}")
     return factories[name]
 
 

@@ -30,7 +30,7 @@ _OF_PROGRAMS: Final = re.compile(
 #: What Java says, and what is to be done about it.
 _HINTS: Final = (
     (
-        re.compile(r"Last unit does not have enough valid bits|base64|Input byte(?: array|\[)"),
+        re.compile("base64"),
         "a body is no base64, which bodies in CSV and JSON are taken for: --body text says that they are text",
     ),
 )

@@ -248,6 +248,9 @@ class AdminChannel(HTTPChannel):
         if line and len(self._lines) > HEADERS_MAX:
             raise Problem(431, f"there are more than {HEADERS_MAX} headers")
         if line:
+            if not self._lines:
+                # What speaks another protocol may wait for an answer to its first line.
+                heads.read_request_line(line)
             self._lines.append(line)
         elif self._lines:
             self._begin(heads.read(self._lines))

@@ -50,7 +50,7 @@ class Head:
 
 def read(lines: Sequence[bytes]) -> Head:
     """Read the request line and the header lines, without their CR LF.  Raises Problem."""
-    method, target, version = _request_line(lines[0])
+    method, target, version = read_request_line(lines[0])
     fields = [read_field(line) for line in lines[1:]]
     found: dict[bytes, bytes] = {}
     for name, value in fields:
@@ -84,7 +84,8 @@ def check_line(line: bytes) -> None:
         raise _bad("a line holds CR or NUL")
 
 
-def _request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
+def read_request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Read method, target and version.  Raises Problem."""
     words = line.split(b" ")
     if len(words) != 3:
         raise _bad(f"{shown(line)}: method, target and version are needed, with one space between them")

@@ -3,8 +3,8 @@
     the command itself            its name is among those granted
     the queues that it names      each has to match a pattern, for reading, writing or both; see `rights_needed`
     the jobs that it names        where it names no queue: the queue of each, which this node has to know
-    the workers that it acts on,  every queue that such a worker works on, or has jobs of
-    or takes jobs for
+    the workers that it acts on,  every queue that such a worker works on, or has jobs of; one that lives on another
+    or takes jobs for             node, which alone knows them all, is acted on there while that node can be reached
     the channels that it names    SUBSCRIBE and PSUBSCRIBE
 
 A job that this node does not know is to such a user one that does not exist: in a list of ids it is passed over, and
@@ -58,9 +58,19 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
     for worker_id in workers_of(entry, call):
         for queue in queues_of_worker(node, worker_id):
             _check_queue(user, entry, queue, f"a queue of the worker '{_text(worker_id[:128])}'")
+        if writes(entry) and _lives_elsewhere(node, worker_id):
+            raise _denied(
+                QUEUE, user, worker_id, f"the worker '{_text(worker_id[:128])}' here: ask the node on which it lives"
+            )
     if named:
         return call
     return _check_jobs(user, entry, call, node)
+
+
+def _lives_elsewhere(node: Node, worker_id: bytes) -> bool:
+    """Return whether a worker has its home on another node that can be reached."""
+    home = node.homes.known.get(worker_id)
+    return home is not None and home.node_id in node.state.peers.linked
 
 
 def queues_of_worker(node: Node, worker_id: bytes) -> set[bytes]:

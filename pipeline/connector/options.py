@@ -8,6 +8,7 @@ Spark passes texts, and names in lower case.  An option that is not known is an 
 error in `prepareTimeout` would otherwise be found out by its consequences.  Spans are seconds.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -23,6 +24,8 @@ DAY_S: Final = 86_400
 PAGE: Final = "docs/reference/spark.md"  #: where every option is named
 #: One of them makes a name a pattern.
 PATTERN: Final = frozenset("*?[")
+#: What Spark makes of a list that is given as an option.
+_LIST: Final = re.compile(r"""\[(?:'.*'|".*")\]|\(['"].*\)""", re.DOTALL)
 GROUP_MAX: Final = 65_000  #: bytes of the name of a group
 #: Stores, and exports of them.
 KINDS: Final = ("aof", "sqlite", "jsonl", "parquet")
@@ -68,6 +71,8 @@ def _words(text: str) -> tuple[str, ...]:
     words = tuple(word.strip() for word in text.split(","))
     if not all(words):
         raise ValueError("nothing stands beside a comma")
+    if _LIST.fullmatch(text.strip()):
+        raise ValueError("this is a list of Python as a text; names with commas between them are allowed")
     return words
 
 

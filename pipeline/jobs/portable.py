@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from disqued.pipeline.errors import Misused
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 TEXT: Final = "text"
 BASE64: Final = "base64"
+NO_BASE64: Final = "a body is no base64"
 KEYS: Final = ("key", "id")
 
 
@@ -58,7 +59,8 @@ def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "Data
     named = f.lit(queue) if queue is not None else f.col("queue").cast("string")
     content = f.col("body")
     if rows.schema["body"].dataType.typeName() != "binary":
-        content = f.unbase64(content) if body == BASE64 else f.encode(content.cast("string"), "UTF-8")
+        text = content.cast("string")
+        content = _bytes_of(text) if body == BASE64 else f.encode(text, "UTF-8")
     own = next((each for each in KEYS if each in columns), None)
     made = rows.select(named.alias("queue"), content.alias("body"), *([f.col(own).alias("own")] if own else []))
     if own == "key":
@@ -66,6 +68,15 @@ def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "Data
     if own == "id":
         return made.select("queue", "body", f.concat_ws("/", f.lit(name), "own").alias("key"))
     return _counted(made, name)
+
+
+def _bytes_of(text: "Column") -> "Column":
+    """Decode base64, which may be broken into lines; other text ends the job, as Spark would make something of it."""
+    from pyspark.sql import functions as f
+
+    one_line = f.regexp_replace(text, r"[\r\n]+", "")
+    is_base64 = one_line.rlike("^[A-Za-z0-9+/]*={0,2}$") & (f.length(one_line) % 4 == 0)
+    return f.when(text.isNull() | is_base64, f.unbase64(one_line)).otherwise(f.raise_error(f.lit(NO_BASE64)))
 
 
 def _counted(made: "DataFrame", name: str) -> "DataFrame":

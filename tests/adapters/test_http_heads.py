@@ -316,6 +316,15 @@ async def test_what_is_unusual_and_allowed_is_answered(connect: Callable[[], Any
     assert failures == []
 
 
+@pytest.mark.parametrize("line", [b"*1", b"PING", b"GET /", b"GET / HTTP/9"])
+@async_test
+async def test_a_first_line_of_another_protocol_is_refused_before_there_is_more(
+    connect: Callable[[], Any], line: bytes
+) -> None:
+    client = await connect()
+    assert await status_of(client, line + b"\r\n") in (400, 505)
+
+
 # What hides behind a request is never taken for one.
 
 HIDDEN = b"GET /api/hidden HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

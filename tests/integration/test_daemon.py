@@ -203,12 +203,13 @@ def test_a_pidfile_that_cannot_be_written_stops_the_start_in_one_line(tmp_path: 
     [
         ("rename-command NOPE x", "rename-command NOPE: no command has this name"),
         ("rename-command PING ADDJOB", "rename-command PING ADDJOB: there is a command ADDJOB already"),
+        ("persistence aoff", "persistence: no store is called 'aoff'; installed are aof, none, redis, sqlite"),
     ],
 )
-def test_a_renaming_that_makes_no_sense_stops_the_start(tmp_path: Path, line: str, expected: str) -> None:
+def test_a_setting_that_names_what_there_is_not_is_a_misuse(tmp_path: Path, line: str, expected: str) -> None:
     file = tmp_path / "renamed.conf"
     file.write_text(line + "\n")
     argv = [*DAEMON, "--config", str(file), "--dir", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env=environment(), check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert expected in done.stderr

@@ -209,6 +209,38 @@ def test_selected_jobs_are_deleted_and_others_stay(page: Browser, daemon: Daemon
     assert show(kept, daemon)["state"] == "queued"
 
 
+def test_the_box_above_the_others_says_what_they_are(page: Browser, daemon: Daemon) -> None:
+    one, other = (str(daemon.call("ADDJOB", "boxes", body, 0)) for body in ("one", "other"))
+    page.open("/queues/boxes")
+    above = "const box = document.querySelector('#all'); return [box.checked, box.indeterminate]"
+    page.click("#all")
+    assert page.run("return document.querySelectorAll('#found [name=pick]:checked').length") == 2
+    assert page.run(above) == [True, False]
+    page.click(f"input[value='{one}']")
+    assert page.run(above) == [False, True]
+    page.click(f"input[value='{one}']")
+    assert page.run(above) == [True, False]
+    daemon.call("DELJOB", one)
+    page.click("#do-selected-delete")
+    page.click(".sure .yes")
+    page.wait_text("#looked", "found 0")
+    assert page.run(above) == [False, False]
+    assert daemon.call("SHOW", other) is None
+
+
+def test_a_body_of_many_lines_is_added_once_however_long_it_is(page: Browser, daemon: Daemon) -> None:
+    page.open("/")
+    page.type("[data-action*='/api/add'] [name=queue]", "long")
+    field = "document.querySelector(\"[data-action*='/api/add'] [name=body]\")"
+    page.run(
+        f"{field}.value = 'to: ann\\n'.repeat(100_000); {field}.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    )
+    page.click("#do-add")
+    page.wait_text("#told", "Added as DI")
+    [[_, _, body]] = daemon.call("QPEEK", "long", 10)  # type: ignore[misc]
+    assert body.splitlines() == ["to: ann"] * 100_000
+
+
 def test_selected_jobs_move_to_another_queue_and_others_stay(page: Browser, daemon: Daemon) -> None:
     _, second, third = (str(daemon.call("ADDJOB", "from", body, 0)) for body in ("1", "2", "3"))
     once = str(daemon.call("ADDJOB", "from", "4", 0, "RETRY", 0, "REPLICATE", 1))

@@ -1,5 +1,6 @@
 """The verbs that move jobs, with Spark and real daemons; what is done twice, and what is killed on the way."""
 
+import base64
 import json
 import shutil
 from collections.abc import Callable
@@ -177,6 +178,25 @@ def test_rows_without_a_key_are_told_apart_by_what_is_in_them(
     assert (
         "the column body is missing; there are name" in move("import", "--from", tmp_path / "mails.csv", status=2)[-1]
     )
+
+
+@pytest.mark.parametrize("body", ["hello ann", "ann!", "YW5u=", "YW5", "=", "YW\N{EM DASH}u"])
+def test_a_body_that_is_no_base64_ends_the_import(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path, body: str
+) -> None:
+    (tmp_path / "mails.json").write_text(json.dumps({"body": body}) + "\n")
+    words = ("import", "--from", tmp_path / "mails.json", "--as", "json", "--queue", queue)
+    assert "a body is no base64" in move(*words, status=2)[-1]
+    assert not left(daemon, queue)
+
+
+def test_base64_may_be_broken_into_lines(move: Move, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    body = base64.encodebytes(b"ann" * 100).decode()
+    assert body.count("\n") > 1
+    rows = ({"body": body}, {"body": body.replace("\n", "\r\n")}, {"body": ""})
+    (tmp_path / "mails.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    move("import", "--from", tmp_path / "mails.json", "--as", "json", "--queue", queue)
+    assert waiting(daemon, queue) == ["", "ann" * 100, "ann" * 100]
 
 
 def test_an_import_that_remembers_files_adds_new_ones_alone(

@@ -25,6 +25,8 @@ def test_names_are_known_in_whatever_case_and_lists_have_commas() -> None:
     ("given", "said"),
     [
         ({}, "the option address is missing; allowed: host:port of a node"),
+        (NODE | {"queues": str(["mail"])}, "the option queues cannot be "),
+        (NODE | {"queues": str(("mail", "sms"))}, "the option queues cannot be "),
         ({"address": ""}, "the option address: nothing stands beside a comma; allowed: host:port"),
         ({"address": "here:http"}, "the option address: 'here:http' is no address of a node"),
         (NODE | {"queus": "q"}, "disqued has no option 'queus'; options for spark.read are address, user"),

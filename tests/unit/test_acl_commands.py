@@ -11,6 +11,7 @@ from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
 from disqued.errors import CommandError, NoPermission, UnknownJob
+from tests.cluster_fixtures import Cluster
 from tests.fakes import Client, Daemon
 
 assert catalogue.MODULES
@@ -296,6 +297,23 @@ def test_a_worker_is_its_queues():
     }
     assert theirs.says("WORKER", "LIST") == [b"press", b"mill", b"holder"]
     assert Client(daemon, user=ann).says("WORKER", "LIST", "CLUSTER") == [b"mill"]
+
+
+@pytest.mark.parametrize("line", ["WORKER STOP", "WORKER FAIL", "WORKER KEEPALIVE", "WORKER START ID"])
+def test_a_worker_of_another_node_is_not_taken_from_there_unseen(line: str) -> None:
+    cluster = Cluster(2)
+    home, here = cluster
+    home("WORKER", "START", "ID", "press", client="theirs")
+    home("WQ.WORK", "theirs", client="theirs")
+    words = [*line.encode().split(), b"press"]
+    entry = table.find(words)
+    call = table.parse(entry, words)
+    check_names(user("+@all", "allkeys"), entry, call, here.node)
+    with pytest.raises(NoPermission, match="the worker 'press' here: ask the node on which it lives"):
+        check_names(user("+@all", "~mine"), entry, call, here.node)
+    # What of it is known here is all that anybody can get while its node is away.
+    cluster.cut(home, here)
+    check_names(user("+@all", "~mine"), entry, call, here.node)
 
 
 def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_queues():

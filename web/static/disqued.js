@@ -41,14 +41,15 @@ function bytesOf(value) {
 }
 
 function redisQuoted(value) {
-  const bytes = bytesOf(value);
-  const text = String.fromCharCode(...bytes);
+  // One by one: a call takes so many arguments and no more.
+  const bytes = Array.from(bytesOf(value));
+  const text = bytes.map((byte) => String.fromCharCode(byte)).join("");
   if (plain.test(text)) return text;
   const escape = (byte) =>
     byte >= 32 && byte < 127 && byte !== 34 && byte !== 92
       ? String.fromCharCode(byte)
       : "\\x" + byte.toString(16).padStart(2, "0");
-  return '"' + [...bytes].map(escape).join("") + '"';
+  return '"' + bytes.map(escape).join("") + '"';
 }
 
 function redisLine(words) {
@@ -73,6 +74,14 @@ function valueOf(input) {
   if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? undefined : "";
   const value = input.dataset.kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
   return value;
+}
+
+/** The box above the others says what they are: all picked, none, or some. */
+function sumUp() {
+  const [box, boxes] = [one("#all"), all("#found input[name=pick]")];
+  if (!box) return;
+  box.checked = boxes.length > 0 && boxes.every((each) => each.checked);
+  box.indeterminate = !box.checked && boxes.some((each) => each.checked);
 }
 
 const picked = () => all("#found input[name=pick]:checked").map((box) => box.value);
@@ -238,6 +247,7 @@ async function reread() {
     const value = one(`#${CSS.escape(setting.id)} .value`, fresh);
     if (value) one(".value", setting).textContent = value.textContent;
   }
+  sumUp();
   all("form.action").forEach(writeLines);
 }
 
@@ -448,6 +458,7 @@ document.addEventListener("input", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (event.target.id === "all") all("#found input[name=pick]").forEach((box) => (box.checked = event.target.checked));
+  sumUp();
   if (event.target.matches("#found input")) all("#selected form.action").forEach(writeLines);
 });
 document.addEventListener("click", async (event) => {
