@@ -49,6 +49,8 @@ from disqued.web.told import told, wants_page
 
 log = Logger()
 
+#: Methods of RFC 9110 and PATCH; others are not known here.
+METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"})
 GONE: Final = 499  #: in the log of actions: the client went away before the answer
 
 
@@ -111,7 +113,7 @@ def _no_route(site: Site, request: Any, failure: Any) -> bytes:
         if request.method == b"OPTIONS":
             return answers.reply(request, Reply(b"", JSON, 204, allowed))
         detail = f"{request.method[:32].decode('latin-1')} is not possible here; allowed are {allowed['Allow']}"
-        problem = Problem(405, detail, headers=allowed)
+        problem = Problem(405 if request.method in METHODS else 501, detail, headers=allowed)
     return answers.reply(request, told(site, site.access.guest(request), request, problem, request.path))
 
 

@@ -124,7 +124,7 @@ CASES: list[tuple[str, bytes, int]] = [
     ("a method with a bracket", b"GET[ / HTTP/1.1\r\n" + HOST + END, 400),
     ("a method that is no ASCII", b"G\xc3\x8bT / HTTP/1.1\r\n" + HOST + END, 400),
     ("an empty method", b" / HTTP/1.1\r\n" + HOST + END, 400),
-    ("a method that no route has", b"BREW /healthz HTTP/1.1\r\n" + HOST + END, 405),
+    ("a method that no route has", b"BREW /healthz HTTP/1.1\r\n" + HOST + END, 501),
     ("a method in small letters", b"get /healthz HTTP/1.1\r\n" + HOST + END, 501),
     ("HEAD in small letters", b"head /healthz HTTP/1.1\r\n" + HOST + END, 501),
     ("HTTP/2's preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),

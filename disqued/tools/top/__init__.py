@@ -90,11 +90,11 @@ class Shown:
 
     def print(self, *, once: bool, as_json: bool) -> None:
         """Write what there is to standard output: once, or after every look for ever."""
-        watch = Watch(self.target)
-        self._look(watch)
+        watch, wait_s = Watch(self.target), self.target.timeout
+        self._look(watch, wait_s)
         while True:
             time.sleep(self.interval)
-            self._look(watch)
+            self._look(watch, wait_s)
             if as_json:
                 click.echo(json.dumps(self._object()))
             else:
@@ -136,8 +136,9 @@ class Shown:
             if pressed == key:
                 self.order, self.reverse = name, False
 
-    def _look(self, watch: Watch) -> None:
-        self._before, self._looks = self._looks, watch.look(self.interval)
+    def _look(self, watch: Watch, wait_s: float = 0.0) -> None:
+        """Look again.  What is drawn is looked at soon again; what is written once waits for each node."""
+        self._before, self._looks = self._looks, watch.look(max(self.interval, wait_s))
 
     def _view(self) -> "View":
         from disqued.tools.top.screen import View
