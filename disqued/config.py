@@ -281,6 +281,9 @@ class Config:
                 raise self._fault(name, f"{problem} (LoadCredential)")
 
     def _check_http(self) -> None:
+        others = ((self.bind, self.port), (self.bind, self.tls_port), (self.cluster_bind or self.bind, self.bus_port))
+        if any(self.http_port and port == self.http_port and _meet(bind, self.http_bind) for bind, port in others):
+            raise self._fault("http-port", "clients or the cluster bus have this port; the admin side needs its own")
         if self.http_token_file is not None:
             return
         problem = "a token is needed where not only this machine reaches the admin side; set http-token-file"
@@ -578,6 +581,12 @@ class Config:
     def _warn(self, warning: str) -> None:
         if warning and warning not in self.warnings:
             self.warnings.append(warning)
+
+
+def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Tell whether two listeners with the same port would be in each other's way."""
+    here, there = (frozenset(map(ipaddress.ip_address, addresses)) for addresses in (some, others))
+    return bool(here & there) or any(address.is_unspecified for address in here | there)
 
 
 def _beyond_loopback(addresses: Iterable[str]) -> bool:

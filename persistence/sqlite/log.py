@@ -34,7 +34,7 @@ from twisted.logger import Logger
 from disqued.persistence.disk import Disk, Watch
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, connect, wal_path, write_failure_of
-from disqued.persistence.sqlite.synced import Frames, index_path, read_index, synced_path
+from disqued.persistence.sqlite.synced import Frames, forget_synced, index_path, read_index, synced_path
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -232,6 +232,9 @@ class Log:
             self._ending = True
             self._lock.notify_all()
         self._thread.join()
+        if self.failure is None:
+            with suppress(OSError):
+                forget_synced(self._path)
         self._disk.close(self._fd)
         os.close(self._synced_fd)
 

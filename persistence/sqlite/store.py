@@ -37,8 +37,8 @@ from disqued.persistence.sqlite.factory import SqliteSettings
 from disqued.persistence.sqlite.log import ALWAYS
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
 from disqued.persistence.sqlite.rows import Note, noted
-from disqued.persistence.sqlite.schema import find_database, prepare, wal_path
-from disqued.persistence.sqlite.synced import index_path, synced_path
+from disqued.persistence.sqlite.schema import failure_of, find_database, prepare, wal_path
+from disqued.persistence.sqlite.synced import forget_synced, index_path, synced_path
 from disqued.persistence.sqlite.tail import check_tail
 from disqued.persistence.sqlite.writer import Slices, Writer
 from disqued.persistence.worker import FromThreads, Worker
@@ -111,11 +111,19 @@ class SqliteStore:
         """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
+    def _forget_synced(self) -> None:
+        # Who reads the database puts the log into it at the end.
+        try:
+            forget_synced(self._path)
+        except OSError as error:
+            raise failure_of(error, self._path) from error
+
     def open(self) -> None:
         self._lock_file()
         try:
             if find_database(self._path):
                 check_tail(self._path, synced=self._fsync == ALWAYS, cut_torn=self._cut_torn)
+                self._forget_synced()
             prepare(self._path, self._disk)
             self._reader = DatabaseReader(self._path)
         except BaseException:

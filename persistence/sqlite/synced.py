@@ -55,6 +55,22 @@ def synced_path(path: Path) -> Path:
     return path.with_name(path.name + "-synced")
 
 
+def forget_synced(path: Path) -> None:
+    """Let nothing say, whatever a power cut leaves, that there is a log.  Raises OSError.
+
+    It is called before the last connection closes: that puts the log into the database and removes it.
+    """
+    try:
+        descriptor = os.open(synced_path(path), os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.ftruncate(descriptor, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def index_path(path: Path) -> Path:
     """The index of the log of a database."""
     return path.with_name(path.name + "-shm")

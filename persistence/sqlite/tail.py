@@ -66,11 +66,11 @@ def check_tail(path: Path, *, synced: bool, cut_torn: bool) -> None:
 
     `synced` says that commits waited for the disk; `cut_torn` lets others lose their end.  Raises StoreError.
     """
-    if not wal_path(path).exists():
-        return
     try:
-        tail = _find_tail(path)
         known = read_synced(path)
+        if not _has_log(path, known):
+            return
+        tail = _find_tail(path)
     except (*DATABASE_ERRORS, OSError) as error:
         raise failure_of(error, path) from error
     if tail is not None:
@@ -82,10 +82,28 @@ def check_tail(path: Path, *, synced: bool, cut_torn: bool) -> None:
     place = f"{wal_path(path).name}, byte {tail.offset}: {tail.transactions} transactions stand behind a damaged one"
     if synced or not cut_torn:
         hint = "" if synced else "; `aof-load-truncated yes` starts without them"
-        raise DatabaseDamaged(
-            path, f"{place}{hint}; to do without them now: sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'"
-        )
+        raise DatabaseDamaged(path, f"{place}{hint}; to do without them now: {_without_the_rest(path)}")
     log.warn("{path}: {place}; they are left out", path=str(path), place=place)
+
+
+def _has_log(path: Path, known: Frames | None) -> bool:
+    """Return whether there is a log to look at.  Raises DatabaseDamaged for one that was there and is gone."""
+    try:
+        size = wal_path(path).stat().st_size
+    except FileNotFoundError:
+        size = 0
+    if size < LOG_HEADER_SIZE and known is not None and known.count:
+        raise DatabaseDamaged(
+            path,
+            f"{wal_path(path).name} is gone or empty, and {known.count} frames of it were on the disk; put it back, or,"
+            f" if another program put it into the database, as sqlite3 does when it ends: rm {synced_path(path)}",
+        )
+    return size > 0
+
+
+def _without_the_rest(path: Path) -> str:
+    """The commands that leave out what stands behind the damage."""
+    return f"sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)' && rm -f {synced_path(path)}"
 
 
 def _check_synced(path: Path, tail: Tail, known: Frames | None) -> None:
@@ -99,7 +117,7 @@ def _check_synced(path: Path, tail: Tail, known: Frames | None) -> None:
         raise DatabaseDamaged(
             path,
             f"{wal_path(path).name}, byte {tail.offset}: {what}; to do without the transactions from there on:"
-            f" sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+            f" {_without_the_rest(path)}",
         )
 
 

@@ -139,9 +139,6 @@ class Writer:
             self.log.checkpoint(self._connection)
         finally:
             self.abandon()
-        with suppress(OSError):
-            if not wal_path(self._path).exists():
-                synced_path(self._path).unlink()
 
     def abandon(self) -> None:
         """End, as things are."""
@@ -150,6 +147,9 @@ class Writer:
             self.log.end()
             self._connection.close()
             self.log.let_go()
+            with suppress(OSError):
+                if not wal_path(self._path).exists():
+                    synced_path(self._path).unlink()
 
     # Transactions.
 

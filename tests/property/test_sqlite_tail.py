@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -138,9 +139,33 @@ def test_a_torn_last_frame_was_never_promised(crashed: Path, place: int) -> None
         lambda path: path.unlink(),
     ],
 )
-def test_a_log_that_is_gone_takes_what_it_held(crashed: Path, harm: Callable[[Path], None]) -> None:
+def test_a_log_that_is_gone_and_of_which_nothing_is_known_takes_what_it_held(
+    crashed: Path, harm: Callable[[Path], None]
+) -> None:
     harm(log_of(crashed))
     assert bodies(crashed) == []
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_log_that_is_gone_though_it_was_on_the_disk_stops_the_start(
+    synced: Path, policy: str, harm: Callable[[Path], None]
+) -> None:
+    harm(log_of(synced))
+    with pytest.raises(StoreDamaged, match=rf"{NAME}-wal is gone or empty, and \d+ frames of it were on the disk"):
+        bodies(synced, fsync=policy)
+    (synced / f"{NAME}-synced").unlink()
+    assert bodies(synced, fsync=policy) == []
+
+
+def test_a_log_that_another_program_put_into_the_database_is_not_missed_once_that_is_said(synced: Path) -> None:
+    with contextlib.closing(sqlite3.connect(synced / NAME)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert not log_of(synced).exists()
+    with pytest.raises(StoreDamaged, match=r"as sqlite3 does when it ends: rm .*-synced"):
+        bodies(synced)
+    (synced / f"{NAME}-synced").unlink()
+    assert bodies(synced) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
