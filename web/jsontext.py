@@ -25,6 +25,10 @@ STRING_MAX: Final = 16 << 10  #: of a string that is left in a large text
 PIECE: Final = 256 << 10  #: that one call reads
 REST_MAX: Final = 256 << 10  #: characters that Python's quick parser is given
 
+FIELDS_MAX: Final = 50_000  #: of all objects of a text together
+
+#: The end of a name.  A string that begins with a colon counts, too.
+_FIELD: Final = re.compile(rb'(?<!\\)"[ \t\r\n]*:')
 _BACKSLASH: Final = ord("\\")
 #: Whole characters and escapes; the two halves of a surrogate pair stay together.
 _WHOLE: Final = re.compile(
@@ -82,8 +86,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object; a name that is given twice would be read differently by other programs."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise BadJSON(f"the field {twice[:100]!r} is given twice")
     return found
 
@@ -96,6 +100,7 @@ def read_large(raw: bytes) -> Any:
 def _read_large(raw: bytes) -> Any:
     mark = token_hex(16)
     rest, strings = _take_out(raw, mark)
+    _count_fields(rest)
     text = _text(rest)
     parsed = _decoder(len(text)).decode(text)
     if "\\u" in text:
@@ -121,6 +126,15 @@ def _decoder(length: int) -> Any:
         decoder.parse_string = json.decoder.py_scanstring  # type: ignore[attr-defined]  # the stubs leave it out
         decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # as above
     return decoder
+
+
+def _count_fields(rest: bytes) -> None:
+    """Refuse more fields than anybody needs, as Python looks at each of them again and again.  Raises BadJSON."""
+    found = 0
+    for at in range(0, len(rest), PIECE):
+        found += len(_FIELD.findall(rest, at, at + PIECE))
+        if found > FIELDS_MAX:
+            raise BadJSON(f"it has too many fields; {FIELDS_MAX} are allowed in all of its objects together")
 
 
 # Long strings.

@@ -93,7 +93,8 @@ with `?queue=`, or let curl send the path as it is with `--path-as-is`.
 
 Bodies are JSON objects, sent with `Content-Type: application/json`. Their fields have the names of the fields of the
 command. A field that is left out is as if its word was left out of the command; a field that is not known is refused,
-with the names of those that are. Numbers that have to be whole are numbers, not strings.
+with the names of those that are. Numbers that have to be whole are numbers, not strings. All objects of a body have
+50000 fields together at most.
 
 ## Errors
 

@@ -40,7 +40,7 @@ def check_command(user: User, entry: Command) -> None:
         )
 
 
-def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
+def check_names(user: User, entry: Command, call: Call, node: Node, client: Any = None) -> Call:
     """Refuse queues, jobs and channels that are not granted; returns the call without jobs that are unknown here.
 
     Raises NoPermission (NOPERM), UnknownJob (NOJOB).
@@ -55,7 +55,7 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
     named = queues_of(entry, call)
     for queue in named:
         _check_queue(user, entry, queue)
-    for worker_id in workers_of(entry, call):
+    for worker_id in workers_of(entry, call) or _own_worker(entry, node, client):
         for queue in queues_of_worker(node, worker_id):
             _check_queue(user, entry, queue, f"a queue of the worker '{_text(worker_id[:128])}'")
         if writes(entry) and _lives_elsewhere(node, worker_id):
@@ -65,6 +65,12 @@ def check_names(user: User, entry: Command, call: Call, node: Node) -> Call:
     if named:
         return call
     return _check_jobs(user, entry, call, node)
+
+
+def _own_worker(entry: Command, node: Node, client: Any) -> list[bytes]:
+    """The worker that a call without an id ends: other connections may have let it work on other queues."""
+    seat = node.workers.seat_of(client) if entry.name == "WORKER STOP" else None
+    return [] if seat is None else [seat.id]
 
 
 def _lives_elsewhere(node: Node, worker_id: bytes) -> bool:

@@ -173,7 +173,7 @@ class Access:
         if not client.authenticated:
             return call
         try:
-            return check_names(client.user, entry, call, self._node)
+            return check_names(client.user, entry, call, self._node, client)
         except NoPermission as error:
             self._note(client, error.reason, error.what, client.user.name)
             raise

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from disqued.web import inputs, jsontext, values
 from disqued.web.fields import COMMANDS, words
 from disqued.web.inputs import AT_ONCE_MAX
-from disqued.web.jsontext import PIECE, REST_MAX, STRING_MAX, BadJSON, read, read_large
+from disqued.web.jsontext import FIELDS_MAX, PIECE, REST_MAX, STRING_MAX, BadJSON, read, read_large
 from disqued.web.problems import Problem
 from disqued.web.values import Large, as_bytes
 from tests.adapters.http import AdminClient, Exchange, read_answer
@@ -131,7 +131,7 @@ def test_half_of_a_pair_is_refused_in_values_and_names(before: int, text: str) -
         (b'{"a": "\xff"}', "is not UTF-8|no UTF-8"),
         (b'{"a": "\xed\xa0\xbd"}', "is not UTF-8|no UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"a":' * 100_000, "nested too deeply"),
+        (b'{"a":' * 40_000, "nested too deeply"),
         (b"1" * 5_000, "an integer has too many digits"),
         (b'{"a": -%b}' % (b"1" * 5_000), "an integer has too many digits"),
         (b"1e999", "larger than any number"),
@@ -195,6 +195,26 @@ def test_no_call_of_the_parser_takes_much_at_once(monkeypatch: pytest.MonkeyPatc
     quick = json.JSONDecoder().scan_once
     assert isinstance(decoder.scan_once, type(quick)) is (left <= REST_MAX)
     assert type(quick) is not type(lambda: None), "this Python has a parser in C"
+
+
+def test_a_large_text_has_so_many_fields_at_most() -> None:
+    def text(count: int) -> bytes:
+        return json.dumps({f"k{number}": "{" for number in range(count)}).encode()
+
+    assert len(read_large(text(FIELDS_MAX))) == FIELDS_MAX
+    assert len(text(FIELDS_MAX)) > 2 * PIECE
+    with pytest.raises(BadJSON, match="it has too many fields; 50000 are allowed in all of its objects together"):
+        read_large(text(FIELDS_MAX + 1))
+    many = json.dumps([{"a": 1, "b": 2}] * (FIELDS_MAX // 2 + 1)).encode()
+    with pytest.raises(BadJSON, match="it has too many fields"):
+        read_large(many)
+    assert read_large(json.dumps(['":' * 1_000] * 100).encode()) == ['":' * 1_000] * 100
+
+
+def test_of_many_fields_the_one_that_is_given_twice_is_found_in_one_pass() -> None:
+    raw = b"{" + b",".join(b'"k%d":1' % number for number in (*range(FIELDS_MAX - 1), FIELDS_MAX - 2)) + b"}"
+    with pytest.raises(BadJSON, match=f"the field 'k{FIELDS_MAX - 2}' is given twice"):
+        read_large(raw)
 
 
 def test_a_long_string_is_bytes_wherever_a_command_wants_them_and_refused_elsewhere() -> None:

@@ -299,6 +299,20 @@ def test_a_worker_is_its_queues():
     assert Client(daemon, user=ann).says("WORKER", "LIST", "CLUSTER") == [b"mill"]
 
 
+def test_a_worker_is_its_queues_for_the_connection_that_works_as_it_too():
+    daemon = Daemon()
+    ann, other = Client(daemon, user=user("+@all", "~mine")), Client(daemon)
+    ann.says("WORKER", "START", "ID", "shared")
+    entry = table.find([b"WORKER", b"STOP"])
+    call = table.parse(entry, [b"WORKER", b"STOP"])
+    check_names(ann.user, entry, call, daemon.node, ann)
+    other.says("WORKER", "KEEPALIVE", "shared")
+    other.says("WQ.WORK", "theirs")
+    with pytest.raises(NoPermission, match="a queue of the worker 'shared'"):
+        check_names(ann.user, entry, call, daemon.node, ann)
+    check_names(ann.user, entry, call, daemon.node, Client(daemon))
+
+
 @pytest.mark.parametrize("line", ["WORKER STOP", "WORKER FAIL", "WORKER KEEPALIVE", "WORKER START ID"])
 def test_a_worker_of_another_node_is_not_taken_from_there_unseen(line: str) -> None:
     cluster = Cluster(2)
