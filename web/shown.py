@@ -24,13 +24,24 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "
 def name(raw: bytes, limit: int = 200) -> str:
     """A name as text in which everything can be seen; a long one is cut, which an ellipsis tells."""
     text = raw[: 4 * limit].decode("utf-8", "backslashreplace")
-    seen = "".join(map(_seen, text[:limit]))
+    seen = _with_edges("".join(map(_seen, text[:limit])))
     return seen + "…" if len(text) > limit or len(raw) > 4 * limit else seen or "(empty)"
 
 
+def _with_edges(seen: str) -> str:
+    """Blanks before and behind as escapes: nobody would see them."""
+    inner = seen.strip()
+    if len(inner) == len(seen):
+        return seen
+    before, _, behind = seen.partition(inner) if inner else (seen, "", "")
+    return "".join((*map(_escaped, before), inner, *map(_escaped, behind)))
+
+
 def _seen(character: str) -> str:
-    if unicodedata.category(character) not in _HIDDEN:
-        return character
+    return _escaped(character) if unicodedata.category(character) in _HIDDEN else character
+
+
+def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

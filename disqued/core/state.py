@@ -221,11 +221,11 @@ class State:
 
     def wait(self, client: Client, this: Timed) -> None:
         """Note what a client waits for."""
-        waits = self.waits.get(client)
-        if waits is None:
-            self.waits[client] = {this: None}
+        waits = self.waits
+        if client in waits:
+            waits[client][this] = None
         else:
-            waits[this] = None
+            waits[client] = {this: None}
 
     def wait_no_more(self, client: Client, this: Timed) -> None:
         """A client waits for this no longer."""

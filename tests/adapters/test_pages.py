@@ -424,6 +424,8 @@ def test_spans_are_shown_in_two_units(value: int | None, text: str) -> None:
 
 def test_marks_that_turn_text_are_seen() -> None:
     assert shown.name("a\u202eb".encode()) == "a\\u202eb"
+    # Nobody sees a blank at an end.
+    assert [shown.name(raw) for raw in (b" ", b" a b ", "\u3000a".encode())] == ["\\x20", "\\x20a b\\x20", "\\u3000a"]
     assert shown.name(b"a\xffb\n") == "a\\xffb\\x0a"
     assert shown.name(b"x" * 300, 10) == "x" * 10 + "…"
 

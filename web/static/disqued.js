@@ -217,10 +217,11 @@ async function act(form) {
   try {
     const found = await done(form);
     if (found === null) return;
+    all(".result").forEach((each) => (each.textContent = ""));
     tell(form.dataset.done.replace("{result}", outcome(found)));
     if (found.failed?.length) result.textContent = `${found.failed.length} failed; the first: ${found.failed[0].detail}`;
     if ("ends" in form.dataset) ended(one("#told").textContent);
-    else await reread();
+    else await reread().catch((error) => (result.textContent = `Done, but this page is as it was before: ${error.message}.`));
   } catch (error) {
     result.textContent = `Not done: ${error.message}.`;
   } finally {
