@@ -374,7 +374,8 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert (path, page.run("return document.documentElement.scrollWidth")) == (path, width)
             # The ids of jobs stand in one line, so that a row is no higher than its body is.
-            assert page.run("return [...document.querySelectorAll('#found tbody th code')].every(id => id.offsetHeight < 30)")
+            ids = "document.querySelectorAll('#found tbody th code')"
+            assert page.run(f"return [...{ids}].every(id => id.offsetHeight < 30)")
             # Nor is anything cut off that cannot be scrolled to.
             assert (path, page.run(CUT_OFF)) == (path, [])
     finally:
