@@ -4,7 +4,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.job import FLAG_CAME_BACK, FLAG_GIVEN_UP, WORK_SCOPE, JobState
-from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, YOURJOBS
+from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, SETACK, YOURJOBS
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL
 from disqued.errors import NotReplicated, QueuePaused
@@ -124,6 +124,21 @@ def test_a_node_that_does_not_answer_is_asked_again_less_and_less_often() -> Non
     cluster.lose = lambda flight: False
     cluster.advance(1_000)
     assert isinstance(answered(a), bytes)
+
+
+def test_only_nodes_that_have_said_nothing_are_asked_again() -> None:
+    cluster = Cluster(4)
+    a, b, c, d = cluster
+    d("PAUSE", "q", "in")
+    cluster.lose = lambda flight: flight.kind == GOTJOB and flight.sender is c
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3)
+    cluster.advance(2_000)
+    assert not a.answers["client"]
+    assert [len(cluster.sent(REPLJOB, a, member)) for member in (b, d)] == [1, 1]
+    assert len(cluster.sent(REPLJOB, a, c)) > 2
+    cluster.lose = lambda flight: False
+    cluster.advance(1_000)
+    assert c.holds(bytes(answered(a)))  # type: ignore[arg-type]
 
 
 def test_a_node_that_comes_later_is_asked_then() -> None:
@@ -277,6 +292,40 @@ def test_a_delay_goes_with_a_job_that_is_kept_elsewhere() -> None:
     assert b.bodies() == [b"x"]
 
 
+def test_a_node_queues_a_job_of_another_one_no_later_than_its_delay_allows() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job = a.job(a.add("q", "x", "REPLICATE", 1, "DELAY", 4))
+    a.say(b, (REPLJOB, job, False))
+    a.say(b, (ENQUEUE, job.id, WORK_SCOPE, 1 << 40))
+    cluster.advance(3_999)
+    assert b("QLEN", "q") == 0
+    cluster.advance(1)
+    assert b("QLEN", "q") == 1
+
+
+def test_the_first_queueing_of_a_job_that_is_kept_elsewhere_is_no_redelivery() -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 60)
+    ((_, _, _, _, nacks, _, additional),) = cluster.members[1]("GETJOB", "WITHCOUNTERS", "FROM", "q")
+    assert (nacks, additional) == (0, 0)
+
+
+def test_a_node_without_links_that_keeps_no_copy_does_not_call_none_enough() -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    b = cluster.members[1]
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 10_000)
+    cluster.cut(a, b)
+    assert a.answers["client"] == []
+    cluster.lose = lambda flight: False
+    cluster.heal(a, b)
+    cluster.advance(2_000)
+    assert b.holds(bytes(answered(a)))  # type: ignore[arg-type]
+
+
 def test_the_copies_are_all_on_other_nodes() -> None:
     cluster = Cluster(4)
     a = leaving(cluster)
@@ -370,6 +419,68 @@ def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
     assert not len(b.state.jobs)
 
 
+def test_an_early_ack_reaches_the_holders_as_soon_as_its_node_learns_who_they_are() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.hold(a, b)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 3)
+    (job,) = a.state.jobs
+    cluster.lose = lambda flight: flight.kind == SETACK
+    b("ACKJOB", job.id)
+    cluster.release(a, b)
+    assert c.holds(job.id)
+    cluster.lose = lambda flight: False
+    cluster.advance(10)  # not the pause between two attempts
+    assert answered(a) == job.id
+    assert not any(member.holds(job.id) for member in cluster)
+
+
+def test_an_early_ack_is_over_when_its_node_learns_that_it_is_the_only_holder() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job = a.job(a.add("q", "x", "REPLICATE", 1))
+    cluster.cut(b, c)
+    cluster.lose = lambda flight: flight.kind == SETACK
+    b("ACKJOB", job.id)
+    a("DELJOB", job.id)
+    cluster.lose = lambda flight: False
+    a.say(b, (REPLJOB, job, False))
+    cluster.advance(10)
+    assert not b.holds(job.id)
+
+
+def test_a_node_that_wanted_copies_elsewhere_holds_the_ack_of_its_job_like_the_others() -> None:
+    cluster = Cluster(3)
+    a = leaving(cluster)
+    b, c = cluster.members[1:]
+    keep_copies_back(cluster)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (job,) = a.state.jobs
+    cluster.hold(a, c)
+    assert a("ACKJOB", job.id, client="consumer") == 1
+    assert answered(a) == job.id
+    shown = a.show(job.id)
+    assert shown is not None
+    assert (shown["state"], shown["nodes-delivered"]) == (b"acked", [a.id, b.id, c.id])
+    cluster.release(a, c)
+    cluster.advance(3_000)
+    assert not any(member.holds(job.id) for member in cluster)
+
+
+def test_a_job_of_a_batch_that_is_done_meanwhile_counts_as_added() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    cluster.hold(b, a)
+    assert a("RQ.PUSH", "q", "first", "second") is BLOCKED
+    first, second = [job.id for job in a.state.jobs]
+    assert a("ACKJOB", first, client="consumer") == 1
+    assert a.answers["client"] == []
+    cluster.release(b, a, order=lambda flights: [flight for flight in flights if flight.message[1] == second])
+    (names,) = a.answers["client"]
+    assert len(names) == 2
+    assert [row[1] for row in a.get()] == [second]
+
+
 @pytest.mark.parametrize(
     "other",
     [("RETRY", 7), ("DELAY", 9), ("TTL", 900), ("REPLICATE", 3)],
@@ -429,6 +540,17 @@ def test_a_job_that_is_handed_over_to_a_paused_queue_waits_for_a_retry_period() 
     assert b("QLEN", "q") == 1
 
 
+def test_an_at_most_once_job_that_is_handed_over_to_a_paused_queue_is_queued() -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    b = cluster.members[1]
+    cluster.lose = lambda flight: flight.kind == ENQUEUE
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0)
+    b("PAUSE", "q", "in")
+    cluster.repeat(cluster.lost[0])
+    assert b("QLEN", "q") == 1
+
+
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_copy_whose_delay_is_over_when_it_comes_is_queued_at_once(left: int) -> None:
     cluster = Cluster(2)
@@ -450,8 +572,10 @@ def test_messages_about_copies_do_not_move_a_job_that_waits_for_copies() -> None
     b("ENQUEUE", job.id)
     c("NACK", job.id)
     c("WORKING", job.id)
-    assert job.state == JobState.WAIT_REPL
-    assert a.get() == []
+    b.job(job.id).holders = frozenset((a.id, b.id, c.id, b"d" * 40))
+    b.say(a, (REPLJOB, b.job(job.id), False))
+    assert (job.state, job.holders) == (JobState.WAIT_REPL, frozenset((a.id, b.id, c.id)))
+    assert (a.get(), a.journal) == ([], [])
 
 
 def test_wishes_that_nobody_could_fulfil_are_checked_before_anything_is_sent() -> None:
@@ -704,6 +828,23 @@ def test_another_node_is_asked_at_once_when_the_queue_is_paused_on_one() -> None
         a.answers.clear()
 
 
+def test_by_default_a_paused_queue_is_no_reason_for_fewer_copies() -> None:
+    cluster = Cluster(4)
+    a, b, c, d = cluster
+    c("PAUSE", "q", "in")
+    cluster.lose = lambda flight: flight.sender is d
+    a("ADDJOB", "q", "x", 0)
+    cluster.advance(200)
+    cluster.cut(a, c)
+    cluster.cut(a, d)
+    (job,) = a.state.jobs
+    assert (job.confirmed, a.answers["client"]) == (frozenset((a.id, b.id)), [])
+    cluster.lose = lambda flight: False
+    cluster.heal(a, d)
+    cluster.advance(1_000)
+    assert d.holds(bytes(answered(a)))  # type: ignore[arg-type]
+
+
 def test_a_batch_is_refused_as_a_whole_when_the_queue_is_paused_elsewhere() -> None:
     cluster = Cluster(3)
     a, _, c = cluster
@@ -749,3 +890,19 @@ def test_a_job_that_a_node_has_handed_out_is_not_queued_by_a_late_word_of_its_ma
     assert len(b.get()) == 1
     cluster.repeat(flight)
     assert b("QLEN", "q") == 0
+
+
+def test_a_job_that_came_back_to_its_queue_and_was_taken_out_is_not_queued_by_a_late_word_either() -> None:
+    for retry, before in ((60, "NACK"), (0, "")):
+        cluster = Cluster(2)
+        a, b = cluster
+        a.state.leaving = True
+        a("ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", retry)
+        (flight,) = cluster.sent(ENQUEUE)
+        job_id = flight.message[1]
+        if before:
+            b.get()
+            assert b(before, job_id) == 1
+        assert b("DEQUEUE", job_id) == 1
+        cluster.repeat(flight)
+        assert b("QLEN", "q") == 0

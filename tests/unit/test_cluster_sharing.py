@@ -5,6 +5,7 @@ import pytest
 from disqued.core.ids import JobIds, comes_first
 from disqued.core.job import WORK_SCOPE
 from disqued.core.messages import (
+    AS_BEFORE,
     DELIVERED,
     GOTJOB,
     HOLDERS,
@@ -307,6 +308,22 @@ def test_the_word_of_a_giver_lasts_no_longer_than_the_retry_period_of_the_taker(
     assert cluster.sent(HOLDERS, a, c)
 
 
+def test_a_giver_that_has_heard_of_the_job_since_says_no_more_that_it_is_under_way() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    move(a, b)
+    assert not cluster.sent(QUEUED, b, a)
+    assert cluster.sent(QUEUED, b, c)
+    b.get()
+    assert b("NACK", job_id) == 1
+    assert b("DEQUEUE", job_id) == 1
+    ask(c, job_id)
+    cluster.settle()
+    assert not cluster.sent(WORKING)
+    assert queued_at(cluster, job_id) == "c"
+
+
 @pytest.mark.parametrize("flag", [FULL, LEAVING])
 def test_a_holder_that_takes_no_copies_is_waited_for(flag: int) -> None:
     cluster = Cluster(2)
@@ -366,6 +383,20 @@ def test_a_node_that_was_held_up_hears_others_before_it_queues_a_job_again() -> 
     a.tick()
     a.clock.advance(1)
     a.tick()
+    assert queued_at(cluster, job_id) == "a"
+
+
+def test_a_holder_is_waited_for_from_the_first_question_on_however_late_that_is() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = replicated(cluster, "RETRY", 5)
+    a.get()
+    cluster.hold(b, a)
+    a.clock.advance(25_000)  # the node is stopped for so long, and suspects nobody for that
+    a.tick()
+    cluster.advance(1_000)
+    assert queued_at(cluster, job_id) == ""
+    cluster.release(b, a)
     assert queued_at(cluster, job_id) == "a"
 
 
@@ -645,6 +676,18 @@ def test_a_holder_that_speaks_up_is_noted_in_the_journal_once() -> None:
     other.say(holder, (HOLDERS, job_id, frozenset((other.id, holder.id))))
     assert holders_written(holder, job_id) == [{"a", "b", "c"}]
     assert a.job(job_id).holders == holder.job(job_id).holders == frozenset((a.id, b.id, c.id))
+
+
+@pytest.mark.parametrize("kind", [QUEUED, DELIVERED])
+def test_a_node_that_says_that_it_has_a_job_hears_of_its_ack(kind: int) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
+    (job_id,) = a.answers.pop("client")
+    other = c if b.holds(job_id) else b
+    other.say(a, (QUEUED, job_id, WORK_SCOPE, AS_BEFORE) if kind == QUEUED else (kind, job_id, WORK_SCOPE, 5_000, 0, 1))
+    a("ACKJOB", job_id)
+    assert cluster.sent(SETACK, a, other)
 
 
 def test_a_copy_that_comes_again_with_more_holders_is_noted_in_the_journal() -> None:

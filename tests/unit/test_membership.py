@@ -327,6 +327,18 @@ def test_an_announced_host_that_is_no_address_is_not_believed() -> None:
     assert a.peer(Member(2)).host == "10.0.0.2"
 
 
+def test_a_suspected_node_that_says_that_it_leaves_stays_suspected_until_it_answers() -> None:
+    a = acquainted(2)
+    pass_time(a, TIMEOUT_MS + 2_000)
+    peer = a.peer(Member(2))
+    suspected = peer.flags
+    assert suspected & (PFAIL | FAIL)
+    hear(a, 2, m.PING, m.NODE_LEAVING, ())
+    assert peer.flags == suspected | LEAVING
+    hear(a, 2, m.PONG, m.NODE_LEAVING, ())
+    assert peer.flags == LEAVING
+
+
 # Gossip.
 
 

@@ -540,6 +540,18 @@ def test_events_reach_who_listens_on_other_nodes_and_nobody_else(cluster):
     assert len(cluster.sent(m.EVENT)) == 1
 
 
+def test_a_job_that_moves_is_news_where_it_arrives_and_nowhere_else(cluster):
+    a, b, c = cluster
+    a.add("q", "x", "REPLICATE", 1)
+    for member in (b, c):
+        listen(member)
+    cluster.flights.clear()
+    b.wait("anna")
+    assert [rows[0][2] for rows in b.answers["anna"]] == [b"x"]
+    assert (b.events, c.events) == ([(b"q", b"work", b"1", None)], [])
+    assert not cluster.sent(m.EVENT)
+
+
 def test_who_gets_a_link_later_hears_that_somebody_listens(cluster):
     a, b, _ = cluster
     cluster.isolate(b)
