@@ -680,6 +680,8 @@ def test_a_node_that_keeps_no_ack_of_an_unknown_job_tells_the_cluster_once(reaso
     else:
         c.state.memory.set_limit(1_000_000)
         c.state.memory.used = 900_000
+    for other in (a, b):
+        cluster.hold(other, c)  # so that no answer ends what it would keep
     assert c("ACKJOB", job_id) == 0
     assert not any(member.holds(job_id) for member in cluster)
     assert not c.state.acked

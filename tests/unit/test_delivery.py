@@ -776,6 +776,14 @@ def test_a_fetch_ends_with_the_job_that_makes_it_large(server: Server) -> None:
     assert [body[:1] for body in server.bodies()] == [b"4", b"5"]
 
 
+@pytest.mark.parametrize(("short", "jobs"), [(1, 2), (0, 1)])
+@pytest.mark.parametrize("queues", [("q",), ("q", "p")])
+def test_a_fetch_goes_on_until_it_is_large(server: Server, short: int, jobs: int, queues: tuple[str, ...]) -> None:
+    server.add("q", b"x" * (FETCHED_BYTES - len(b"q") - short))
+    server.add("q", b"y")
+    assert len(server.bodies(*queues)) == jobs
+
+
 def test_a_job_larger_than_that_is_handed_out_alone(server: Server) -> None:
     for _ in range(2):
         server.add("q", b"x" * (2 * FETCHED_BYTES))

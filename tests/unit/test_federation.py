@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from disqued.core import federation, wants
-from disqued.core.delivery import FETCHED_BYTES
+from disqued.core.delivery import FETCHED_BYTES, OVER_AT_ONCE
 from disqued.core.job import ACTIVE
 from disqued.core.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, SETACK, YOURJOBS
 from disqued.core.outbox import UNIT_DONE
@@ -292,6 +292,38 @@ def test_of_large_jobs_fewer_go_at_a_time(cluster: Cluster) -> None:
         a.add("q", "x" * (FETCHED_BYTES // 2), "REPLICATE", 1)
     b.say(a, (NEEDJOBS, b"q", 5))
     assert len(jobs_of(cluster.sent(YOURJOBS)[0])) == 2
+
+
+@pytest.mark.parametrize(("short", "jobs"), [(1, 2), (0, 1)])
+def test_jobs_go_in_one_message_until_it_is_large(cluster: Cluster, short: int, jobs: int) -> None:
+    a, b, _ = cluster
+    for size in (FETCHED_BYTES - short, 1, 1, 1):
+        a.add("q", "x" * size, "REPLICATE", 1)
+    b.say(a, (NEEDJOBS, b"q", 2))
+    assert len(jobs_of(cluster.sent(YOURJOBS)[0])) == jobs
+
+
+def test_jobs_whose_time_is_over_are_dropped_and_not_given(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    over = a.add("q", "over", "REPLICATE", 1, "TTL", 1)
+    a.add("q", "good", "REPLICATE", 1)
+    a.clock.advance(SECOND)  # and no tick
+    b.say(a, (NEEDJOBS, b"q", 5))
+    assert [jobs_of(flight) for flight in cluster.sent(YOURJOBS)] == [[b"good"]]
+    assert not a.holds(over)
+    assert over not in in_journal(a.journal)
+
+
+def test_so_many_jobs_whose_time_is_over_are_dropped_before_others_have_their_turn(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    add_many(a, OVER_AT_ONCE + 1, "TTL", 1)
+    a.add("q", "good", "REPLICATE", 1)
+    a.clock.advance(SECOND)
+    b.say(a, (NEEDJOBS, b"q", 5))
+    assert (a("QLEN", "q"), len(cluster.sent(YOURJOBS))) == (2, 0)
+    cluster.advance(10)
+    b.wait("bob")
+    assert b.answered("bob") == [b"good"]
 
 
 def test_consumers_of_the_node_itself_come_first(cluster: Cluster) -> None:

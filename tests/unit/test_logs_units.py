@@ -240,6 +240,9 @@ def test_several_large_events_are_fewer(bench: Bench, monkeypatch: pytest.Monkey
     assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
     assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
     assert len(bench("QGET", "q", "g", "COUNT", 5)) == 1
+    bench.event("123456789")
+    bench.event("1")
+    assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
 
 
 def test_what_was_found_is_given_though_what_comes_next_takes_longer_to_find(

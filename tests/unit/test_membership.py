@@ -233,6 +233,11 @@ def test_who_answers_for_the_first_time_hears_of_others_and_they_of_it() -> None
     assert a.node.outbox.messages == []
 
 
+def test_a_node_that_has_announced_nothing_has_no_address_and_no_ports() -> None:
+    node = Node(b"%040x" % 1, Clock(), Random(1), maxmemory=1 << 30)
+    assert node.membership.lines() == [KnownNode(node.id, "", 0, 0, connected=True, myself=True)]
+
+
 def test_the_own_address_is_learnt_from_others() -> None:
     a, b = mesh = Mesh(2, joined=False)
     assert (a.membership.host, b.membership.host) == ("", "")
@@ -325,6 +330,16 @@ def test_an_announced_host_that_is_no_address_is_not_believed() -> None:
     a = Member(1)
     a.node.greeted(greeting_of(2, host="example"), "::ffff:10.0.0.2", a.host)
     assert a.peer(Member(2)).host == "10.0.0.2"
+
+
+def test_a_node_that_most_others_accuse_has_failed_as_soon_as_this_one_suspects_it_too() -> None:
+    a = acquainted(2, 3)
+    hear(a, 2, m.PING, 0, (rumour_of(3, m.NODE_PFAIL),))
+    while not a.peer(Member(3)).flags:
+        pass_time(a, 250)
+        hear(a, 2, m.PONG, 0, ())
+    assert a.peer(Member(3)).flags == FAIL
+    assert (b"%040x" % 2, (m.FAIL, b"%040x" % 3)) in a.node.outbox.messages
 
 
 def test_a_suspected_node_that_says_that_it_leaves_stays_suspected_until_it_answers() -> None:

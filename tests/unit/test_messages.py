@@ -71,6 +71,7 @@ def named(message: Message) -> str:
 
 def test_there_is_an_example_of_every_kind() -> None:
     assert [named(message) for message in EXAMPLES] == list(m.NAMES)
+    assert [getattr(m, name) for name in m.NAMES] == list(range(len(m.NAMES)))
 
 
 #: Kinds that end with a string whose length is what is left.

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from disqued.commands import parts
 from disqued.commands.table import BLOCKED
 from disqued.core.queues import PAUSE_IN
 from disqued.testing.clock import WALL_MS
@@ -382,6 +383,16 @@ def test_the_word_pending_changes_nothing(server: Server) -> None:
 
 
 # RQ.INSPECT and RQ.INFO.
+
+
+@pytest.mark.reference
+def test_what_consumers_have_is_shown_at_once_however_much_it_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SORTED_AT_ONCE", 3)
+    push(server, "a", "b", "c", "d", "e")
+    popped(server, "COUNT", 4, "q")
+    assert pending(server) == [b"a", b"b", b"c", b"d"]
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,16 @@ def brief(lines: list[Line], *names: str) -> list[tuple[Any, ...]]:
     return [(line["event"], *(line.get(name) for name in names)) for line in lines]
 
 
+def test_a_consumer_that_waits_is_served_where_only_endings_are_wanted() -> None:
+    server = Server()
+    read = follow(server, endings_alone=True)
+    server("GETJOB", "FROM", "q", client="anna")
+    job_id = server.add("q", "x")
+    assert server.answers["anna"] == [[(b"q", job_id, b"x")]]
+    server("ACKJOB", job_id, client="anna")
+    assert brief(read(), "client") == [("ack", "anna")]
+
+
 @pytest.fixture
 def server() -> Server:
     return Server()

@@ -524,6 +524,19 @@ def test_a_worker_whose_task_is_finished_on_another_node_hears_of_it(cluster):
     assert (b"q", b"cancel", process, None) in a.events
 
 
+@pytest.mark.parametrize(("producer", "alive"), [("w", [b"w"]), ("somebody", [])])
+def test_a_worker_that_waits_for_copies_is_alive(cluster, producer, alive):
+    a, _, _ = cluster
+    start(a)
+    cluster.lose = lambda flight: flight.kind == m.GOTJOB
+    assert a("ADDJOB", "other", "x", 0, "REPLICATE", 2, client=producer) is BLOCKED
+    cluster.advance(60_000)
+    assert a("WORKER", "LIST") == alive
+    cluster.lose = lambda flight: False
+    cluster.advance(2_000)
+    assert len(a.answers[producer]) == 1
+
+
 # Events.
 
 
@@ -538,18 +551,6 @@ def test_events_reach_who_listens_on_other_nodes_and_nobody_else(cluster):
     listen(b, listens=False)
     a.add("q", "y", "REPLICATE", 1)
     assert len(cluster.sent(m.EVENT)) == 1
-
-
-def test_a_job_that_moves_is_news_where_it_arrives_and_nowhere_else(cluster):
-    a, b, c = cluster
-    a.add("q", "x", "REPLICATE", 1)
-    for member in (b, c):
-        listen(member)
-    cluster.flights.clear()
-    b.wait("anna")
-    assert [rows[0][2] for rows in b.answers["anna"]] == [b"x"]
-    assert (b.events, c.events) == ([(b"q", b"work", b"1", None)], [])
-    assert not cluster.sent(m.EVENT)
 
 
 def test_who_gets_a_link_later_hears_that_somebody_listens(cluster):
