@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 
 from disqued.core.clock import Clock
 from disqued.core.job import Job, JobOptions
-from disqued.core.messages import DELJOB, GOTJOB, PING, REPLJOB, Message
+from disqued.core.messages import DELJOB, FOUND, GIVE, GOTACK, GOTJOB, PING, REPLJOB, SETTLED, Message
 from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.core.trail import FLUSH
 from disqued.net import clients
@@ -522,7 +522,9 @@ async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, la
     await turn()
     assert running.daemon.node.state.read_only
     assert batches == [[DELETED]]
-    add(running, CONFIRMED, COPIED, DELETED, PINGED, record=PAUSED)
+    # Nor what another node takes for done, or does in the belief that it is safe here.
+    promises = [(kind, b"id") for kind in (GOTACK, GIVE, SETTLED, FOUND)]
+    add(running, CONFIRMED, COPIED, DELETED, PINGED, *promises, record=PAUSED)
     await turn()
     assert batches == [[DELETED], [DELETED, PINGED]]
     store.fails = False

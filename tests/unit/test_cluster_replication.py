@@ -166,6 +166,7 @@ def test_when_time_is_up_the_producer_hears_noreplication_and_no_copy_is_left() 
     assert answered(a) == TIMEOUT
     assert not any(len(member.state.jobs) for member in cluster)
     assert not a.state.pending
+    assert a.state.counters.refused == 1
 
 
 def test_a_copy_that_turns_up_after_that_is_cleaned_up_too() -> None:

@@ -1,6 +1,7 @@
 """Federation: asking, giving, what must not wander, at most once while jobs move, and pause across nodes."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -101,6 +102,21 @@ def test_who_looked_and_waits_now_is_heard_at_once(cluster: Cluster) -> None:
     assert cluster.sent(NEEDJOBS, c, a)
     a.add("q", "body", "REPLICATE", 1)
     assert c.answered("carl") == [b"body"]
+
+
+def test_who_brought_jobs_is_asked_again_less_and_less_often_while_nothing_comes(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob")
+    a.add("q", "body", "REPLICATE", 1)
+    cluster.flights.clear()
+    b.wait("bob")
+    times = []
+    for now in range(1, 1_500):
+        cluster.advance(1)
+        times += [now] * len(cluster.sent(NEEDJOBS, b, a))
+        cluster.flights.clear()
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses[-4:] == [50, 100, 200, 400]
 
 
 def test_every_doubling_of_the_consumers_that_wait_is_told_at_once(cluster: Cluster) -> None:

@@ -275,6 +275,19 @@ def test_where_a_group_began_is_known_for_as_long_as_events_of_that_time_live(co
     assert counts(machine, "old") == (1, 0, 0, 0)
 
 
+def test_after_a_start_where_a_group_began_is_known_for_a_day_as_others_may_have_events_of_that_time(
+    comes_back: str,
+) -> None:
+    machine = Machine()
+    machine.event("a", "q", 60)
+    machine("QGROUP", "START", "q", "g", "NOW")
+    back(machine, comes_back, down_ms=120_000)
+    machine.advance(86_000_000)
+    assert machine.state.log(b"q").groups[b"g"].epoch == 1
+    machine.advance(1_300_000)
+    assert (GROUP, b"q", b"0:g", ()) in machine.journal
+
+
 def test_what_is_over_is_forgotten_by_the_node_and_by_the_journal(comes_back: str) -> None:
     machine = Machine()
     machine.event("a", "q", 3_600)

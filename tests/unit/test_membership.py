@@ -332,6 +332,14 @@ def test_an_announced_host_that_is_no_address_is_not_believed() -> None:
     assert a.peer(Member(2)).host == "10.0.0.2"
 
 
+def test_everybody_hears_within_a_second_that_this_node_leaves() -> None:
+    a = acquainted(*range(2, 12))
+    a.node.state.leaving = True
+    pass_time(a, 1_000)
+    told = {node_id for node_id, message in a.node.outbox.messages if message[:2] == (m.PING, m.NODE_LEAVING)}
+    assert told == a.known
+
+
 def test_a_node_that_most_others_accuse_has_failed_as_soon_as_this_one_suspects_it_too() -> None:
     a = acquainted(2, 3)
     hear(a, 2, m.PING, 0, (rumour_of(3, m.NODE_PFAIL),))

@@ -230,6 +230,19 @@ def test_own_ones_come_first_and_no_more_than_are_wanted(cluster: Cluster) -> No
     assert recover(b, 9, 500) == [b"y"]
 
 
+def test_what_nodes_had_that_are_gone_may_be_of_one_age(cluster: Cluster) -> None:
+    a, b, c = cluster
+    push(a, "x", "y")
+    pop(a, 2)
+    cluster.isolate(a)
+    # As if two nodes had made them in the same nanosecond.
+    units = list(b.state.queues.by_name[b"q"].elsewhere)
+    for unit in units:
+        unit.order_key = units[0].order_key
+    cluster.advance(20_000)
+    assert sorted(recover(b)) == [b"x", b"y"]
+
+
 def test_two_who_recover_at_the_same_time_do_not_get_the_same(cluster: Cluster) -> None:
     a, b, c = cluster
     push(a, *"uvwxyz")
