@@ -258,7 +258,6 @@ class Node:
         if peer is None:
             state.peers.refused += 1
             return
-        state.peers.received += 1
         state.actor = sender
         peer.heard_at = state.now
         self._hears[message[0]](sender, message)

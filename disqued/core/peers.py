@@ -70,7 +70,7 @@ class Peer:
 class Peers:
     """Every other node that this one knows; a node alone knows none."""
 
-    __slots__ = ("by_id", "forgotten", "linked", "reachable", "received", "refused", "timeout_ms")
+    __slots__ = ("by_id", "forgotten", "linked", "reachable", "refused", "timeout_ms")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Peer] = {}
@@ -81,7 +81,6 @@ class Peers:
         #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
-        self.received: int = 0  #: messages of known nodes
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
 
     @property

@@ -561,9 +561,8 @@ class Replication:
 
     def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
         """Tell whether all nodes that could confirm have done so: the rest take no copies, or cannot be reached."""
-        peers = self._state.peers
-        others = {node_id for node_id, peer in peers.linked.items() if not peer.flags}
-        return len(others) < len(peers.by_id) and others <= confirmed
+        linked = self._state.peers.linked
+        return all([node_id in confirmed for node_id, peer in linked.items() if not peer.flags])
 
     def _achieve(self, pending: Pending) -> None:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
@@ -622,10 +621,8 @@ class Replication:
         self._answer(pending, job.id)
         if pending.batch is not None:
             self._achieve_together(pending.batch, job)
-        job.confirmed = None
         job.state = ACTIVE
         job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
-        state.schedule.move(job, job.expires_at)
         state.note(ADD, job, who=pending.client)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))

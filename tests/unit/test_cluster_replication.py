@@ -790,6 +790,16 @@ def test_by_default_a_link_that_breaks_keeps_nobody_waiting() -> None:
     assert isinstance(answered(a), bytes)
 
 
+def test_by_default_a_node_that_is_forgotten_meanwhile_keeps_nobody_waiting() -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    cluster.lose = lambda flight: flight.sender is c
+    a("ADDJOB", "q", "x", 0)
+    assert not a.answers["client"]
+    a("CLUSTER", "FORGET", c.id, client="operator")
+    assert isinstance(answered(a), bytes)
+
+
 def test_a_node_that_has_just_been_started_waits_for_its_links() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
