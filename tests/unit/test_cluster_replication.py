@@ -376,6 +376,7 @@ def test_a_copy_that_comes_twice_is_one_copy_and_is_confirmed_twice() -> None:
     assert len(b.state.jobs) == 1
     assert len(cluster.sent(GOTJOB)) == 2
     assert len(b.journal) == 1
+    assert b.state.counters.copies == 1
 
 
 @pytest.mark.parametrize("end", ["ACKJOB", "FASTACK"])
@@ -743,14 +744,32 @@ def test_a_node_that_does_not_answer_is_no_node_that_takes_no_copies() -> None:
 
 def test_an_addition_waits_for_a_node_that_is_being_restarted() -> None:
     cluster = Cluster(3)
-    a, _, c = cluster
+    a, b, c = cluster
     cluster.cut(a, c)
     assert a("ADDJOB", "q", "x", 30_000, "REPLICATE", 3) is BLOCKED
     cluster.advance(2_000)
     assert not a.answers["client"]
+    cluster.cut(a, b)
+    cluster.heal(a, b)
+    assert len(cluster.sent(REPLJOB, a, b)) == 1
     cluster.heal(a, c)
     cluster.advance(10)  # not one of the pauses between two attempts: the link is the sign
     assert c.holds(bytes(answered(a)))  # type: ignore[arg-type]
+
+
+def test_a_node_that_has_a_copy_counts_though_it_takes_none_any_more() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == GOTJOB and flight.sender is c
+    a("ADDJOB", "q", "x", 30_000, "REPLICATE", 3)
+    a.state.peers.linked[b.id].flags |= FULL
+    a.node.begin()
+    a.node.replication.forget_wishes()
+    a.settle()
+    assert not a.answers["client"]
+    cluster.lose = lambda flight: False
+    cluster.advance(2_000)
+    assert isinstance(answered(a), bytes)
 
 
 def test_an_addition_waits_for_a_node_that_goes_away_meanwhile() -> None:
@@ -851,6 +870,8 @@ def test_by_default_a_paused_queue_is_no_reason_for_fewer_copies() -> None:
     (job,) = a.state.jobs
     assert (job.confirmed, a.answers["client"]) == (frozenset((a.id, b.id)), [])
     cluster.lose = lambda flight: False
+    cluster.heal(a, c)
+    assert len(cluster.sent(REPLJOB, a, c)) == 1
     cluster.heal(a, d)
     cluster.advance(1_000)
     assert d.holds(bytes(answered(a)))  # type: ignore[arg-type]

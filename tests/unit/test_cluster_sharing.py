@@ -246,6 +246,21 @@ def test_holders_that_only_another_one_knows_are_asked_too() -> None:
     assert queued_at(cluster, job_id) == "c"
 
 
+def test_holders_that_only_another_one_knows_are_waited_for() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    a.job(job_id).holders = frozenset((a.id, b.id))
+    cluster.hold(c, a)
+    ask(a, job_id)
+    cluster.settle()
+    assert cluster.sent(HOLDERS, b, a)
+    assert queued_at(cluster, job_id) == ""
+    cluster.release(c, a)
+    assert queued_at(cluster, job_id) == "a"
+
+
 def test_a_job_is_left_to_its_producer_while_there_are_not_copies_enough() -> None:
     cluster = Cluster(3)
     a, _b, c = cluster
