@@ -561,8 +561,8 @@ class Replication:
 
     def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
         """Tell whether all nodes that could confirm have done so: the rest take no copies, or cannot be reached."""
-        linked = self._state.peers.linked
-        return all([node_id in confirmed for node_id, peer in linked.items() if not peer.flags])
+        others = {node_id for node_id, peer in self._state.peers.linked.items() if not peer.flags}
+        return others <= confirmed
 
     def _achieve(self, pending: Pending) -> None:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""

@@ -72,6 +72,15 @@ def test_the_time_in_flight_is_that_from_delivery_to_ack(server: Server) -> None
     assert server.state.counters.flight_ms == 2_000
 
 
+def test_a_lease_that_ends_later_than_its_retry_period_counts_as_no_time_in_flight(server: Server) -> None:
+    job = server.job(server.add("q", "body", "RETRY", 60))
+    server.get("q")
+    job.requeue_at += 500  # another holder has put it off by more
+    server("ACKJOB", job.id)
+    assert _buckets(server.state.counters.flight_buckets) == {0: 1}
+    assert server.state.counters.flight_ms == 0
+
+
 def test_working_begins_the_time_in_flight_anew(server: Server) -> None:
     job_id = server.add("q", "body", "RETRY", 60)
     server.get("q")

@@ -231,7 +231,7 @@ def test_own_ones_come_first_and_no_more_than_are_wanted(cluster: Cluster) -> No
 
 
 def test_what_nodes_had_that_are_gone_may_be_of_one_age(cluster: Cluster) -> None:
-    a, b, c = cluster
+    a, b, _ = cluster
     push(a, "x", "y")
     pop(a, 2)
     cluster.isolate(a)

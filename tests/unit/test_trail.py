@@ -79,6 +79,16 @@ def brief(lines: list[Line], *names: str) -> list[tuple[Any, ...]]:
     return [(line["event"], *(line.get(name) for name in names)) for line in lines]
 
 
+def test_every_word_of_a_job_tells_its_age() -> None:
+    server = Server()
+    read = follow(server)
+    job_id = server.add("q", "x", "RETRY", 60)
+    server.get()
+    server.advance(5_000)
+    server("NACK", job_id)
+    assert brief(read(), "age_us")[-1] == ("nack", 5_000_000)
+
+
 def test_a_consumer_that_waits_is_served_where_only_endings_are_wanted() -> None:
     server = Server()
     read = follow(server, endings_alone=True)
