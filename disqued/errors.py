@@ -91,6 +91,10 @@ class QueueTooLong(CommandError):
     code = "MAXLEN"
 
 
+class NameTooLong(CommandError):
+    """the name of a queue has 65000 bytes at most"""
+
+
 class NodeLeaving(CommandError):
     """This node is leaving the cluster, please connect to a different one"""
 

@@ -19,7 +19,7 @@ import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
 from disqued.core import marks
-from disqued.core.groups import EARLY_COST, GROUP_COST, LATE_COST, LOG_COST, MARK_COST, UNIT_COST, Log, units_of
+from disqued.core.groups import EARLY_COST, LATE_COST, LOG_COST, MARK_COST, UNIT_COST, Log, cost_of_group, units_of
 from disqued.core.job import (
     ACTIVE,
     FLAG_ELSEWHERE,
@@ -33,7 +33,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST
+from disqued.core.memory import HOME_COST, JOB_COST, NAME_COST, NAME_FREE, PENDING_COST, QUEUE_COST
 from disqued.core.messages import EVENT
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
@@ -232,13 +232,15 @@ def check(server: Server) -> None:
     jobs = list(state.jobs)
     assert len(jobs) == len(state.jobs)
     named = [job for job in jobs if isinstance(job, NamedJob)]
-    assert state.memory.used == sum(JOB_COST + len(job.body) for job in jobs) + sum(
+    assert state.memory.used == sum(
+        JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs
+    ) + PENDING_COST * len(state.pending) + sum(
         QUEUE_COST + len(name) for name in state.queues.by_name
     ) + sum(NAME_COST + len(job.alias) for job in named) + sum(
         queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None
     ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early) + sum(
         worker.cost for worker in server.node.workers.by_id.values()
-    )
+    ) + sum(HOME_COST + len(worker_id) for worker_id in server.node.homes.known)
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
@@ -331,7 +333,7 @@ def check_log(log: Log) -> None:
 def cost_of(log: Log) -> int:
     """What a log takes, added up."""
     groups = sum(
-        GROUP_COST + len(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.late_events)
+        cost_of_group(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.late_events)
         for name, group in log.groups.items()
     )
     used = {scope for event in log for scope in event.done}

@@ -14,7 +14,9 @@ the same user again, of whatever version.
 Source: the Redis manual, "ACL"; here what Redis calls keys are queues of any family.
 """
 
+import sys
 from collections.abc import Iterator
+from itertools import count
 from typing import Final
 
 import attrs
@@ -23,8 +25,17 @@ from disqued.core import glob
 
 DEFAULT: Final = b"default"
 ANY: Final = b"*"
-REMEMBERED: Final = 512  #: queues that a user was asked about
+REMEMBERED: Final = 16_384  #: queues that all users together were asked about
 REMEMBERED_BYTES: Final = 256  #: of a name
+
+USER_COST: Final = 500  #: bytes of a user without what it may do and its passwords
+DIGEST_COST: Final = 80  #: bytes of a password
+PATTERN_COST: Final = 150  #: bytes of a pattern of queues beside its text
+TEXT_COST: Final = 70  #: bytes of a pattern of channels, or of a rule on commands, beside its text
+
+#: What was found out of queues: {(number of the user, queue): (may be read, may be written)}.
+_found: dict[tuple[int, bytes], tuple[bool, bool]] = {}
+_numbers = count()
 
 
 @attrs.frozen
@@ -60,8 +71,17 @@ class User:
     channels: tuple[bytes, ...] = ()
     #: Those of its digests that are of short passwords, as far as these were seen themselves.
     short: frozenset[bytes] = attrs.field(default=frozenset(), eq=False, repr=False)
-    #: What was found out of queues: {name: (may be read, may be written)}.
-    _found: dict[bytes, tuple[bool, bool]] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _number: int = attrs.field(factory=lambda: next(_numbers), init=False, eq=False, repr=False)  #: no other one has it
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes, as memory is counted."""
+        texts = [*self.channels, *self.commands]
+        return (
+            USER_COST + len(self.name) + DIGEST_COST * (len(self.digests) + len(self.short))
+            + sum([PATTERN_COST + len(pattern.text) for pattern in self.queues])
+            + sum([TEXT_COST + len(text) for text in texts]) + sys.getsizeof(self.granted)
+        )  # fmt: skip
 
     @property
     def is_open(self) -> bool:
@@ -92,14 +112,14 @@ class User:
 
     def _rights(self, queue: bytes) -> tuple[bool, bool]:
         """Whether a queue may be read, and whether it may be written; remembered of the last ones."""
-        found = self._found.get(queue)
+        found = _found.get((self._number, queue))
         if found is None:
             fitting = [one for one in self.queues if glob.matches(one.text, queue)]
             found = any(one.reads for one in fitting), any(one.writes for one in fitting)
-            if len(self._found) >= REMEMBERED:
-                self._found.clear()
+            if len(_found) >= REMEMBERED:
+                _found.clear()
             if len(queue) <= REMEMBERED_BYTES:
-                self._found[queue] = found
+                _found[self._number, queue] = found
         return found
 
     def may_listen(self, channel: bytes, *, is_pattern: bool) -> bool:

@@ -12,6 +12,7 @@ import attrs
 
 from disqued.acl.passwords import digest_of, is_one_of
 from disqued.acl.user import DEFAULT, User
+from disqued.core.memory import Memory
 
 
 def first_default(digest: bytes) -> User:
@@ -28,10 +29,11 @@ def with_password(user: User, digest: bytes) -> User:
 
 
 class Users:
-    """All users."""
+    """All users; what they take beyond the one that is always there is counted."""
 
-    def __init__(self, default: User) -> None:
+    def __init__(self, default: User, memory: Memory | None = None) -> None:
         self._by_name: dict[bytes, User] = {DEFAULT: default}
+        self._memory = memory  #: None = nobody counts
 
     @property
     def default(self) -> User:
@@ -52,15 +54,33 @@ class Users:
 
     def put(self, user: User) -> None:
         """Let a user be as given."""
+        self._count(self.cost_of(user))
         self._by_name[user.name] = user
+
+    def cost_of(self, user: User) -> int:
+        """Bytes that it takes more, or below 0 fewer, to let a user be as given."""
+        old = self._by_name.get(user.name)
+        return user.cost - (0 if old is None else old.cost)
 
     def remove(self, name: bytes) -> User | None:
         """Forget a user; returns who it was.  `default` stays."""
-        return None if name == DEFAULT else self._by_name.pop(name, None)
+        user = None if name == DEFAULT else self._by_name.pop(name, None)
+        if user is not None:
+            self._count(-user.cost)
+        return user
+
+    def _count(self, size: int) -> None:
+        if self._memory is not None:
+            self._memory.hold(size)
 
     def replace(self, users: Iterable[User]) -> None:
         """Let there be these users and no others; `default` stays as it is if it is not among them."""
-        self._by_name = {DEFAULT: self.default} | {user.name: user for user in users}
+        wanted = {user.name: user for user in users}
+        for name in self.names():
+            if name not in wanted:
+                self.remove(name)
+        for user in wanted.values():
+            self.put(user)
 
     def check(self, name: bytes, password: bytes) -> User | None:
         """The user that a name and a password make; None when they make none.

@@ -23,7 +23,7 @@ from disqued.commands.table import Flag, command, container, optional, positiona
 from disqued.commands.values import BYTES, NAME, Kind, read_integer
 from disqued.commands.values import integer as integer_kind
 from disqued.core.node import Node
-from disqued.errors import CommandError, NoPermission, UnknownCommand, UnknownJob
+from disqued.errors import CommandError, NoPermission, OutOfMemory, UnknownCommand, UnknownJob
 from disqued.wire.replies import Status
 
 _ACL = Flag.ADMIN | Flag.READ | Flag.LOADING
@@ -48,7 +48,11 @@ container("ACL", group="server", flags=_ACL, summary="Users, and what they may d
     flags=_ACL,
     reply=OK,
     cost="O(N) in the rules and the clients",
-    errors=("Error in ACL SETUSER modifier '<rule>': <reason>", "Usernames can't contain spaces or null characters"),
+    errors=(
+        "Error in ACL SETUSER modifier '<rule>': <reason>",
+        "Usernames can't contain spaces or null characters",
+        OutOfMemory,
+    ),
     is_of_connection=True,
 )
 @attrs.define

@@ -18,7 +18,7 @@ from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
-from disqued.core.groups import GROUP_COST, LOG_COST, Behind
+from disqued.core.groups import LOG_COST, Behind, cost_of_group
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Unit
 from disqued.core.logs import QUEUE_NAME
 from disqued.core.messages import ACK
@@ -270,7 +270,7 @@ def cost_of_new_group(node: Node, name: bytes, group: bytes) -> int:
     if log is not None and group in log.groups:
         return 0
     of_log = LOG_COST if log is None else 0
-    return node.state.cost_of_new([name]) + of_log + GROUP_COST + len(group)
+    return node.state.cost_of_new([name]) + of_log + cost_of_group(group)
 
 
 def check_new_group(node: Node, name: bytes, group: bytes) -> None:

@@ -28,7 +28,7 @@ from disqued.core.memory import WORK_COST
 from disqued.core.messages import HAS, HAS_ANYWHERE, SOON
 from disqued.core.node import Node
 from disqued.core.outbox import WORK, News
-from disqued.core.queues import Client, Form, Queue
+from disqued.core.queues import Client, Form, Queue, check_name
 from disqued.core.replication import Batch
 from disqued.core.tasks import Process, unique_alias
 from disqued.core.unfinished import Parts
@@ -208,6 +208,8 @@ class WqWork:
         waiting = sum(_length(node, queue) for queue in dict.fromkeys(self.queues))
         new = [queue for queue in dict.fromkeys(self.queues) if queue not in worker.queues]
         if new:
+            for queue in new:
+                check_name(queue)
             node.check_names(sum(map(len, new)) + WORK_COST * len(new))
         node.workers.work_on(worker, self.queues)
         return waiting

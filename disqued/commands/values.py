@@ -10,6 +10,7 @@ import attrs
 
 from disqued.core.glob import PATTERN_MAX
 from disqued.core.ids import is_job_id, is_node_id
+from disqued.core.queues import NAME_MAX
 from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
 
 INT64_MAX = 2**63 - 1
@@ -124,7 +125,7 @@ _NOT_AN_INTEGER = f"ERR {NotAnInteger.__doc__}"
 _SYNTAX = f"ERR {SyntaxFault.__doc__}"
 
 BYTES = Kind("string")
-QUEUE = Kind("string", None, "any bytes, or none", names="queue")
+QUEUE = Kind("string", None, f"any bytes, or none; {NAME_MAX} at most of a new queue", names="queue")
 #: What something is called, which is no body.
 NAME = Kind("string", None, "any bytes, or none")
 INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))

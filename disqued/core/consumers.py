@@ -9,7 +9,7 @@ are bounded in bytes.
 
 from collections.abc import Iterable
 
-from disqued.core.queues import Client
+from disqued.core.queues import Client, check_name
 from disqued.errors import OutOfMemory
 
 NAME_COST = 200  #: bytes of one name of one client beside its text: its places in the tables
@@ -30,8 +30,10 @@ class Consumers:
         return len(self._by_client)
 
     def register(self, client: Client, names: Iterable[bytes]) -> None:
-        """Make a client a consumer of these queues and of no others.  Raises OutOfMemory."""
+        """Make a client a consumer of these queues and of no others.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
         wanted = dict.fromkeys(names)
+        for name in wanted:
+            check_name(name)
         size = sum(map(len, wanted)) + NAME_COST * len(wanted)
         if self.size - self._size_of(client) + size > BYTES_MAX:
             raise OutOfMemory

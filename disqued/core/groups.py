@@ -56,7 +56,7 @@ SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' wor
 
 # Bytes, as memory is counted.
 LOG_COST = 1_600
-GROUP_COST = 950  #: beside its name
+GROUP_COST = 950  #: beside its name and its scope
 UNIT_COST = 260
 LATE_COST = 400  #: an event that nobody has had among the exceptions of a group
 MARK_COST = 240  #: a scope that is done with something, beside its text
@@ -71,6 +71,11 @@ _NOBODY: frozenset[bytes] = frozenset()
 
 class Behind(Exception):
     """So many events had to be passed over that others have to have their turn first."""
+
+
+def cost_of_group(name: bytes) -> int:
+    """Return the bytes of a group without what it has: its name stands in its scope, too."""
+    return GROUP_COST + 2 * len(name)
 
 
 def scope_of(name: bytes, epoch: int) -> bytes:
@@ -524,7 +529,7 @@ class Log:
         if group is None:
             group = self.groups[name] = Group(self, name)
             self.adopt_mark(group)
-            self.count(GROUP_COST + len(name))
+            self.count(cost_of_group(name))
         return group
 
     def count(self, size: int) -> None:
@@ -538,7 +543,7 @@ class Log:
             del self.groups[group.name]
             for event in list(group.late_events):
                 group.except_no_more(event)
-            self.count(-GROUP_COST - len(group.name))
+            self.count(-cost_of_group(group.name))
 
     def successor(self) -> "Log":
         """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""

@@ -32,6 +32,7 @@ from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.ids import comes_first
 from disqued.core.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job
+from disqued.core.memory import HOME_COST
 from disqued.core.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
 from disqued.core.outbox import CANCEL
 from disqued.core.peers import FAIL
@@ -149,12 +150,14 @@ class Homes:
             self._state.send(sender, (messages.LIVES, (_life(worker),)))
 
     def _note(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int) -> Home | None:
-        """Note where a worker lives; None when a better word is known, or there are too many."""
+        """Note where a worker lives; None when a better word is known, there are too many, or memory is full."""
         home = self.known.get(worker_id)
         if home is None:
-            if len(self.known) >= WORKERS_MAX:
+            memory = self._state.memory
+            if len(self.known) >= WORKERS_MAX or not memory.has_room(HOME_COST + len(worker_id)):
                 return None
             home = self.known[worker_id] = Home(worker_id, epoch, sender, ttl_ms)
+            memory.hold(HOME_COST + len(worker_id))
         elif home.node_id == sender:
             home.epoch, home.ttl_ms = epoch, ttl_ms
             home.highest = max(home.highest, epoch)
@@ -176,9 +179,16 @@ class Homes:
         home.stage = 0
         self._state.schedule.cancel(home)
 
+    def _remove(self, worker_id: bytes) -> Home | None:
+        """Know no more where a worker lives; returns what was known."""
+        home = self.known.pop(worker_id, None)
+        if home is not None:
+            self._state.memory.hold(-HOME_COST - len(worker_id))
+        return home
+
     def _forget(self, home: Home) -> None:
         """Forget a worker that has ended; what it had is another node's to say, or a matter of retry periods."""
-        self.known.pop(home.worker_id, None)
+        self._remove(home.worker_id)
         self._stand_down(home)
         state = self._state
         for job in list(home.jobs):
@@ -257,7 +267,7 @@ class Homes:
         What it has and this node holds copies of is with it at once; the rest follows from its old home, if that can
         be reached (`await_rest`).  It is not begun yet.
         """
-        home = self.known.pop(worker_id, None)
+        home = self._remove(worker_id)
         if home is None:
             return None
         self._stand_down(home)

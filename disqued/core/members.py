@@ -7,7 +7,7 @@ without a group are in `consumers`.  Clients decide how many names there are, so
 from typing import NamedTuple
 
 from disqued.core.consumers import BYTES_MAX, NAME_COST
-from disqued.core.queues import Client
+from disqued.core.queues import Client, check_name
 from disqued.errors import OutOfMemory
 
 
@@ -29,8 +29,10 @@ class Members:
         self._counts: dict[bytes, dict[bytes, int]] = {}  #: {queue: {group: connections}}
 
     def register(self, client: Client, group: bytes, queues: list[bytes]) -> None:
-        """Let a connection be a consumer of these queues and of no others.  Raises OutOfMemory (OOM)."""
+        """Let a connection be a consumer of these queues and of no others.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
         registration = Registration(group, tuple(dict.fromkeys(queues)))
+        for name in registration.queues:
+            check_name(name)
         if self.size - _size(self.by_client.get(client)) + _size(registration) > BYTES_MAX:
             raise OutOfMemory
         self.forget(client)

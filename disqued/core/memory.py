@@ -4,6 +4,10 @@ Counted, not measured: each job and each queue costs a fixed sum plus its bytes.
 where a job takes 413 bytes beside its body when many are added within a millisecond and so share their times, and 475
 when none does.  What the interpreter and the connections take comes on top.
 
+A job may be the only holder of the name of its queue: while it is delayed, as a copy, or when the queue is forgotten.
+So the bytes of a long name count with each job, beyond `NAME_FREE`.  What has a fixed limit of its own is not counted:
+names of registrations (`consumers`, `members`), wants of other nodes (`wants`), and ids of jobs that ended (`ended`).
+
     used > 75 % of maxmemory   level 1   new jobs get no copy on this node
     used > 95 %                level 2   acked jobs, delivered at-most-once jobs and idle queues are evicted
     used > 100 %               level 3   commands that could add data, or names, are refused
@@ -15,10 +19,13 @@ Source: the Disque README, "What happens when a node runs out of memory?".
 from typing import Final
 
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
+NAME_FREE: Final = 100  #: bytes of the name of its queue that a job does not count, as most share it with the queue
 NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its key, its place in the table
 OVERDRAFT_PART: Final = 10  #: the part of the limit by which names, and jobs that consumers wait for, may exceed it
+PENDING_COST: Final = 600  #: bytes of a job that waits for copies, beside the job
 QUEUE_COST: Final = 900  #: bytes of a queue without its name
 WORKER_COST: Final = 1_100  #: bytes of a worker without its id, its name and its queues
+HOME_COST: Final = 400  #: bytes of what is known of a worker of another node, without its id
 WORK_COST: Final = 130  #: bytes of a queue that a worker works on, without its name
 
 

@@ -22,13 +22,14 @@ from mypy_extensions import mypyc_attr
 
 from disqued.core.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.schedule import Timed
-from disqued.errors import WrongType
+from disqued.errors import NameTooLong, WrongType
 
 if TYPE_CHECKING:
     from disqued.core.groups import Log
     from disqued.core.worker import Worker
 
 BLOCK: Final = 512  #: units in a block at most
+NAME_MAX: Final = 65_000  #: bytes of the name of a queue that clients may bring into being
 
 PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
@@ -39,6 +40,12 @@ Client = Hashable
 
 _place = attrgetter("order_key", "id")
 _serial = attrgetter("serial")
+
+
+def check_name(name: bytes) -> None:
+    """Check the length of the name of a queue that is not there.  Raises NameTooLong (ERR)."""
+    if len(name) > NAME_MAX:
+        raise NameTooLong
 
 
 def handed_out(entry: tuple[Unit, int]) -> tuple[int, int, bytes]:

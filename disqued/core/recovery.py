@@ -57,7 +57,7 @@ from disqued.core.job import (
 )
 from disqued.core.leases import lease_record
 from disqued.core.logs import Logs, group_lease, read_holder
-from disqued.core.memory import JOB_COST
+from disqued.core.memory import JOB_COST, NAME_FREE
 from disqued.core.outbox import (
     FLUSHED,
     GROUP,
@@ -440,6 +440,8 @@ class Recovery:
         job.order_key = ctime if order_key == ctime else order_key
         before = state.jobs.put(job)
         state.memory.used += JOB_COST + len(body)
+        if len(name) > NAME_FREE:
+            state.memory.used += len(name) - NAME_FREE
         job.flags = flags | FLAG_CAME_BACK
         is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)
         if is_plain and 0 < retry_ms < RETRY_NEVER_MS:

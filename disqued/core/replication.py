@@ -60,11 +60,11 @@ from disqued.core.job import (
     StoredJob,
     new_job,
 )
-from disqued.core.memory import JOB_COST, NAME_COST
+from disqued.core.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL, LEAVING
-from disqued.core.queues import PAUSE_IN, Client, Queue
+from disqued.core.queues import PAUSE_IN, Client, Queue, check_name
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.trail import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
@@ -255,6 +255,8 @@ class Replication:
                 raise QueuePaused
             if queue.log is not None:
                 queue.check_kind(KIND_WORK)
+        else:
+            check_name(queue_name)
         jobs: list[Job] = []
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)
@@ -297,7 +299,7 @@ class Replication:
 
         `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
         that fewer are enough when nodes turn out to take none.  `alias_of` as in `add_together`; None = no alias.
-        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), NameTooLong (ERR).
         """
         state = self._state
         memory = state.memory
@@ -312,6 +314,8 @@ class Replication:
                 raise QueuePaused
             if queue.log is not None:
                 queue.check_kind(KIND_WORK)
+        else:
+            check_name(queue_name)
         if several:
             return self._add_several(
                 client, queue_name, body, options, timeout_ms,
@@ -336,6 +340,7 @@ class Replication:
         Raises NotReplicated (NOREPL).
         """
         state = self._state
+        check_name(queue_name)
         if options.replicate > 1 or self.takes_no_copy:
             self._check_copies(options.replicate, waits=True)
             return self._add_several(
@@ -415,6 +420,7 @@ class Replication:
         job.confirmed = places.confirmed
         state.enter(job)
         state.pending[job.id] = pending
+        state.memory.used += PENDING_COST
         if pending.client is not None:
             state.wait(pending.client, pending)
         self._send_copies(job, places.chosen, quiet=False)
@@ -683,6 +689,7 @@ class Replication:
     def _wait_no_more(self, pending: Pending) -> None:
         state = self._state
         del state.pending[pending.job.id]
+        state.memory.used -= PENDING_COST
         state.schedule.cancel(pending)
         if pending.client is not None:
             state.wait_no_more(pending.client, pending)

@@ -28,7 +28,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import JOB_COST, NAME_COST, QUEUE_COST, Memory
+from disqued.core.memory import JOB_COST, NAME_COST, NAME_FREE, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
 from disqued.core.outbox import (
     FLUSHED,
@@ -43,7 +43,7 @@ from disqued.core.outbox import (
     Record,
 )
 from disqued.core.peers import Peers
-from disqued.core.queues import Client, Queue, Queues, Waiter
+from disqued.core.queues import Client, Queue, Queues, Waiter, check_name
 from disqued.core.registry import Registry
 from disqued.core.schedule import Schedule, Timed
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
@@ -363,6 +363,8 @@ class State:
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""
         self.memory.used += JOB_COST + len(job.body)
+        if len(job.queue) > NAME_FREE:
+            self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
         if isinstance(job, NamedJob):
             self.note_name(job)
@@ -372,6 +374,8 @@ class State:
     def enter(self, job: Job) -> None:
         """Enter a job that the journal is not to know, not yet or never: memory, registry."""
         self.memory.used += JOB_COST + len(job.body)
+        if len(job.queue) > NAME_FREE:
+            self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
         if isinstance(job, NamedJob):
             self.note_name(job)
@@ -442,6 +446,8 @@ class State:
         elif job.flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
         self.memory.used -= JOB_COST + len(job.body)
+        if len(job.queue) > NAME_FREE:
+            self.memory.used -= len(job.queue) - NAME_FREE
         self.schedule.cancel(job)
         if job.__class__ is not Job:
             self._let_go_of_its_own(job)
@@ -528,9 +534,12 @@ class State:
         return queue
 
     def cost_of_new(self, names: Iterable[bytes]) -> int:
-        """Bytes that the queues of these names take which are not there."""
+        """Bytes that the queues of these names take which are not there.  Raises NameTooLong (ERR)."""
         by_name = self.queues.by_name
-        return sum([QUEUE_COST + len(name) for name in names if name not in by_name])
+        new = [name for name in names if name not in by_name]
+        for name in new:
+            check_name(name)
+        return sum([QUEUE_COST + len(name) for name in new])
 
     def _forget_beginnings(self, log: Log) -> None:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""

@@ -67,7 +67,7 @@ class Access:
         self._seconds = seconds
         self._sessions = sessions
         self.book = CommandBook()
-        self.users = Users(first_default(config.password_digest))
+        self.users = Users(first_default(config.password_digest), node.state.memory)
         self.denials = Denials(config.acllog_max_len)
         #: Called when the command that runs has a password among its words.
         self.on_password: Callable[[], None] = lambda: None
@@ -193,7 +193,14 @@ class Access:
             user = apply(User(name) if old is None else old, rules, self.book)
         except RuleError as error:
             raise CommandError(str(error)) from None
+        self._check_room([user])
         self._put(user)
+
+    def _check_room(self, users: Iterable[User]) -> None:
+        """Check that there is room for users as given.  Raises OutOfMemory (OOM)."""
+        size = sum(map(self.users.cost_of, users))
+        if size > 0:
+            self._node.check_names(size)
 
     def delete_users(self, names: Iterable[bytes]) -> int:
         """Forget users, and end their connections; returns how many there were.  Raises CommandError."""
@@ -218,6 +225,7 @@ class Access:
             users = aclfile.load(self._config.aclfile, self.book)
         except AclFileError as error:
             raise CommandError(str(error)) from None
+        self._check_room(users)
         kept = {DEFAULT, *(user.name for user in users)}
         self.delete_users(name for name in self.users.names() if name not in kept)
         for user in users:

@@ -5,7 +5,7 @@ import pytest
 from disqued.acl import rules
 from disqued.acl.passwords import digest_of
 from disqued.acl.rules import RuleError, apply
-from disqued.acl.user import REMEMBERED, REMEMBERED_BYTES, Pattern, User
+from disqued.acl.user import REMEMBERED, REMEMBERED_BYTES, Pattern, User, _found
 from disqued.commands import catalogue
 from disqued.commands.categories import CommandBook
 
@@ -216,8 +216,8 @@ def test_what_is_remembered_of_queues_is_bounded():
     assert user.may_read(b"mail:" + b"x" * REMEMBERED_BYTES)
     assert user.may_read(b"mail:1")
     assert user.may_read(b"mail:2")
-    assert 2 <= len(user._found) <= REMEMBERED
-    assert max(map(len, user._found)) <= REMEMBERED_BYTES
+    assert 2 <= len(_found) <= REMEMBERED
+    assert max(len(name) for _, name in _found) <= REMEMBERED_BYTES
     assert not made("resetkeys", of=user).may_read(b"mail:1")
 
 

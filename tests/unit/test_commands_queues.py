@@ -421,16 +421,16 @@ def test_descriptions_are_fewer_to_a_call(server: Server) -> None:
 
 
 def test_large_names_and_bodies_end_a_call(server: Server) -> None:
-    part = FETCHED_BYTES // 4
-    for number in range(10):
-        server.add(b"%d" % number * part, b"x")
+    part = FETCHED_BYTES // 20
+    for number in range(50):
+        server.add(b"%02d" % number + b"n" * part, b"x")
         server.add(number, b"x" * part)
     sizes = [sum(map(len, page)) for page in pages(server, "QSCAN", "BUSYLOOP")]
     assert max(sizes) <= FETCHED_BYTES + part
     assert len(sizes) == 3
     described = pages(server, "JSCAN", "REPLY", "all", "BUSYLOOP")
-    assert max(len(page) for page in described) <= 4
-    assert sum(len(page) for page in described) == 20
+    assert max(len(page) for page in described) <= 20
+    assert sum(len(page) for page in described) == 100
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])

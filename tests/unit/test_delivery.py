@@ -792,10 +792,10 @@ def test_a_job_larger_than_that_is_handed_out_alone(server: Server) -> None:
 
 
 def test_names_of_queues_count_as_they_are_answered_with_each_job(server: Server) -> None:
-    name = b"n" * (FETCHED_BYTES // 4)
-    for number in range(6):
+    name = b"n" * (FETCHED_BYTES // 20)
+    for number in range(25):
         server.add(name, number)
-    assert len(server.bodies(name)) == 4
+    assert len(server.bodies(name)) == 20
 
 
 def test_a_delayed_at_most_once_job_is_held_back_while_the_journal_cannot_say_that_it_is_done(server: Server) -> None:

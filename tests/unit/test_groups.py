@@ -128,7 +128,7 @@ def test_a_group_is_forgotten_when_there_is_nothing_of_it_to_remember(log: Log, 
         log.let_go(group)
     assert (b"g" in log.groups) == (what != "nothing")
     if what == "nothing":
-        assert used - log.memory.used == GROUP_COST + 1
+        assert used - log.memory.used == GROUP_COST + 2
 
 
 @pytest.mark.parametrize("what", ["nothing", "events", "delayed", "groups", "horizon"])
@@ -160,7 +160,7 @@ def test_what_a_log_takes_is_counted_and_given_back(log: Log) -> None:
     group.finish(events[1])
     group.take(events[2])
     group.finish(events[2])
-    assert log.memory.used == log.cost == LOG_COST + GROUP_COST + 1 + UNIT_COST + MARK_COST + 3
+    assert log.memory.used == log.cost == LOG_COST + GROUP_COST + 2 + UNIT_COST + MARK_COST + 3
     ended = [unit for event in events for unit in log.remove(event)]
     assert [unit.event for unit in ended] == events[:1]
     assert log.memory.used == LOG_COST
@@ -484,7 +484,7 @@ def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Log) -
     group = log.group(b"g")
     log.add(event)
     assert (group.done, event.done) == (1, [b"0:g", b"0:h"])
-    assert log.memory.used == LOG_COST + GROUP_COST + 1 + 2 * (MARK_COST + 3)
+    assert log.memory.used == LOG_COST + GROUP_COST + 2 + 2 * (MARK_COST + 3)
     assert event.log is log
     log.remove(event)
     assert event.log is None
@@ -529,13 +529,13 @@ def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Log,
     own = add(log, 9)
     assert take(group, strict=True) is own
     used = log.memory.used
-    assert used == LOG_COST + GROUP_COST + 1 + UNIT_COST + 3 * LATE_COST
+    assert used == LOG_COST + GROUP_COST + 2 + UNIT_COST + 3 * LATE_COST
     log.remove(foreign[0])
     assert group.next(NOW) is foreign[1]
     group.take(foreign[1])
     assert log.memory.used == used - 2 * LATE_COST + UNIT_COST
     group.merge(1, {})
-    assert (log.memory.used, foreign[2].late) == (LOG_COST + GROUP_COST + 1, {group: None})
+    assert (log.memory.used, foreign[2].late) == (LOG_COST + GROUP_COST + 2, {group: None})
     assert not group.forget_left(10)
     assert foreign[2].late == {}
 

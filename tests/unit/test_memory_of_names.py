@@ -2,9 +2,14 @@
 
 import contextlib
 
+import attrs
 import pytest
 
-from disqued.core.memory import OVERDRAFT_PART, WORK_COST, WORKER_COST
+from disqued.acl.user import DEFAULT, TEXT_COST, Pattern, User
+from disqued.acl.users import Users
+from disqued.core.departed import KEPT_BYTES, Departed
+from disqued.core.memory import JOB_COST, NAME_FREE, OVERDRAFT_PART, WORK_COST, WORKER_COST
+from disqued.core.queues import NAME_MAX
 from disqued.errors import OutOfMemory
 from tests.core_fixtures import Server, check
 
@@ -78,3 +83,75 @@ def test_a_name_that_is_there_already_needs_no_room(server: Server) -> None:
     full(server)
     assert server("WQ.WORK", "queue") == 0
     assert server("QGET", "log", "group") is None
+
+
+TOO_LONG = "n" * (NAME_MAX + 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ADDJOB", TOO_LONG, "body", 0),
+        ("ADDJOB", TOO_LONG, "body", 0, "DELAY", 5),
+        ("ADDJOB", TOO_LONG, "body", 0, "KEY", "k"),
+        ("GETJOB", "FROM", "q", TOO_LONG),
+        ("PAUSE", TOO_LONG, "in"),
+        ("QADD", TOO_LONG, 60, "event"),
+        ("QGET", TOO_LONG, "group", "BLOCK", 10),
+        ("QGROUP", "START", TOO_LONG, "group", "FIRST"),
+        ("QLPUSH", TOO_LONG, "id", "event"),
+        ("QREGISTER", "q", TOO_LONG),
+        ("QREGISTER", "GROUP", "group", TOO_LONG),
+        ("RQ.POP", "BLOCK", 10, "KEYS", TOO_LONG),
+        ("RQ.PUSH", TOO_LONG, "element"),
+        ("WQ.ENQUEUE", TOO_LONG, "TASKS", "task"),
+        ("WQ.WORK", TOO_LONG),
+    ],
+    ids=lambda words: " ".join(str(word)[:8] for word in words),
+)
+def test_the_name_of_a_new_queue_has_a_length(server: Server, words: tuple[str | int, ...]) -> None:
+    server("WORKER", "START", "ID", "w")
+    used = server.state.memory.used
+    assert server.refusal(*words) == "ERR the name of a queue has 65000 bytes at most"
+    assert (server.state.memory.used, len(server.state.queues)) == (used, 0)
+    check(server)
+    longest = [word[:-1] if word is TOO_LONG else word for word in words]
+    server(*longest)
+
+
+def test_a_user_counts_until_it_is_gone_and_is_refused_when_memory_is_full(server: Server) -> None:
+    memory = server.state.memory
+    users = Users(User(DEFAULT), memory)
+    assert memory.used == 0
+    ann = User(b"ann", queues=(Pattern(b"mail:*"),), commands=("+ping",), granted=frozenset({"PING"}))
+    users.put(ann)
+    assert memory.used == ann.cost
+    wide = attrs.evolve(ann, channels=(b"news",))
+    assert users.cost_of(wide) == TEXT_COST + len("news")
+    users.put(wide)
+    assert memory.used == wide.cost
+    server("DEBUG", "FLUSHALL")
+    assert memory.used == wide.cost
+    users.replace([User(b"bob")])
+    assert memory.used == User(b"bob").cost
+    assert users.remove(b"bob") == User(b"bob")
+    assert memory.used == 0
+
+
+def test_a_long_name_of_a_queue_counts_with_each_job_that_may_be_its_last_holder(server: Server) -> None:
+    job_id = server.add(LONG, "body", "RETRY", 0, "DELAY", 5)
+    assert server.state.memory.used == JOB_COST + len("body") + len(LONG) - NAME_FREE
+    check(server)
+    server("DELJOB", job_id)
+    assert server.state.memory.used == 0
+
+
+def test_jobs_with_keys_that_left_are_remembered_within_so_many_bytes() -> None:
+    departed = Departed()
+    for number in range(200):
+        departed.add(b"%03d" % number + LONG.encode(), b"kkey", b"id %d" % number, 5)
+    assert departed.named(b"199" + LONG.encode(), b"kkey", 6) == b"id 199"
+    assert departed.named(b"000" + LONG.encode(), b"kkey", 6) == b""
+    assert sum(len(queue) for queue, _ in departed._jobs) <= KEPT_BYTES
+    departed.add(b"199" + LONG.encode(), b"kkey", b"again", 7)
+    assert departed.named(b"199" + LONG.encode(), b"kkey", 8) == b"again"

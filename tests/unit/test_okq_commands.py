@@ -238,12 +238,12 @@ def test_a_registration_replaces_the_one_before_and_ends_with_the_connection(ser
 
 
 def test_registrations_are_bounded(server: Server) -> None:
-    name = "n" * (BYTES_MAX // 2)
-    server("QREGISTER", name, client="anna")
-    assert server.refusal("QREGISTER", name, client="bob").startswith("OOM")
-    server("QREGISTER", name + "n", client="anna")
+    names = [f"{number:03d}" + "n" * (BYTES_MAX // 500) for number in range(300)]
+    server("QREGISTER", *names, client="anna")
+    assert server.refusal("QREGISTER", *names, client="bob").startswith("OOM")
+    server("QREGISTER", *names, "n", client="anna")
     server.gone("anna")
-    server("QREGISTER", name, client="bob")
+    server("QREGISTER", *names, client="bob")
 
 
 def test_notify_names_a_queue_that_has_something_and_takes_nothing(server: Server) -> None:
