@@ -304,7 +304,7 @@ class Delivery:
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
-            self._state.schedule.move(job, at)
+            self._state.schedule.move(job, at, len(job.body))
 
     def put_off(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin again; somebody else has it."""

@@ -8,8 +8,10 @@ buckets of `WIDTH_MS`, in the order in which they came; a bucket is put in order
 
 So adding and cancelling cost the same however many deadlines there are, and an entry costs one pointer.  An item
 says itself when it is due (`awake_at`); an entry that no longer agrees with its item is stale and is dropped when it
-is met.  A bucket of which more than half is stale is written anew, and one with nothing else is emptied at once: what
-is cancelled is not kept in memory until its time, which may be days away.
+is met.  A bucket of which more than half is stale is written again, and one with nothing else is emptied at once: what
+is cancelled is not kept in memory until its time, which may be days away.  A stale entry may be all that keeps a job
+that was dropped, and memory does not count it any more.  So a bucket is written again, too, when the bodies of stale
+items are more than `HELD_BYTES` for each of its entries.
 
 However much becomes due at once, a call does a bounded part of it, and `next_at` says that there is more.  Buckets
 whose time has begun wait for those before them.  One bucket with very many deadlines is put in order piece by piece;
@@ -29,6 +31,7 @@ WIDTH_BITS: Final = 6
 WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
 STALE_MIN: Final = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
 SWEEP_MIN: Final = 1_024  #: with fewer buckets than this, empty ones are left alone
+HELD_BYTES: Final = 256  #: of bodies that stale entries may hold, for each entry of their bucket
 FEW: Final = 8  #: entries are put in order one by one when the front has this many times more of them
 BEGUN_AT_ONCE: Final = 8_192  #: entries put in order per call, some milliseconds' work
 
@@ -46,11 +49,12 @@ class Timed:
 class _Bucket:
     """The deadlines of one span, unordered."""
 
-    __slots__ = ("items", "stale")
+    __slots__ = ("held", "items", "stale")
 
     def __init__(self) -> None:
         self.items: list[Timed] = []
         self.stale = 0
+        self.held = 0  #: bytes that stale items hold, or held
 
 
 class _Rest(Timed):
@@ -101,23 +105,28 @@ class Schedule:
             self._arrivals += 1
             heappush(self._front, (at, self._arrivals, item))
 
-    def cancel(self, item: Timed) -> None:
-        """Take an item off the schedule; harmless when it is not on it."""
+    def cancel(self, item: Timed, size: int = 0) -> None:
+        """Take an item off the schedule; harmless when it is not on it.
+
+        `size`: bytes that it holds, and that are to be free when it is dropped.
+        """
         number = item.awake_at >> WIDTH_BITS
         item.awake_at = 0
         if number >= self._horizon:
             bucket = self._buckets[number]
             bucket.stale += 1
-            if bucket.stale * 2 > len(bucket.items):
+            bucket.held += size
+            entries = len(bucket.items)
+            if bucket.stale * 2 > entries or bucket.held > HELD_BYTES * entries:
                 self._tidy(number, bucket)
 
-    def move(self, item: Timed, at: int) -> None:
-        """Schedule an item for another time, whether or not it is scheduled now."""
+    def move(self, item: Timed, at: int, size: int = 0) -> None:
+        """Schedule an item for another time, whether or not it is scheduled now; `size` as in `cancel`."""
         if item.awake_at >> WIDTH_BITS == at >> WIDTH_BITS >= self._horizon:
             item.awake_at = at
         else:
             if item.awake_at:
-                self.cancel(item)
+                self.cancel(item, size)
             self.add(item, at)
 
     def pop_due(self, now: int, limit: int) -> list[Timed]:
@@ -168,15 +177,15 @@ class Schedule:
         return bucket
 
     def _tidy(self, number: int, bucket: _Bucket) -> None:
-        """Drop the stale entries of a bucket that has more of them than live ones, if that is worth the work."""
+        """Drop the stale entries of a bucket that has many of them, or large ones, if that is worth the work."""
         if bucket.stale == len(bucket.items):
             bucket.items.clear()
-            bucket.stale = 0
+            bucket.stale = bucket.held = 0
             self._drop_empty_heads()
-        elif bucket.stale > STALE_MIN:
+        elif bucket.stale > STALE_MIN or bucket.held > HELD_BYTES * len(bucket.items):
             # An item that left the bucket and came back has two entries that look live.
             bucket.items = list(dict.fromkeys(kept for kept in bucket.items if kept.awake_at >> WIDTH_BITS == number))
-            bucket.stale = 0
+            bucket.stale = bucket.held = 0
 
     def _drop_empty_heads(self) -> None:
         """See to it that nobody is woken for a bucket with nothing in it."""

@@ -448,7 +448,7 @@ class State:
         self.memory.used -= JOB_COST + len(job.body)
         if len(job.queue) > NAME_FREE:
             self.memory.used -= len(job.queue) - NAME_FREE
-        self.schedule.cancel(job)
+        self.schedule.cancel(job, len(job.body))
         if job.__class__ is not Job:
             self._let_go_of_its_own(job)
         if self.evictable:
@@ -474,9 +474,11 @@ class State:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
         self.effort += 8 * len(event.marks)
+        size = len(event.body)
         for unit in event.log.remove(event):
-            self.schedule.cancel(unit)
+            self.schedule.cancel(unit, size)
             self.effort += 10
+            size = 0
 
     def end_units(self, group: Group, units: list[GroupUnit]) -> None:
         """Take the units of a group that has begun anew from those who have them; very many bit by bit."""

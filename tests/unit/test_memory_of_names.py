@@ -8,8 +8,10 @@ import pytest
 from disqued.acl.user import DEFAULT, TEXT_COST, Pattern, User
 from disqued.acl.users import Users
 from disqued.core.departed import KEPT_BYTES, Departed
+from disqued.core.job import Job
 from disqued.core.memory import JOB_COST, NAME_FREE, OVERDRAFT_PART, WORK_COST, WORKER_COST
 from disqued.core.queues import NAME_MAX
+from disqued.core.schedule import HELD_BYTES, Timed
 from disqued.errors import OutOfMemory
 from tests.core_fixtures import Server, check
 
@@ -144,6 +146,26 @@ def test_a_long_name_of_a_queue_counts_with_each_job_that_may_be_its_last_holder
     check(server)
     server("DELJOB", job_id)
     assert server.state.memory.used == 0
+
+
+def test_what_is_kept_of_jobs_that_are_gone_is_little_beside_those_that_are_there(server: Server) -> None:
+    for _ in range(200):
+        server.add("small", "x")
+    gone = [server.add("large", "y" * 20_000) for _ in range(200)]
+    for job_id in gone:
+        server("DELJOB", job_id)
+    jobs = {item for item in entries(server) if isinstance(item, Job)}
+    kept = sum(len(job.body) for job in jobs if job.id in gone)
+    assert kept <= HELD_BYTES * len(jobs)
+    assert len(jobs) >= 200
+
+
+def entries(server: Server) -> list[Timed]:
+    """What the schedule keeps, stale entries included."""
+    schedule = server.state.schedule
+    return [item for bucket in schedule._buckets.values() for item in bucket.items] + [
+        item for _, _, item in schedule._front
+    ]
 
 
 def test_jobs_with_keys_that_left_are_remembered_within_so_many_bytes() -> None:

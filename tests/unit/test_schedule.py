@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from disqued.core.schedule import BEGUN_AT_ONCE, FEW, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
+from disqued.core.schedule import BEGUN_AT_ONCE, FEW, HELD_BYTES, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
 
 FAR = 1_000 * WIDTH_MS
 
@@ -129,6 +129,47 @@ def test_items_that_come_and_go_leave_no_copies_behind(schedule: Schedule) -> No
             schedule.move(item, FAR)
     assert schedule.entries <= 2 * 2 * len(items) + 2 * STALE_MIN
     assert schedule.pop_due(FAR, 1_000) == items
+
+
+def held(schedule: Schedule) -> int:
+    """Bytes of bodies of stale entries; an item stands for a job whose body has as many bytes as it says."""
+    return sum(item.size for bucket in schedule._buckets.values() for item in bucket.items if not item.awake_at)
+
+
+class Large(Timed):
+    """Something with a body."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int = 10_000) -> None:
+        self.awake_at = 0
+        self.size = size
+
+
+@pytest.mark.parametrize("size", [1, HELD_BYTES, 3_000, 1_000_000])
+@pytest.mark.parametrize("ends", ["cancel", "move"])
+def test_stale_entries_hold_few_bytes_beside_live_ones(schedule: Schedule, size: int, ends: str) -> None:
+    stays = [Large(0) for _ in range(400)]
+    goes = [Large(size) for _ in range(400)]
+    for one, other in zip(stays, goes, strict=True):
+        schedule.add(one, FAR)
+        schedule.add(other, FAR)
+    for item in goes:
+        if ends == "move":
+            schedule.move(item, 2 * FAR, size)
+        schedule.cancel(item, size)
+        assert held(schedule) <= HELD_BYTES * schedule.entries
+    assert all(item.awake_at == FAR for item in stays)
+    assert len(schedule.pop_due(2 * FAR, 1_000)) == 400
+
+
+@pytest.mark.parametrize("size", [100, HELD_BYTES, 3_000])
+def test_large_items_that_are_cancelled_cost_work_in_proportion_to_their_size(schedule: Schedule, size: int) -> None:
+    items = filled(schedule, 2_000, kind=Item)
+    looks = sum(item.looks for item in items)
+    for item in items:
+        schedule.cancel(item, size)
+    assert sum(item.looks for item in items) - looks <= (4 + 2 * size // HELD_BYTES) * len(items)
 
 
 def test_nobody_is_woken_for_a_bucket_of_which_everything_is_cancelled(schedule: Schedule) -> None:
