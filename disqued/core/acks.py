@@ -280,7 +280,7 @@ class Acks:
         period_ms = min(RETRY_MIN_MS << max(0, state.acked[job] - 1), RETRY_MAX_MS)
         # Centred, so that the mean period stays the one in the manual.
         at = state.now + period_ms + state.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
-        state.schedule.move(job, min(at, job.expires_at), len(job.body))
+        state.schedule.move(job, min(at, job.expires_at))
 
     def _missing(self, job: Job) -> list[bytes]:
         """Nodes that have yet to say that they know, in order."""
@@ -354,7 +354,7 @@ class Acks:
                 this.awaited = this.awaited or job.id
             else:
                 again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
-                state.schedule.move(job, min(again_at, job.expires_at), len(job.body))
+                state.schedule.move(job, min(again_at, job.expires_at))
         this.waits_until = state.now + ANSWER_MS
         return bool(this.awaited)
 
@@ -371,8 +371,7 @@ class Acks:
         if not missing or not all(map(self._is_asked_in_a_round, missing)):
             return False
         state = self._state
-        round_at = state.now + LEFT_TO_ROUND_MS + state.spread(LEFT_TO_ROUND_MS)
-        state.schedule.move(job, min(round_at, job.expires_at), len(job.body))
+        state.schedule.move(job, min(state.now + LEFT_TO_ROUND_MS + state.spread(LEFT_TO_ROUND_MS), job.expires_at))
         return True
 
     def _is_asked_in_a_round(self, node_id: bytes) -> bool:

@@ -52,6 +52,7 @@ from disqued.core.leases import Leases
 from disqued.core.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
 from disqued.core.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WATERMARK, WORK, News
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
+from disqued.core.schedule import HELD_BYTES
 from disqued.core.state import State
 from disqued.core.trail import ASKED as ASKED_FOR
 from disqued.core.trail import DELIVER, ENQUEUE, NACK, ONCE, REQUEUE, UNSEEN, WORKING
@@ -304,7 +305,10 @@ class Delivery:
         if 0 < requeue_at < at:
             at = requeue_at
         if not 0 < job.awake_at <= at:
-            self._state.schedule.move(job, at, len(job.body))
+            if job.body[HELD_BYTES : HELD_BYTES + 1]:
+                self._state.schedule.move_large(job, at, len(job.body))
+            else:
+                self._state.schedule.move(job, at)
 
     def put_off(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin again; somebody else has it."""

@@ -440,7 +440,7 @@ class Recovery:
         job.order_key = ctime if order_key == ctime else order_key
         before = state.jobs.put(job)
         state.memory.used += JOB_COST + len(body)
-        if len(name) > NAME_FREE:
+        if name[NAME_FREE:]:
             state.memory.used += len(name) - NAME_FREE
         job.flags = flags | FLAG_CAME_BACK
         is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)

@@ -64,11 +64,11 @@ from disqued.core.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL, LEAVING
-from disqued.core.queues import PAUSE_IN, Client, Queue, check_name
+from disqued.core.queues import NAME_MAX, PAUSE_IN, Client, Queue, check_name
 from disqued.core.schedule import Timed
 from disqued.core.state import State
 from disqued.core.trail import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
-from disqued.errors import CommandError, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
+from disqued.errors import CommandError, NameTooLong, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
 MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
@@ -255,8 +255,8 @@ class Replication:
                 raise QueuePaused
             if queue.log is not None:
                 queue.check_kind(KIND_WORK)
-        else:
-            check_name(queue_name)
+        elif queue_name[NAME_MAX:]:
+            raise NameTooLong
         jobs: list[Job] = []
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)
@@ -314,8 +314,8 @@ class Replication:
                 raise QueuePaused
             if queue.log is not None:
                 queue.check_kind(KIND_WORK)
-        else:
-            check_name(queue_name)
+        elif queue_name[NAME_MAX:]:
+            raise NameTooLong
         if several:
             return self._add_several(
                 client, queue_name, body, options, timeout_ms,

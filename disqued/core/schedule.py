@@ -31,7 +31,7 @@ WIDTH_BITS: Final = 6
 WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
 STALE_MIN: Final = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
 SWEEP_MIN: Final = 1_024  #: with fewer buckets than this, empty ones are left alone
-HELD_BYTES: Final = 256  #: of bodies that stale entries may hold, for each entry of their bucket
+HELD_BYTES: Final = 256  #: bytes of large bodies that stale entries may hold, for each entry of a bucket; up to it a body is small
 FEW: Final = 8  #: entries are put in order one by one when the front has this many times more of them
 BEGUN_AT_ONCE: Final = 8_192  #: entries put in order per call, some milliseconds' work
 
@@ -105,28 +105,39 @@ class Schedule:
             self._arrivals += 1
             heappush(self._front, (at, self._arrivals, item))
 
-    def cancel(self, item: Timed, size: int = 0) -> None:
-        """Take an item off the schedule; harmless when it is not on it.
-
-        `size`: bytes that it holds, and that are to be free when it is dropped.
-        """
+    def cancel(self, item: Timed) -> None:
+        """Take an item off the schedule; harmless when it is not on it."""
         number = item.awake_at >> WIDTH_BITS
         item.awake_at = 0
         if number >= self._horizon:
             bucket = self._buckets[number]
             bucket.stale += 1
-            bucket.held += size
-            entries = len(bucket.items)
-            if bucket.stale * 2 > entries or bucket.held > HELD_BYTES * entries:
+            if bucket.stale * 2 > len(bucket.items):
                 self._tidy(number, bucket)
 
-    def move(self, item: Timed, at: int, size: int = 0) -> None:
-        """Schedule an item for another time, whether or not it is scheduled now; `size` as in `cancel`."""
+    def cancel_large(self, item: Timed, size: int) -> None:
+        """Take an item off the schedule that holds more than `HELD_BYTES`, which are to be free when it is dropped."""
+        number = item.awake_at >> WIDTH_BITS
+        self.cancel(item)
+        bucket = self._buckets.get(number)
+        if bucket is not None and bucket.stale:
+            bucket.held += size
+            if bucket.held > HELD_BYTES * len(bucket.items):
+                self._tidy(number, bucket)
+
+    def move_large(self, item: Timed, at: int, size: int) -> None:
+        """Schedule an item for another time as `move` does, one that holds more than `HELD_BYTES`."""
+        if item.awake_at and item.awake_at >> WIDTH_BITS != at >> WIDTH_BITS:
+            self.cancel_large(item, size)
+        self.move(item, at)
+
+    def move(self, item: Timed, at: int) -> None:
+        """Schedule an item for another time, whether or not it is scheduled now."""
         if item.awake_at >> WIDTH_BITS == at >> WIDTH_BITS >= self._horizon:
             item.awake_at = at
         else:
             if item.awake_at:
-                self.cancel(item, size)
+                self.cancel(item)
             self.add(item, at)
 
     def pop_due(self, now: int, limit: int) -> list[Timed]:

@@ -45,7 +45,7 @@ from disqued.core.outbox import (
 from disqued.core.peers import Peers
 from disqued.core.queues import Client, Queue, Queues, Waiter, check_name
 from disqued.core.registry import Registry
-from disqued.core.schedule import Schedule, Timed
+from disqued.core.schedule import HELD_BYTES, Schedule, Timed
 from disqued.core.trail import AHEAD, BACK, CLOCK, FLUSH, MISCONF, OF_REASON, OfGroup, Trail
 from disqued.core.unfinished import AT_ONCE, Parts, Unfinished
 from disqued.core.units import GroupUnit
@@ -363,7 +363,7 @@ class State:
     def register(self, job: Job) -> None:
         """Enter a new job: memory, registry, journal."""
         self.memory.used += JOB_COST + len(job.body)
-        if len(job.queue) > NAME_FREE:
+        if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
         if isinstance(job, NamedJob):
@@ -374,7 +374,7 @@ class State:
     def enter(self, job: Job) -> None:
         """Enter a job that the journal is not to know, not yet or never: memory, registry."""
         self.memory.used += JOB_COST + len(job.body)
-        if len(job.queue) > NAME_FREE:
+        if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
         if isinstance(job, NamedJob):
@@ -445,10 +445,14 @@ class State:
                 self.queues.by_name[job.queue].units.remove(job)
         elif job.flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
-        self.memory.used -= JOB_COST + len(job.body)
-        if len(job.queue) > NAME_FREE:
+        size = len(job.body)
+        self.memory.used -= JOB_COST + size
+        if job.queue[NAME_FREE:]:
             self.memory.used -= len(job.queue) - NAME_FREE
-        self.schedule.cancel(job, len(job.body))
+        if size > HELD_BYTES:
+            self.schedule.cancel_large(job, size)
+        else:
+            self.schedule.cancel(job)
         if job.__class__ is not Job:
             self._let_go_of_its_own(job)
         if self.evictable:
@@ -474,11 +478,9 @@ class State:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
         self.effort += 8 * len(event.marks)
-        size = len(event.body)
         for unit in event.log.remove(event):
-            self.schedule.cancel(unit, size)
+            self.schedule.cancel(unit)
             self.effort += 10
-            size = 0
 
     def end_units(self, group: Group, units: list[GroupUnit]) -> None:
         """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
