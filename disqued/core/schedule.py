@@ -193,7 +193,7 @@ class Schedule:
             bucket.items.clear()
             bucket.stale = bucket.held = 0
             self._drop_empty_heads()
-        elif bucket.stale > STALE_MIN or bucket.held > HELD_BYTES * len(bucket.items):
+        elif bucket.stale > STALE_MIN or bucket.held:
             # An item that left the bucket and came back has two entries that look live.
             bucket.items = list(dict.fromkeys(kept for kept in bucket.items if kept.awake_at >> WIDTH_BITS == number))
             bucket.stale = bucket.held = 0
