@@ -43,7 +43,8 @@ from collections.abc import Callable
 from itertools import islice
 
 from disqued.core.delivery import Delivery
-from disqued.core.memory import OVERDRAFT_PART
+from disqued.core.job import StoredJob
+from disqued.core.memory import OVERDRAFT_PART, cost_of_job
 from disqued.core.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.moves import Moves
 from disqued.core.peers import LEAVING, Peer
@@ -350,14 +351,28 @@ class Federation:
         if peer is None or peer.flags & LEAVING:
             return True
         count = want.count if stock >= 2 * want.count else max(1, stock // 2)
-        jobs = self.moves.give_away(queue, count, node_id, _room_of(peer))
+        jobs = self.moves.give_away(queue, count, node_id, self._room_of(peer))
         if jobs:
+            size = sum(map(cost_of_job, jobs))
+            peer.given += size
+            peer.given_lately += size
             arrival = self._arrivals.get(queue.name)
             if arrival is not None:
                 arrival.own -= len(jobs)
             self.wants.met(queue.name, node_id, len(jobs))
             state.send(node_id, (YOURJOBS, tuple(jobs), True))
         return True
+
+    def _room_of(self, peer: Peer) -> int | None:
+        """Bytes that this node may give another one until that tells again how much it has; None = it told nothing yet.
+
+        Every node that has jobs for it may give some: so each gives its share of the room.
+        """
+        if peer.account is None:
+            return None
+        vitals = peer.account.vitals
+        room = vitals.limit + vitals.limit // OVERDRAFT_PART - vitals.memory
+        return room // max(1, len(self._state.peers.linked)) - peer.given
 
     def _stock(self, queue: Queue, *, everything: bool) -> int:
         """How many jobs of a queue other nodes can have now, at most; without `everything` not what is kept."""
@@ -377,13 +392,12 @@ class Federation:
         """Take jobs over."""
         _, jobs, queued = message
         state = self._state
-        is_full = state.memory.level == 3
         # A node that is leaving goes when it knows that what it had is elsewhere.
         is_last_word = state.peers.by_id[sender].flags & LEAVING
         wanted = {name: self._is_wanted(name) for name in dict.fromkeys(stored.queue for stored in jobs)}
         for stored in jobs:
-            if is_full and stored.retry_ms and not wanted[stored.queue]:
-                continue  # who sent it has a copy
+            if stored.retry_ms and not self._has_room_for(stored, is_wanted=wanted[stored.queue]):
+                continue  # the sender has a copy
             self.imports += 1
             if self.moves.take_over(stored, sender, queued=queued):
                 state.counters.imported += 1
@@ -394,6 +408,11 @@ class Federation:
             for name, is_wanted in wanted.items():
                 if not is_wanted:
                     state.send(sender, (NEEDJOBS, name, 0))
+
+    def _has_room_for(self, stored: StoredJob, *, is_wanted: bool) -> bool:
+        """Tell whether there is room for a job: a tenth over the limit at most, if consumers wait for it."""
+        memory = self._state.memory
+        return memory.can_take(cost_of_job(stored)) if is_wanted else memory.level < 3
 
     def _is_wanted(self, name: bytes) -> bool:
         """Tell whether consumers of this node wait for jobs of a queue, or may come again soon."""
@@ -463,14 +482,6 @@ class Federation:
         state = self._state
         if name in state.queues.by_name or state.memory.level < 3:
             self.pause(name, pause)
-
-
-def _room_of(peer: Peer) -> int | None:
-    """Bytes that a node has room for, as it told last; None = it told nothing yet."""
-    if peer.account is None:
-        return None
-    vitals = peer.account.vitals
-    return max(0, vitals.limit + vitals.limit // OVERDRAFT_PART - vitals.memory)
 
 
 def _waiting(queue: Queue) -> int:

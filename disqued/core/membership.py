@@ -436,6 +436,8 @@ class Membership(Timed):
         """Enter what a node tells of itself."""
         peer = self._peers.by_id[sender]
         peer.account = account_of(message[1], peer.account, self._state.now)
+        # Jobs that left before the ping are in it.
+        peer.given = peer.given_lately
 
     def _introduce(self, newcomer: Peer) -> None:
         """Tell somebody new of others, and some others of it: gossip alone would take its time."""
@@ -611,6 +613,7 @@ class Membership(Timed):
         self._state.send(peer.id, (messages.PING, self._own_flags, rumours))
         if not peer.ping_sent_at:
             peer.ping_sent_at = self._state.now
+            peer.given_lately = 0
 
     def wake(self) -> None:
         """Be scheduled again, after all deadlines were dropped."""

@@ -24,6 +24,7 @@ from disqued.core.job import (
     Job,
     StoredJob,
 )
+from disqued.core.memory import cost_of_job
 from disqued.core.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, WORK, News
 from disqued.core.queues import Queue
 from disqued.core.state import State
@@ -44,14 +45,16 @@ class Moves:
     def give_away(self, queue: Queue, count: int, node_id: bytes, room: int | None = None) -> list[Job]:
         """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first.
 
-        `room`: bytes that the node has room for; None = not known.
+        `room`: bytes that the node has room for, as memory is counted; None = not known.
         """
         state = self._state
         given: list[Job] = []
         size = 0
         while len(given) < count and size < FETCHED_BYTES and len(queue.units):
-            if room is not None and (not room or (given and size + len(queue.units.first.job.body) > room)):
-                break
+            if room is not None:
+                room -= cost_of_job(queue.units.first.job)
+                if room < 0:
+                    break
             job = queue.units.pop_first().job
             job.state = ACTIVE
             if job.expires_at <= state.now:

@@ -38,7 +38,7 @@ class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "account", "asked_again", "bus_port", "flags", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
+        "account", "asked_again", "bus_port", "flags", "given", "given_lately", "heard_at", "heard_host", "host", "id", "linked", "linked_at",
         "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "silent", "stale", "told_at",
     )  # fmt: skip
 
@@ -63,6 +63,8 @@ class Peer:
         self.heard_at: int = 0  #: when it said anything last; 0 = never
         self.pong_wall: int = 0  #: the same, unix milliseconds
         self.account: Account | None = None  #: what it told of itself; None = nothing yet
+        self.given: int = 0  #: bytes of jobs that it was given and that are not in its account yet
+        self.given_lately: int = 0  #: of these: since the last ping left
         #: Nodes that say that it fails, and when they said so last.
         self.reports: dict[bytes, int] = {}
 

@@ -1,4 +1,4 @@
-"""How much a node holds and does: what it tells with each PONG, for people to look at.  Nothing is decided by it.
+"""How much a node holds and does: what it tells with each PONG, for people to look at, and for `federation`, which gives a node no more than it has room for.
 
     PING --> the other node
          <-- PONG, VITALS        peer.account: the last one, and what it comes to since the one before

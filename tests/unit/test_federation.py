@@ -7,7 +7,8 @@ import pytest
 
 from disqued.core import federation, wants
 from disqued.core.delivery import FETCHED_BYTES, OVER_AT_ONCE
-from disqued.core.job import ACTIVE
+from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.memory import OVERDRAFT_PART
 from disqued.core.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, SETACK, YOURJOBS
 from disqued.core.outbox import UNIT_DONE
 from tests.cluster_fixtures import Cluster, Flight, Member
@@ -672,6 +673,7 @@ def test_what_all_nodes_want_costs_bounded_memory() -> None:
 
 def test_a_node_that_is_full_takes_what_it_asked_for_and_what_would_be_lost(cluster: Cluster) -> None:
     a, b, _ = cluster
+    b.add("ballast", "x" * 20_000, "REPLICATE", 1)
     b.wait("bob", "wanted")
     b.state.memory.set_limit(b.state.memory.used - 1)
     unwanted = a.add("unwanted", "body", "REPLICATE", 1)
@@ -683,6 +685,48 @@ def test_a_node_that_is_full_takes_what_it_asked_for_and_what_would_be_lost(clus
     assert b.holds(once)
     a.add("wanted", "body", "REPLICATE", 1)
     assert b.answered("bob") == [b"body"]
+
+
+def most(member: Member) -> int:
+    """Bytes that a node may count: its limit and a tenth."""
+    limit = member.state.memory.limit
+    return limit + limit // OVERDRAFT_PART
+
+
+def test_what_a_node_brings_does_not_exceed_the_limit_by_more_than_a_tenth(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.wait("bob", "wanted")
+    b.state.memory.set_limit(b.state.memory.used + 100_000)
+    jobs = [a.add("wanted" if at % 2 else "other", "x" * 20_000, "REPLICATE", 1, "DELAY", 60) for at in range(40)]
+    a.say(b, (YOURJOBS, tuple(map(a.job, jobs)), True))
+    assert b.state.memory.limit < b.state.memory.used <= most(b)
+    assert all(map(a.holds, jobs))
+    assert not all(map(b.holds, jobs))
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 500_000])
+def test_jobs_for_which_another_node_has_no_room_stay_where_they_are(cluster: Cluster, size: int) -> None:
+    a, b, c = cluster
+    b.state.memory.evicts = False
+    b.wait("first", "q")
+    b.state.memory.set_limit(b.state.memory.used + 100_000)
+    cluster.advance(10 * SECOND)  # it has told how much room it has
+    jobs: dict[bytes, Member] = {}
+    for number in range(400 if size == 100 else 40):
+        giver = (a, c)[number % 2]
+        jobs[giver.add("q", f"{number} ".ljust(size, "x"), "REPLICATE", 1, "RETRY", 0)] = giver
+        if not number % 4:
+            cluster.advance(100)
+        if b.answers["first"]:
+            b.answers["first"].clear()
+            b.wait("first", "q")
+        assert b.state.memory.used <= most(b)
+    taken = [job_id for job_id in jobs if b.holds(job_id)]
+    kept = [job_id for job_id, giver in jobs.items() if giver.holds(job_id)]
+    assert sorted(taken + kept) == sorted(jobs)
+    assert kept
+    assert bool(taken) == (size < 100_000)
+    assert all(giver.job(job_id).state == QUEUED for job_id, giver in jobs.items() if giver.holds(job_id))
 
 
 # Pause across nodes.
