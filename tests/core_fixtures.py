@@ -234,13 +234,13 @@ def check(server: Server) -> None:
     named = [job for job in jobs if isinstance(job, NamedJob)]
     assert state.memory.used == sum(
         JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs
-    ) + PENDING_COST * len(state.pending) + sum(
-        QUEUE_COST + len(name) for name in state.queues.by_name
-    ) + sum(NAME_COST + len(job.alias) for job in named) + sum(
-        queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None
-    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early) + sum(
-        worker.cost for worker in server.node.workers.by_id.values()
-    ) + sum(HOME_COST + len(worker_id) for worker_id in server.node.homes.known)
+    ) + PENDING_COST * len(state.pending) + sum(QUEUE_COST + len(name) for name in state.queues.by_name) + sum(
+        NAME_COST + len(job.alias) for job in named
+    ) + sum(queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None) + sum(
+        EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early
+    ) + sum(worker.cost for worker in server.node.workers.by_id.values()) + sum(
+        HOME_COST + len(worker_id) for worker_id in server.node.homes.known
+    )
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
