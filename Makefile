@@ -124,6 +124,7 @@ bench: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 bench-growth: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.growth --json build/growth.json
 	$(BIN)/python -m benchmarks.plots build/growth.json build
+	-DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.counted --json build/counted.json
 
 bench-load: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 	DISQUED_BUILD=compiled $(BIN)/python -m benchmarks.burdens $(if $(MINUTES),--minutes $(MINUTES))

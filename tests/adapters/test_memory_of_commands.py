@@ -190,6 +190,26 @@ def with_key(stage: Stage) -> None:
     stage.say("RQ.PUSH", "list", "element")
 
 
+def add_there(stage: Stage, number: int) -> None:
+    """Add a job to the queue of the name of this time."""
+    stage.say("ADDJOB", N.text(number), "body", 0)
+
+
+def add_event_there(stage: Stage, number: int) -> None:
+    """Add an event to the log of the name of this time."""
+    stage.say("QADD", N.text(number), 60, "event")
+
+
+def start_worker(stage: Stage, number: int) -> None:
+    """Start the worker of this time."""
+    stage.say("WORKER", "START", "ID", WORKER.text(number))
+
+
+def work_there(stage: Stage, number: int) -> None:
+    """Work on the queue of the name of this time."""
+    stage.say("WQ.WORK", N.text(number))
+
+
 ROWS |= {
     "ACKJOB": said("ACKJOB", JOB, ID),
     "ACL CAT": said("ACL", "CAT", N, answers=b"-ERR"),
@@ -202,7 +222,7 @@ ROWS |= {
     "ACL LOAD": said("ACL", "LOAD", answers=b"-ERR"),
     "ACL LOG": said("ACL", "LOG"),
     "ACL SAVE": said("ACL", "SAVE", answers=b"-ERR"),
-    "ACL SETUSER": said("ACL", "SETUSER", SHORT, "on", "+ping", "+@read", USER_PATTERN := Name(900, b"~"), kept=USED),
+    "ACL SETUSER": said("ACL", "SETUSER", SHORT, "on", "+ping", "+@read", Name(900, b"~"), kept=USED),
     "ACL USERS": said("ACL", "USERS"),
     "ACL WHOAMI": said("ACL", "WHOAMI"),
     "ADDJOB": said("ADDJOB", N, N, 0, "KEY", WORKER, kept=USED),
@@ -225,7 +245,7 @@ ROWS |= {
     "CLUSTER MEET": said("CLUSTER", "MEET", N, 7711, answers=b"-ERR"),
     "CLUSTER MYID": said("CLUSTER", "MYID"),
     "CLUSTER NODES": said("CLUSTER", "NODES"),
-    "CLUSTER RESET": said("CLUSTER", "RESET", before=lambda stage, number: stage.say("ADDJOB", N.text(number), "b", 0)),
+    "CLUSTER RESET": said("CLUSTER", "RESET", before=add_there),
     "CLUSTER SAVECONFIG": said("CLUSTER", "SAVECONFIG"),
     "COMMAND": said("COMMAND"),
     "COMMAND COUNT": said("COMMAND", "COUNT"),
@@ -237,7 +257,7 @@ ROWS |= {
     "CONFIG REWRITE": said("CONFIG", "REWRITE", answers=b"-ERR"),
     "CONFIG SET": said("CONFIG", "SET", N, N, answers=b"-ERR"),
     "DEBUG ERROR": said("DEBUG", "ERROR", N, answers=b"-"),
-    "DEBUG FLUSHALL": said("DEBUG", "FLUSHALL", before=lambda stage, number: stage.say("ADDJOB", N.text(number), "b", 0)),
+    "DEBUG FLUSHALL": said("DEBUG", "FLUSHALL", before=add_there),
     "DEBUG SLEEP": said("DEBUG", "SLEEP", 0),
     "DEBUG STRUCTSIZE": said("DEBUG", "STRUCTSIZE"),
     "DELJOB": said("DELJOB", JOB, ID),
@@ -263,7 +283,7 @@ ROWS |= {
     "PUNSUBSCRIBE": said("PUNSUBSCRIBE", PATTERN),
     "QACK": said("QACK", "log", N, EVENT, kept=USED),
     "QADD": said("QADD", N, 5_000, N, kept=USED),
-    "QFLUSH": said("QFLUSH", N, kept=USED, before=lambda stage, number: stage.say("QADD", N.text(number), 60, "event")),
+    "QFLUSH": said("QFLUSH", N, kept=USED, before=add_event_there),
     "QGET": said("QGET", "log", N, "EX", 5_000, once=with_log, kept=USED),
     "QGROUP FORGET": said("QGROUP", "FORGET", "log", N, once=with_log),
     "QGROUP LIST": said("QGROUP", "LIST", N),
@@ -275,7 +295,9 @@ ROWS |= {
     "QLPUSH": said("QLPUSH", N, N, N, kept=USED),
     "QNOTIFY": said("QNOTIFY", 500, WIDE, Name(60_000, b"b"), each_its_own=True, times=15),
     "QPEEK": said("QPEEK", N, 10),
-    "QREGISTER": said("QREGISTER", *(Name(60_000, b"%d" % at) for at in range(30)), each_its_own=True, times=15, kept=16 << 20),
+    "QREGISTER": said(
+        "QREGISTER", *(Name(60_000, b"%d" % at) for at in range(30)), each_its_own=True, times=15, kept=16 << 20
+    ),
     "QRPEEK": said("QRPEEK", N),
     "QRPOP": said("QRPOP", N),
     "QRPUSH": said("QRPUSH", N, N, N, kept=USED),
@@ -303,15 +325,15 @@ ROWS |= {
     "SUBSCRIBE": said("SUBSCRIBE", CHANNEL, kept=BUFFERS, times=80),
     "TIME": said("TIME"),
     "UNSUBSCRIBE": said("UNSUBSCRIBE", N),
-    "WORKER FAIL": said("WORKER", "FAIL", WORKER, before=lambda stage, number: stage.say("WORKER", "START", "ID", WORKER.text(number))),
+    "WORKER FAIL": said("WORKER", "FAIL", WORKER, before=start_worker),
     "WORKER INFO": said("WORKER", "INFO", WORKER, answers=b"-NOWORKER"),
     "WORKER KEEPALIVE": said("WORKER", "KEEPALIVE", WORKER, answers=b"-NOWORKER"),
     "WORKER LIST": said("WORKER", "LIST", "QUEUE", N),
     "WORKER START": said("WORKER", "START", "ID", WORKER, "NAME", WORKER, kept=USED),
-    "WORKER STOP": said("WORKER", "STOP", WORKER, before=lambda stage, number: stage.say("WORKER", "START", "ID", WORKER.text(number))),
+    "WORKER STOP": said("WORKER", "STOP", WORKER, before=start_worker),
     "WORKING": said("WORKING", HELD, kept=USED),
     "WQ.CANCEL": said("WQ.CANCEL", N, N),
-    "WQ.DELETE": said("WQ.DELETE", N, kept=USED, before=lambda stage, number: stage.say("ADDJOB", N.text(number), "b", 0)),
+    "WQ.DELETE": said("WQ.DELETE", N, kept=USED, before=add_there),
     "WQ.DEQUEUE": said("WQ.DEQUEUE", N, once=as_worker, answers=b"-NOTWORKING"),
     "WQ.ENQUEUE": said("WQ.ENQUEUE", N, "UNIQUE", "TASKS", N, kept=USED),
     "WQ.FINISH": said("WQ.FINISH", HELD, "RESULT", N),
@@ -322,7 +344,7 @@ ROWS |= {
     "WQ.REQUEST": said("WQ.REQUEST", N),
     "WQ.RETURN": said("WQ.RETURN", HELD, kept=USED),
     "WQ.TASKS": said("WQ.TASKS", N),
-    "WQ.UNWORK": said("WQ.UNWORK", N, once=as_worker, before=lambda stage, number: stage.say("WQ.WORK", N.text(number))),
+    "WQ.UNWORK": said("WQ.UNWORK", N, once=as_worker, before=work_there),
     "WQ.WORK": said("WQ.WORK", N, once=as_worker, kept=USED),
 }  # fmt: skip
 
