@@ -27,6 +27,9 @@ CHUNK = 500  #: commands on their way at a time
 SETTLE_S = 0.3  #: until a node has done what it put off
 SETTINGS = ("--maxmemory", "12gb", "--maxclients", "12000", "--slowlog-log-slower-than", "-1")
 BODY = b"x" * 100
+HEAD = """\
+| Structure | How many | Counted, bytes each | Resident, bytes each | Ratio | ≤ 1.3 |
+|---|---|---|---|---|---|"""
 
 Fill = Callable[["Filled"], None]
 
@@ -159,7 +162,7 @@ def work(to: Filled) -> None:
 
 def users(to: Filled) -> None:
     """Users of the ACL."""
-    to.each(b"ACL", b"SETUSER", b"user %d".replace(b" ", b"-"), b"on", b">a password of theirs, number %d", b"~queue:%d:*",
+    to.each(b"ACL", b"SETUSER", b"user-%d", b"on", b">a password, number %d", b"~queue:%d:*",
             b"&wq:%d:*", b"+@read", b"+addjob", b"-info")  # fmt: skip
 
 
@@ -274,9 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     processors.become_client()
     print(f"[{stamp(known)}]")
-    print(
-        "| Structure | How many | Counted, bytes each | Resident, bytes each | Ratio | ≤ 1.3 |\n|---|---|---|---|---|---|"
-    )
+    print(print(HEAD))
     found = []
     try:
         for figure in figures(options.only or STRUCTURES, processors, quick=options.quick):

@@ -29,7 +29,10 @@ class Members:
         self._counts: dict[bytes, dict[bytes, int]] = {}  #: {queue: {group: connections}}
 
     def register(self, client: Client, group: bytes, queues: list[bytes]) -> None:
-        """Let a connection be a consumer of these queues and of no others.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
+        """Let a connection be a consumer of these queues and of no others.
+
+        Raises OutOfMemory (OOM), NameTooLong (ERR).
+        """
         registration = Registration(group, tuple(dict.fromkeys(queues)))
         for name in registration.queues:
             check_name(name)

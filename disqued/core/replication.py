@@ -243,6 +243,7 @@ class Replication:
         OutOfMemory (OOM).
         """
         state = self._state
+        check_name(queue_name)
         self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
         several = options.replicate > 1 or self.takes_no_copy
         if several:
@@ -255,8 +256,6 @@ class Replication:
                 raise QueuePaused
             if queue.log is not None:
                 queue.check_kind(KIND_WORK)
-        elif queue_name[NAME_MAX:]:
-            raise NameTooLong
         jobs: list[Job] = []
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)

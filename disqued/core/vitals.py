@@ -1,4 +1,6 @@
-"""How much a node holds and does: what it tells with each PONG, for people to look at, and for `federation`, which gives a node no more than it has room for.
+"""How much a node holds and does: what it tells with each PONG, for people to look at.
+
+`federation` gives a node no more jobs than it has room for by its account; nothing else is decided by it.
 
     PING --> the other node
          <-- PONG, VITALS        peer.account: the last one, and what it comes to since the one before
