@@ -39,7 +39,8 @@ class Peer:
 
     __slots__ = (
         "account", "asked_again", "bus_port", "flags", "given", "given_lately", "heard_at",
-        "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port", "reports", "silent", "stale", "told_at",
+        "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port", "reports",
+        "silent", "stale", "told_at",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
