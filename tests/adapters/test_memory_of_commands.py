@@ -293,7 +293,7 @@ ROWS |= {
     "QLEN": said("QLEN", N),
     "QLPEEK": said("QLPEEK", N),
     "QLPUSH": said("QLPUSH", N, N, N, kept=USED),
-    "QNOTIFY": said("QNOTIFY", 500, WIDE, Name(60_000, b"b"), each_its_own=True, times=15),
+    "QNOTIFY": said("QNOTIFY", "group", 500, WIDE, kept=USED, each_its_own=True, times=15),
     "QPEEK": said("QPEEK", N, 10),
     "QREGISTER": said(
         "QREGISTER", *(Name(60_000, b"%d" % at) for at in range(30)), each_its_own=True, times=15, kept=16 << 20
