@@ -226,6 +226,38 @@ async def test_a_file_says_who_the_default_user_is_and_else_requirepass_does(lau
         await running.stop()
 
 
+@async_test
+async def test_a_file_that_is_loaded_again_counts_for_the_connections_there_are(launch: Launch, tmp_path: Path) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user ann on >pw ~mine +@all\nuser bob on >pw +@all\n")
+    path.chmod(0o600)
+    running = launch(settings=f"aclfile {path}")
+    admin, ann, bob = [await running.connect() for _ in range(3)]
+    for client, name in ((ann, "ann"), (bob, "bob")):
+        assert await client.call("AUTH", name, "pw") == b"OK"
+    path.write_text("user ann off\nuser cid on +nothing\n")
+    assert "line 2: Error in ACL SETUSER modifier '+nothing'" in said(await admin.call("ACL", "LOAD"))
+    assert await ann.call("QLEN", "mine") == 0
+    assert await bob.call("PING") == b"PONG"
+    path.write_text("user ann on >other ~theirs +@all\n")
+    assert await admin.call("ACL", "LOAD") == b"OK"
+    await bob.closed()
+    assert await ann.call("QLEN", "theirs") == 0
+    assert said(await ann.call("QLEN", "mine")).startswith("NOPERM")
+    assert await admin.call("ACL", "USERS") == [b"ann", b"default"]
+    assert await admin.call("ACL", "SETUSER", "ann", "reset") == b"OK"
+    await ann.closed()
+    assert await admin.call("ACL", "SAVE") == b"OK"
+    assert path.read_text() == "user ann off resetchannels -@all\nuser default on nopass ~* &* +@all\n"
+
+
+@async_test
+async def test_without_a_file_of_users_there_is_none_to_load_or_save(launch: Launch) -> None:
+    admin = await launch().connect()
+    for word in ("LOAD", "SAVE"):
+        assert said(await admin.call("ACL", word)).startswith("ERR there is no file of users")
+
+
 # Wrong passwords.
 
 
@@ -329,6 +361,19 @@ async def test_who_opens_the_default_user_opens_it_to_this_machine_alone(
     await client.closed()
     await admin.call("ACL", "SETUSER", "default", ">secret")
     assert await (await running.connect()).call("AUTH", "secret") == b"OK"
+
+
+@async_test
+async def test_a_file_of_users_that_opens_the_default_user_opens_it_to_this_machine_alone(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user default on nopass ~* &* +@all\n")
+    path.chmod(0o600)
+    running = launch(settings=f"aclfile {path}")
+    assert await (await running.connect()).call("PING") == b"PONG"
+    monkeypatch.setattr("disqued.net.access.is_loopback", lambda address: False)
+    assert said((await (await running.connect()).replies(1))[0]) == DENIED.decode()
 
 
 # Strangers.
