@@ -1,5 +1,6 @@
 """Users on live connections: what a change does to those who are there, and who is let in at the door."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
 from disqued.attempts import BURST
+from disqued.commands.categories import CATEGORIES
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.net.access import DENIED, is_loopback
@@ -256,6 +258,118 @@ async def test_without_a_file_of_users_there_is_none_to_load_or_save(launch: Lau
     admin = await launch().connect()
     for word in ("LOAD", "SAVE"):
         assert said(await admin.call("ACL", word)).startswith("ERR there is no file of users")
+
+
+# What the subcommands of ACL answer.
+
+
+@async_test
+async def test_a_user_is_described_by_its_rights(launch: Launch) -> None:
+    running = launch()
+    admin = await running.connect()
+    await admin.call("HELLO", 3)
+    await admin.call("ACL", "SETUSER", "ann", "on", ">pw", "%R~seen", "~mine", "&wq:a", "&wq:b", "-@all", "+qlen")
+    assert await admin.call("ACL", "GETUSER", "ann") == {
+        b"flags": [b"on"],
+        b"passwords": [hashlib.sha256(b"pw").hexdigest().encode()],
+        b"commands": b"-@all +qlen",
+        b"keys": b"%R~seen ~mine",
+        b"channels": b"&wq:a &wq:b",
+        b"selectors": [],
+    }
+    assert await admin.call("ACL", "GETUSER", "nobody") is None
+    assert await admin.call("ACL", "WHOAMI") == b"default"
+    assert await admin.call("ACL", "SETUSER", "ann") == b"OK"
+    assert said(await admin.call("ACL", "SETUSER", "a b")) == "ERR Usernames can't contain spaces or null characters"
+    assert said(await admin.call("ACL", "DELUSER", "ann", "default")) == "ERR The 'default' user cannot be removed"
+    assert await admin.call("ACL", "DELUSER", "ann", "nobody", "ann") == 1
+    ann = await user(running, "ann", "on", ">pw", "+acl|whoami")
+    assert await ann.call("ACL", "WHOAMI") == b"ann"
+    assert said(await ann.call("ACL", "USERS")) == "NOPERM User ann has no permissions to run the 'acl|users' command"
+
+
+@async_test
+async def test_categories_and_their_commands_are_named(launch: Launch) -> None:
+    admin = await launch().connect()
+    assert await admin.call("ACL", "CAT") == [name.encode() for name in CATEGORIES]
+    assert await admin.call("ACL", "CAT", "PubSub") == [b"psubscribe", b"punsubscribe", b"subscribe", b"unsubscribe"]
+    assert b"config|get" in await admin.call("ACL", "CAT", "admin")
+    assert said(await admin.call("ACL", "CAT", "@read")) == "ERR Unknown category '@read'"
+    lines = [bytes(line) for line in await admin.call("ACL", "HELP")]
+    assert lines[0] == b"ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    assert lines[1:3] == [b"CAT", b"    Name the categories of commands, or the commands of one."]
+    assert len(lines) == 1 + 2 * 13
+
+
+@pytest.mark.parametrize(("words", "digits"), [((), 64), ((1,), 1), ((4,), 1), ((5,), 2), ((4_096,), 1_024)])
+@async_test
+async def test_a_password_is_made_up_of_random_digits(launch: Launch, words: tuple[int, ...], digits: int) -> None:
+    admin = await launch().connect()
+    made = await admin.call("ACL", "GENPASS", *words)
+    assert len(made) == digits
+    assert set(made) <= set(b"0123456789abcdef")
+    assert digits < 64 or await admin.call("ACL", "GENPASS", *words) != made
+
+
+@async_test
+async def test_a_password_has_bits_and_not_too_many(launch: Launch) -> None:
+    admin = await launch().connect()
+    for bits in (0, -1, 4_097, "many"):
+        assert said(await admin.call("ACL", "GENPASS", bits)).endswith("a positive number up to 4096")
+
+
+@async_test
+async def test_a_dry_run_says_what_the_user_would_hear_and_runs_nothing(launch: Launch) -> None:
+    admin = await launch().connect()
+    await admin.call("ACL", "SETUSER", "ann", "on", "~mine", "+@write", "+ping", "-addjob")
+    unknown = "DI0f0c644f" + "0" * 32 + "05a0SQ"
+    for words, answer in (
+        (("PING",), b"OK"),
+        (("PAUSE", "mine", "in"), b"OK"),
+        (("ADDJOB", "mine", "x", 0), b"User ann has no permissions to run the 'addjob' command"),
+        (("PAUSE", "theirs", "in"), b"User ann has no permissions to access the 'theirs' queue"),
+        (("WQ.FINISH", unknown), b"Job not known in the context of this node."),
+    ):
+        assert await admin.call("ACL", "DRYRUN", "ann", *words) == answer
+    assert said(await admin.call("ACL", "DRYRUN", "bob", "PING")) == "ERR User 'bob' not found"
+    assert said(await admin.call("ACL", "DRYRUN", "ann", "NOTHING")) == "ERR Command 'NOTHING' not found"
+    assert await admin.call("PAUSE", "mine", "state") == b"none"
+    assert await admin.call("ACL", "LOG") == []
+
+
+@async_test
+async def test_what_was_refused_is_in_the_log_newest_first(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = launch()
+    ann = await user(running, "ann", "on", ">pw", "~mine", "&mine", "+@all", "-info")
+    admin = await running.connect()
+    await admin.call("HELLO", 3)
+    wall = 1_700_000_000_000
+    monkeypatch.setattr(running.daemon.node.clock, "wall", lambda: wall)
+    for words in (("INFO",), ("QLEN", "theirs"), ("SUBSCRIBE", "theirs"), ("AUTH", "bob", "guess"), ("INFO",)):
+        await ann.call(*words)
+    newest, *others = await admin.call("ACL", "LOG")
+    monkeypatch.setattr(type(running.daemon), "microseconds", lambda self: (wall + 2_500) * 1_000)
+    assert [
+        (entry[b"reason"], entry[b"object"], entry[b"username"], entry[b"count"]) for entry in [newest, *others]
+    ] == [
+        (b"command", b"info", b"ann", 2),
+        (b"auth", b"AUTH", b"bob", 1),
+        (b"channel", b"theirs", b"ann", 1),
+        (b"key", b"theirs", b"ann", 1),
+    ]
+    assert newest[b"context"] == b"toplevel"
+    assert newest[b"client-info"].startswith(b"id=")
+    assert newest[b"timestamp-created"] == newest[b"timestamp-last-updated"] == wall
+    assert [entry[b"entry-id"] for entry in [newest, *others]] == [0, 3, 2, 1]
+    assert [entry[b"age-seconds"] for entry in await admin.call("ACL", "LOG", 2)] == [b"2.500"] * 2
+    assert await admin.call("ACL", "LOG", 0) == await admin.call("ACL", "LOG", -1) == []
+    for number in range(12):
+        await ann.call("QLEN", f"theirs-{number}")
+    assert len(await admin.call("ACL", "LOG")) == 10
+    assert len(await admin.call("ACL", "LOG", 100)) == 16
+    assert await admin.call("ACL", "LOG", "reset") == b"OK"
+    assert await admin.call("ACL", "LOG") == []
+    assert said(await admin.call("ACL", "LOG", "some")) == "ERR value is not an integer or out of range"
 
 
 # Wrong passwords.
