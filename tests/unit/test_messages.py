@@ -163,6 +163,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (b"\x03\x00" + encode_job(example_job(), -10 * NOW), "REPLJOB: a copy with a span that is not in 0 to"),
         (encode((m.GOTJOB, ID), 0)[:-1], "GOTJOB: b'DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0S' is no job id"),
         (encode((m.DELJOB, b"x" * 48), 0), "DELJOB: b'xxx"),
+        *((encode((m.GOTJOB, ID[:at] + b"x" + ID[at + 1 :]), 0), "is no job id") for at in (0, 1, 46, 47)),
         (b"\x05" + b"\0" * 6, "HOLDERS: b'' is no job id"),
         (encode((m.QUEUED, ID, b"", 4), 0), "QUEUED: 4; allowed is 0 to 3"),
         (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
