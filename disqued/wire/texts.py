@@ -11,6 +11,13 @@ def text(value: bytes) -> str:
     return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
+def shown(value: str) -> str:
+    """Text as one that prints: what would end a line, or tell a terminal something, is written as its number."""
+    if value.isprintable():
+        return value
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in value)
+
+
 def raw(value: str) -> bytes:
     """The bytes that `text` has made into a text; any other text is what it says."""
     return _ESCAPED.sub(
