@@ -149,6 +149,13 @@ def test_the_bounds_of_rules_are_those_that_the_manual_states():
     assert refused("&" + "x" * 1_025).endswith("a pattern has 1024 bytes at most")
 
 
+def test_names_and_passwords_are_in_their_own_case_and_words_of_rules_in_any():
+    user = made(">Secret", "ON", "+PING")
+    assert user.digests == (digest_of(b"Secret"),)
+    assert refused("<secret").endswith(rules.NO_SUCH_PASSWORD)
+    assert made("~A", "&A", of=user).line.endswith(b" ~A resetchannels &A -@all +ping")
+
+
 def test_rules_on_commands_are_bounded_too(monkeypatch):
     monkeypatch.setattr(rules, "COMMAND_RULES_MAX", 2)
     user = made("+ping", "+info")
@@ -221,6 +228,19 @@ def test_what_a_user_may_read_and_write_are_two_things():
     user = made("%R~seen:*", "%W~added:*", "~both:*")
     assert [user.may_read(name) for name in (b"seen:1", b"added:1", b"both:1", b"else")] == [True, False, True, False]
     assert [user.may_write(name) for name in (b"seen:1", b"added:1", b"both:1", b"else")] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("name", [b"mail:1", b"MAIL:1", b"xMail:1", b"Mail", b"Mail:", b"Mail:12", b"Mail:1\n"])
+def test_a_pattern_is_for_whole_names_in_their_own_case(name):
+    user = made("~Mail:?", "&Mail:?")
+    assert user.may_read(b"Mail:1")
+    assert user.may_write(b"Mail:1")
+    assert user.may_listen(b"Mail:1", is_pattern=False)
+    assert not user.may_read(name)
+    assert not user.may_write(name)
+    assert not user.may_listen(name, is_pattern=False)
+    assert user.may_listen(b"Mail:?", is_pattern=True)
+    assert not user.may_listen(b"mail:?", is_pattern=True)
 
 
 def test_what_is_remembered_of_queues_is_bounded():
