@@ -160,6 +160,23 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
     await watcher.closed()
 
 
+@pytest.mark.parametrize("rules", [("resetkeys",), ("-@fast", "-@slow"), ("nocommands",), ("-getjob",)])
+@async_test
+async def test_a_consumer_that_may_do_less_than_everything_waits_no_more(
+    launch: Launch, rules: tuple[str, ...]
+) -> None:
+    running = launch()
+    consumer = await user(running, "ann", *EVERYTHING)
+    admin = await administrator(running)
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await admin.call("ACL", "SETUSER", "ann", ">another", "resetchannels", "allchannels")
+    assert not consumer.lost
+    await admin.call("ACL", "SETUSER", "ann", *rules)
+    await consumer.closed()
+    assert not running.daemon.node.state.blocked
+
+
 @async_test
 async def test_a_default_user_that_gets_a_password_shuts_out_who_gave_none(launch: Launch) -> None:
     running = launch()
@@ -280,6 +297,8 @@ async def test_a_user_is_described_by_its_rights(launch: Launch) -> None:
     assert await admin.call("ACL", "GETUSER", "nobody") is None
     assert await admin.call("ACL", "WHOAMI") == b"default"
     assert await admin.call("ACL", "SETUSER", "ann") == b"OK"
+    unknown = "ERR Error in ACL SETUSER modifier '+nothing': Unknown command or category name in ACL"
+    assert said(await admin.call("ACL", "SETUSER", "bob", "on", "+nothing")) == unknown
     assert said(await admin.call("ACL", "SETUSER", "a b")) == "ERR Usernames can't contain spaces or null characters"
     assert said(await admin.call("ACL", "DELUSER", "ann", "default")) == "ERR The 'default' user cannot be removed"
     assert await admin.call("ACL", "DELUSER", "ann", "nobody", "ann") == 1
@@ -387,7 +406,11 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
         assert said(await client.call("AUTH", f"guess-{number}")) == "ERR invalid password"
     too_soon = "WRONGPASS too many wrong passwords from this address; try again in 6 s"
     # Even the right one is not looked at, on any connection: nothing is learned by trying it.
-    for words in (("AUTH", "guess"), ("AUTH", "ann", "pw"), ("HELLO", 3, "AUTH", "ann", "pw")):
+    # Nor does it count that a password was right for another user.
+    for words in (
+        ("AUTH", "guess"), ("AUTH", "ann", "pw"), ("HELLO", 3, "AUTH", "ann", "pw"), ("AUTH", "ann", "secret"),
+        ("AUTH", "defaults", "ecret"),
+    ):  # fmt: skip
         assert said(await (await running.connect()).call(*words)) == too_soon
     # But one that was right from here is: of many clients at one address, one cannot lock out the others.
     assert await (await running.connect()).call("AUTH", "secret") == b"OK"
@@ -396,7 +419,7 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
     assert await client.call("AUTH", "ann", "pw") == b"OK"
     stats = (await before.call("INFO", "stats")).decode()
     assert f"acl_access_denied_auth:{BURST}\r\n" in stats
-    assert "acl_access_delayed_auth:3\r\n" in stats
+    assert "acl_access_delayed_auth:5\r\n" in stats
 
 
 @async_test
@@ -647,7 +670,9 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
     admin, watcher, allowed = [await running.connect() for _ in range(3)]
     await admin.call("ACL", "SETUSER", "ann", "on", ">pw", "~mine", "&wq:mine:*", "+@all", "-monitor")
     listener = await running.connect()
-    for client, pattern in ((listener, "wq:*"), (allowed, "wq:mine:*")):
+    # A pattern that covers no more than the user's own is still not one of these.
+    narrow = await running.connect()
+    for client, pattern in ((listener, "wq:*"), (narrow, "wq:mine:a*"), (allowed, "wq:mine:*")):
         await client.call("HELLO", 3)
         client.send("PSUBSCRIBE", pattern)
         await client.replies(1)
@@ -660,6 +685,11 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
     assert await allowed.call("QREGISTER", "mine") == b"OK"
     assert await allowed.call("AUTH", "ann", "pw") == b"OK"
     assert running.daemon.node.consumers.names() == [b"mine"]
+    member = await running.connect()
+    assert await member.call("QREGISTER", "GROUP", "g", "theirs") == b"OK"
+    assert running.daemon.node.logs.members.by_client
+    assert await member.call("AUTH", "ann", "pw") == b"OK"
+    assert not running.daemon.node.logs.members.by_client
 
 
 WORD = 16 * 1024  #: bytes of a word that a stranger may send

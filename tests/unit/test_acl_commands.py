@@ -10,6 +10,7 @@ from disqued.commands.permission import FOR_STRANGERS, check_command, check_name
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
+from disqued.core.worker import Home
 from disqued.errors import CommandError, NoPermission, UnknownJob
 from tests.cluster_fixtures import Cluster
 from tests.fakes import Client, Daemon
@@ -369,6 +370,32 @@ def test_to_listen_no_more_is_for_everybody():
         check_names(user("+@all"), COMMANDS[name], COMMANDS[name].parse([name.encode(), b"any"]), node)
     with pytest.raises(NoPermission, match="'any' channel"):
         check_names(user("+@all"), COMMANDS["SUBSCRIBE"], COMMANDS["SUBSCRIBE"].parse([b"SUBSCRIBE", b"any"]), node)
+
+
+def test_rights_on_queues_are_none_on_channels_and_patterns_are_held_to_them_too():
+    node = Daemon().node
+    node.begin()
+    queues, channels = user("+@all", "~*", "&mine"), user("+@all", "~mine", "&*")
+    for name, kind in (("SUBSCRIBE", "channel"), ("PSUBSCRIBE", "channel"), ("QLEN", "queue")):
+        entry = COMMANDS[name]
+        refused, allowed = (channels, queues) if kind == "queue" else (queues, channels)
+        for target in (b"mine", b"theirs"):
+            check_names(allowed, entry, entry.parse([name.encode(), target]), node)
+        check_names(refused, entry, entry.parse([name.encode(), b"mine"]), node)
+        with pytest.raises(NoPermission, match=f"'theirs' {kind}"):
+            check_names(refused, entry, entry.parse([name.encode(), b"theirs"]), node)
+
+
+def test_a_worker_of_another_node_is_the_queues_of_the_jobs_that_it_has():
+    daemon = Daemon()
+    job_id = Client(daemon).says("ADDJOB", "theirs", "body", "0")
+    home = daemon.node.homes.known[b"away"] = Home(b"away", 1, b"f" * 40, 0)
+    entry, ann = COMMANDS["WORKER STOP"], user("+@all", "~mine")
+    call = table.parse(entry, [b"WORKER", b"STOP", b"away"])
+    check_names(ann, entry, call, daemon.node)
+    home.jobs[daemon.node.state.jobs.get(job_id)] = None
+    with pytest.raises(NoPermission, match="a queue of the worker 'away'"):
+        check_names(ann, entry, call, daemon.node)
 
 
 def test_an_acknowledgement_of_an_unknown_job_leaves_no_trace_for_who_may_not_touch_all_queues():
