@@ -43,7 +43,7 @@ EXAMPLES: list[Message] = [
     (m.POLLJOBS, b"queue", 7),
     (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
     (m.LIVES, (m.Life(b"w", 3, 3_000, True), m.Life(b"v", 1, 0, False))),
-    (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500),)),
+    (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500), m.Held(ID, b"a group", 1, 0))),
     (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
     (m.LISTEN, True),
     (m.EVENT, b"q", b"work", b"7"),

@@ -516,6 +516,12 @@ LOADING = (
 NEEDS_ROOM = "ADDJOB ENQUEUE NACK QADD QGROUP_START QLPUSH QRPUSH RQ.PUSH RQ.PUSHX WORKER_START WQ.ENQUEUE"
 
 
+def test_every_command_looks_or_changes_but_for_those_that_try_the_node():
+    both = Flag.READ | Flag.WRITE
+    assert {entry.name.partition(" ")[0] for entry in table.every_command() if not entry.flags & both} == {"DEBUG"}
+    assert not [entry.name for entry in table.every_command() if entry.flags & both == both]
+
+
 @pytest.mark.parametrize(("wanted", "commands"), [(Flag.LOADING, LOADING), (Flag.DENY_OOM, NEEDS_ROOM)])
 def test_when_a_node_is_not_ready_or_full_these_commands_differ(wanted, commands):
     found = {entry.name.replace(" ", "_") for entry in table.every_command() if wanted in entry.flags}
