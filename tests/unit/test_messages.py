@@ -191,6 +191,12 @@ def test_what_is_wrong_with_a_message_is_said(data: bytes, text: str) -> None:
     assert text in str(caught.value)
 
 
+def test_jobs_that_a_worker_has_come_back_each_with_its_own() -> None:
+    held = (m.Held(ID, b"", 2, 500), m.Held(ID, b"a group", 1, 0))
+    message = (m.LEASED, b"w", 3, 3_000, held)
+    assert decode(encode(message, 0)) == message
+
+
 def test_node_ids_have_one_order() -> None:
     message = encode((m.SETACK, ID, b"", True, frozenset({NODE_A, NODE_B})), 0)
     turned = message[:-40] + message[-20:] + message[-40:-20]
