@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-DIGEST_BYTES: Final = 32
 SHORT: Final = 16  #: bytes that a password should have where others than this machine may try some
 _HEX = re.compile(rb"[0-9a-f]{64}")
 

@@ -134,17 +134,18 @@ def _from_hex(text: bytes) -> bytes:
 
 
 def _with_queues(user: User, text: bytes, *, reads: bool = True, writes: bool = True) -> User:
-    if user.all_queues and text != ANY:
+    known = next((pattern for pattern in user.queues if pattern.text == text), None)
+    if known is not None:
+        reads, writes = known.reads or reads, known.writes or writes
+    pattern = Pattern(text, reads, writes)
+    if pattern == Pattern(ANY):
+        return _all_queues(user)
+    if user.all_queues:
         raise ValueError(AFTER_ALL_QUEUES)
     _check_pattern(text)
-    if text == ANY and reads and writes:
-        return _all_queues(user)
-    patterns = list(user.queues)
-    for at, known in enumerate(patterns):
-        if known.text == text:
-            patterns[at] = Pattern(text, known.reads or reads, known.writes or writes)
-            return attrs.evolve(user, queues=tuple(patterns))
-    return attrs.evolve(user, queues=_more(user.queues, Pattern(text, reads, writes)))
+    if known is None:
+        return attrs.evolve(user, queues=_more(user.queues, pattern))
+    return attrs.evolve(user, queues=tuple(pattern if one is known else one for one in user.queues))
 
 
 def _with_some_rights(user: User, text: bytes) -> User:

@@ -105,11 +105,11 @@ def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:
 
 
 def rights_needed(entry: Command) -> tuple[bool, bool]:
-    """Whether a command reads what queues hold, and whether it changes it; one that hands jobs out does both."""
+    """Whether a command reads what queues hold, and whether it changes it; one that hands bodies out does both."""
     needed = _NEEDED.get(entry.name)
     if needed is None:
         changes = writes(entry)
-        needed = _NEEDED[entry.name] = (not changes or entry.hands_out or entry.shows_bodies, changes)
+        needed = _NEEDED[entry.name] = (not changes or entry.shows_bodies, changes)
     return needed
 
 

@@ -1,5 +1,6 @@
 """Users on live connections: what a change does to those who are there, and who is let in at the door."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
 from disqued.attempts import BURST
+from disqued.commands.categories import CATEGORIES
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.net.access import DENIED, is_loopback
@@ -158,6 +160,23 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
     await watcher.closed()
 
 
+@pytest.mark.parametrize("rules", [("resetkeys",), ("-@fast", "-@slow"), ("nocommands",), ("-getjob",)])
+@async_test
+async def test_a_consumer_that_may_do_less_than_everything_waits_no_more(
+    launch: Launch, rules: tuple[str, ...]
+) -> None:
+    running = launch()
+    consumer = await user(running, "ann", *EVERYTHING)
+    admin = await administrator(running)
+    consumer.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await admin.call("ACL", "SETUSER", "ann", ">another", "resetchannels", "allchannels")
+    assert not consumer.lost
+    await admin.call("ACL", "SETUSER", "ann", *rules)
+    await consumer.closed()
+    assert not running.daemon.node.state.blocked
+
+
 @async_test
 async def test_a_default_user_that_gets_a_password_shuts_out_who_gave_none(launch: Launch) -> None:
     running = launch()
@@ -226,6 +245,152 @@ async def test_a_file_says_who_the_default_user_is_and_else_requirepass_does(lau
         await running.stop()
 
 
+@async_test
+async def test_a_file_that_is_loaded_again_counts_for_the_connections_there_are(launch: Launch, tmp_path: Path) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user ann on >pw ~mine +@all\nuser bob on >pw +@all\n")
+    path.chmod(0o600)
+    running = launch(settings=f"aclfile {path}")
+    admin, ann, bob = [await running.connect() for _ in range(3)]
+    for client, name in ((ann, "ann"), (bob, "bob")):
+        assert await client.call("AUTH", name, "pw") == b"OK"
+    path.write_text("user ann off\nuser cid on +nothing\n")
+    assert "line 2: Error in ACL SETUSER modifier '+nothing'" in said(await admin.call("ACL", "LOAD"))
+    assert await ann.call("QLEN", "mine") == 0
+    assert await bob.call("PING") == b"PONG"
+    path.write_text("user ann on >other ~theirs +@all\n")
+    assert await admin.call("ACL", "LOAD") == b"OK"
+    await bob.closed()
+    assert await ann.call("QLEN", "theirs") == 0
+    assert said(await ann.call("QLEN", "mine")).startswith("NOPERM")
+    assert await admin.call("ACL", "USERS") == [b"ann", b"default"]
+    assert await admin.call("ACL", "SETUSER", "ann", "reset") == b"OK"
+    await ann.closed()
+    assert await admin.call("ACL", "SAVE") == b"OK"
+    assert path.read_text() == "user ann off resetchannels -@all\nuser default on nopass ~* &* +@all\n"
+
+
+@async_test
+async def test_without_a_file_of_users_there_is_none_to_load_or_save(launch: Launch) -> None:
+    admin = await launch().connect()
+    for word in ("LOAD", "SAVE"):
+        assert said(await admin.call("ACL", word)).startswith("ERR there is no file of users")
+
+
+# What the subcommands of ACL answer.
+
+
+@async_test
+async def test_a_user_is_described_by_its_rights(launch: Launch) -> None:
+    running = launch()
+    admin = await running.connect()
+    await admin.call("HELLO", 3)
+    await admin.call("ACL", "SETUSER", "ann", "on", ">pw", "%R~seen", "~mine", "&wq:a", "&wq:b", "-@all", "+qlen")
+    assert await admin.call("ACL", "GETUSER", "ann") == {
+        b"flags": [b"on"],
+        b"passwords": [hashlib.sha256(b"pw").hexdigest().encode()],
+        b"commands": b"-@all +qlen",
+        b"keys": b"%R~seen ~mine",
+        b"channels": b"&wq:a &wq:b",
+        b"selectors": [],
+    }
+    assert await admin.call("ACL", "GETUSER", "nobody") is None
+    assert await admin.call("ACL", "WHOAMI") == b"default"
+    assert await admin.call("ACL", "SETUSER", "ann") == b"OK"
+    unknown = "ERR Error in ACL SETUSER modifier '+nothing': Unknown command or category name in ACL"
+    assert said(await admin.call("ACL", "SETUSER", "bob", "on", "+nothing")) == unknown
+    assert said(await admin.call("ACL", "SETUSER", "a b")) == "ERR Usernames can't contain spaces or null characters"
+    assert said(await admin.call("ACL", "DELUSER", "ann", "default")) == "ERR The 'default' user cannot be removed"
+    assert await admin.call("ACL", "DELUSER", "ann", "nobody", "ann") == 1
+    ann = await user(running, "ann", "on", ">pw", "+acl|whoami")
+    assert await ann.call("ACL", "WHOAMI") == b"ann"
+    assert said(await ann.call("ACL", "USERS")) == "NOPERM User ann has no permissions to run the 'acl|users' command"
+
+
+@async_test
+async def test_categories_and_their_commands_are_named(launch: Launch) -> None:
+    admin = await launch().connect()
+    assert await admin.call("ACL", "CAT") == [name.encode() for name in CATEGORIES]
+    assert await admin.call("ACL", "CAT", "PubSub") == [b"psubscribe", b"punsubscribe", b"subscribe", b"unsubscribe"]
+    assert b"config|get" in await admin.call("ACL", "CAT", "admin")
+    assert said(await admin.call("ACL", "CAT", "@read")) == "ERR Unknown category '@read'"
+    lines = [bytes(line) for line in await admin.call("ACL", "HELP")]
+    assert lines[0] == b"ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    assert lines[1:3] == [b"CAT", b"    Name the categories of commands, or the commands of one."]
+    assert len(lines) == 1 + 2 * 13
+
+
+@pytest.mark.parametrize(("words", "digits"), [((), 64), ((1,), 1), ((4,), 1), ((5,), 2), ((4_096,), 1_024)])
+@async_test
+async def test_a_password_is_made_up_of_random_digits(launch: Launch, words: tuple[int, ...], digits: int) -> None:
+    admin = await launch().connect()
+    made = await admin.call("ACL", "GENPASS", *words)
+    assert len(made) == digits
+    assert set(made) <= set(b"0123456789abcdef")
+    assert digits < 64 or await admin.call("ACL", "GENPASS", *words) != made
+
+
+@async_test
+async def test_a_password_has_bits_and_not_too_many(launch: Launch) -> None:
+    admin = await launch().connect()
+    for bits in (0, -1, 4_097, "many"):
+        assert said(await admin.call("ACL", "GENPASS", bits)).endswith("a positive number up to 4096")
+
+
+@async_test
+async def test_a_dry_run_says_what_the_user_would_hear_and_runs_nothing(launch: Launch) -> None:
+    admin = await launch().connect()
+    await admin.call("ACL", "SETUSER", "ann", "on", "~mine", "+@write", "+ping", "-addjob")
+    unknown = "DI0f0c644f" + "0" * 32 + "05a0SQ"
+    for words, answer in (
+        (("PING",), b"OK"),
+        (("PAUSE", "mine", "in"), b"OK"),
+        (("ADDJOB", "mine", "x", 0), b"User ann has no permissions to run the 'addjob' command"),
+        (("PAUSE", "theirs", "in"), b"User ann has no permissions to access the 'theirs' queue"),
+        (("WQ.FINISH", unknown), b"Job not known in the context of this node."),
+    ):
+        assert await admin.call("ACL", "DRYRUN", "ann", *words) == answer
+    assert said(await admin.call("ACL", "DRYRUN", "bob", "PING")) == "ERR User 'bob' not found"
+    assert said(await admin.call("ACL", "DRYRUN", "ann", "NOTHING")) == "ERR Command 'NOTHING' not found"
+    assert await admin.call("PAUSE", "mine", "state") == b"none"
+    assert await admin.call("ACL", "LOG") == []
+
+
+@async_test
+async def test_what_was_refused_is_in_the_log_newest_first(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = launch()
+    ann = await user(running, "ann", "on", ">pw", "~mine", "&mine", "+@all", "-info")
+    admin = await running.connect()
+    await admin.call("HELLO", 3)
+    wall = 1_700_000_000_000
+    monkeypatch.setattr(running.daemon.node.clock, "wall", lambda: wall)
+    for words in (("INFO",), ("QLEN", "theirs"), ("SUBSCRIBE", "theirs"), ("AUTH", "bob", "guess"), ("INFO",)):
+        await ann.call(*words)
+    newest, *others = await admin.call("ACL", "LOG")
+    monkeypatch.setattr(type(running.daemon), "microseconds", lambda self: (wall + 2_500) * 1_000)
+    assert [
+        (entry[b"reason"], entry[b"object"], entry[b"username"], entry[b"count"]) for entry in [newest, *others]
+    ] == [
+        (b"command", b"info", b"ann", 2),
+        (b"auth", b"AUTH", b"bob", 1),
+        (b"channel", b"theirs", b"ann", 1),
+        (b"key", b"theirs", b"ann", 1),
+    ]
+    assert newest[b"context"] == b"toplevel"
+    assert newest[b"client-info"].startswith(b"id=")
+    assert newest[b"timestamp-created"] == newest[b"timestamp-last-updated"] == wall
+    assert [entry[b"entry-id"] for entry in [newest, *others]] == [0, 3, 2, 1]
+    assert [entry[b"age-seconds"] for entry in await admin.call("ACL", "LOG", 2)] == [b"2.500"] * 2
+    assert await admin.call("ACL", "LOG", 0) == await admin.call("ACL", "LOG", -1) == []
+    for number in range(12):
+        await ann.call("QLEN", f"theirs-{number}")
+    assert len(await admin.call("ACL", "LOG")) == 10
+    assert len(await admin.call("ACL", "LOG", 100)) == 16
+    assert await admin.call("ACL", "LOG", "reset") == b"OK"
+    assert await admin.call("ACL", "LOG") == []
+    assert said(await admin.call("ACL", "LOG", "some")) == "ERR value is not an integer or out of range"
+
+
 # Wrong passwords.
 
 
@@ -241,7 +406,11 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
         assert said(await client.call("AUTH", f"guess-{number}")) == "ERR invalid password"
     too_soon = "WRONGPASS too many wrong passwords from this address; try again in 6 s"
     # Even the right one is not looked at, on any connection: nothing is learned by trying it.
-    for words in (("AUTH", "guess"), ("AUTH", "ann", "pw"), ("HELLO", 3, "AUTH", "ann", "pw")):
+    # Nor does it count that a password was right for another user.
+    for words in (
+        ("AUTH", "guess"), ("AUTH", "ann", "pw"), ("HELLO", 3, "AUTH", "ann", "pw"), ("AUTH", "ann", "secret"),
+        ("AUTH", "defaults", "ecret"),
+    ):  # fmt: skip
         assert said(await (await running.connect()).call(*words)) == too_soon
     # But one that was right from here is: of many clients at one address, one cannot lock out the others.
     assert await (await running.connect()).call("AUTH", "secret") == b"OK"
@@ -250,7 +419,7 @@ async def test_wrong_passwords_are_slowed_per_address(launch: Launch, monkeypatc
     assert await client.call("AUTH", "ann", "pw") == b"OK"
     stats = (await before.call("INFO", "stats")).decode()
     assert f"acl_access_denied_auth:{BURST}\r\n" in stats
-    assert "acl_access_delayed_auth:3\r\n" in stats
+    assert "acl_access_delayed_auth:5\r\n" in stats
 
 
 @async_test
@@ -329,6 +498,19 @@ async def test_who_opens_the_default_user_opens_it_to_this_machine_alone(
     await client.closed()
     await admin.call("ACL", "SETUSER", "default", ">secret")
     assert await (await running.connect()).call("AUTH", "secret") == b"OK"
+
+
+@async_test
+async def test_a_file_of_users_that_opens_the_default_user_opens_it_to_this_machine_alone(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user default on nopass ~* &* +@all\n")
+    path.chmod(0o600)
+    running = launch(settings=f"aclfile {path}")
+    assert await (await running.connect()).call("PING") == b"PONG"
+    monkeypatch.setattr("disqued.net.access.is_loopback", lambda address: False)
+    assert said((await (await running.connect()).replies(1))[0]) == DENIED.decode()
 
 
 # Strangers.
@@ -488,7 +670,9 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
     admin, watcher, allowed = [await running.connect() for _ in range(3)]
     await admin.call("ACL", "SETUSER", "ann", "on", ">pw", "~mine", "&wq:mine:*", "+@all", "-monitor")
     listener = await running.connect()
-    for client, pattern in ((listener, "wq:*"), (allowed, "wq:mine:*")):
+    # A pattern that covers no more than the user's own is still not one of these.
+    narrow = await running.connect()
+    for client, pattern in ((listener, "wq:*"), (narrow, "wq:mine:a*"), (allowed, "wq:mine:*")):
         await client.call("HELLO", 3)
         client.send("PSUBSCRIBE", pattern)
         await client.replies(1)
@@ -501,6 +685,11 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
     assert await allowed.call("QREGISTER", "mine") == b"OK"
     assert await allowed.call("AUTH", "ann", "pw") == b"OK"
     assert running.daemon.node.consumers.names() == [b"mine"]
+    member = await running.connect()
+    assert await member.call("QREGISTER", "GROUP", "g", "theirs") == b"OK"
+    assert running.daemon.node.logs.members.by_client
+    assert await member.call("AUTH", "ann", "pw") == b"OK"
+    assert not running.daemon.node.logs.members.by_client
 
 
 WORD = 16 * 1024  #: bytes of a word that a stranger may send

@@ -146,8 +146,7 @@ class Run:
         outcome = Outcome(None, "import", 0, 0.0)
         if not mutant.at_import:
             outcome = self._attempt(nursery, nursery, mutant, tests)
-            at_import = self._reach.imported.get(mutant.path, set())
-            if outcome.killer is None and at_import & set(range(mutant.line, mutant.end_line + 1)):
+            if outcome.killer is None and self._runs_at_import(mutant):
                 outcome = attrs.evolve(outcome, how="import")
         if outcome.how != "import":
             return outcome
@@ -208,7 +207,14 @@ class Run:
         lines, function = _around(mutant)
         if mutant.at_import:
             lines = function
-        return self._reach.candidates(mutant, lines, function)
+        found = self._reach.candidates(mutant, lines, function)
+        if not found and self._runs_at_import(mutant):  # a decorator of the table, say: it matters to all of the file
+            found = self._reach.of_lines(mutant.path, range(1, len(_source(mutant.path).splitlines()) + 1))
+        return found
+
+    def _runs_at_import(self, mutant: Mutant) -> bool:
+        at_import = self._reach.imported.get(mutant.path, set())
+        return not at_import.isdisjoint(range(mutant.line, mutant.end_line + 1))
 
 
 def _there(nursery: Nursery, tests: list[Candidate]) -> list[Candidate]:

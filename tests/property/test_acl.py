@@ -7,6 +7,7 @@ from disqued.acl.rules import RuleError, apply
 from disqued.acl.user import User
 from disqued.commands import catalogue
 from disqued.commands.categories import CATEGORIES, CommandBook
+from disqued.core import glob
 
 assert catalogue.MODULES
 BOOK = CommandBook()
@@ -18,7 +19,7 @@ WORDS = st.sampled_from([
 NAMES = st.sampled_from(sorted(name.lower().replace(" ", "|") for name in BOOK.every()))
 KINDS = st.sampled_from(["@all", *(f"@{name}" for name in CATEGORIES)])
 COMMANDS = st.builds(str.__add__, st.sampled_from("+-"), st.one_of(NAMES, KINDS, st.just("config"), st.just("acl")))
-TEXTS = st.text("abc*?[]:|%~&+-@\\", max_size=5)
+TEXTS = st.one_of(st.just("*"), st.text("abc*?[]:|%~&+-@\\", max_size=5))
 SIGNED = st.builds(str.__add__, st.sampled_from([">", "<", "~", "%R~", "%W~", "%RW~", "&"]), TEXTS)
 RULES = st.lists(st.one_of(WORDS, COMMANDS, SIGNED), max_size=20)
 
@@ -59,6 +60,28 @@ def test_what_is_granted_is_what_the_rules_say_from_left_to_right(rules):
             granted = granted | names if word[0] == "+" else granted - names
     user = made(rules)
     assert {name for name in BOOK.every() if user.may_run(name)} == granted
+
+
+QUEUE_RULES = st.one_of(
+    st.sampled_from(["allkeys", "resetkeys", "reset"]),
+    st.builds(str.__add__, st.sampled_from(["~", "%R~", "%W~", "%RW~"]), TEXTS),
+)
+
+
+@given(st.lists(QUEUE_RULES, max_size=8), st.text("abc", max_size=3))
+def test_a_queue_may_be_read_and_written_by_any_pattern_since_the_last_reset(rules, queue):
+    granted: list[tuple[str, str]] = []
+    for rule in rules:
+        rights, tilde, pattern = rule.partition("~")
+        if tilde:
+            granted.append((rights or "RW", pattern))
+        else:
+            granted = [("RW", "*")] if rule == "allkeys" else []
+    user = made(rules)
+    for may, right in ((user.may_read, "R"), (user.may_write, "W")):
+        assert may(queue.encode()) == any(
+            right in rights and glob.matches(pattern.encode(), queue.encode()) for rights, pattern in granted
+        )
 
 
 @given(st.lists(st.binary(max_size=12), max_size=5))

@@ -10,6 +10,7 @@ from disqued.commands.permission import FOR_STRANGERS, check_command, check_name
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
+from disqued.core.worker import Home
 from disqued.errors import CommandError, NoPermission, UnknownJob
 from tests.cluster_fixtures import Cluster
 from tests.fakes import Client, Daemon
@@ -119,23 +120,27 @@ def test_channels_are_found_where_they_stand():
 # Rights.
 
 
-@pytest.mark.parametrize(
-    ("name", "rights"),
-    [
-        ("QLEN", (True, False)),
-        ("QPEEK", (True, False)),
-        ("ADDJOB", (False, True)),
-        ("ACKJOB", (False, True)),
-        ("PAUSE", (False, True)),
-        ("GETJOB", (True, True)),
-        ("QRPOP", (True, True)),
-        ("RQ.RECOVER", (True, True)),
-        ("WQ.DEQUEUE", (True, True)),
-        ("QFLUSH", (False, True)),
-    ],
+#: What a user needs of a queue: %R~ to see what it holds, %W~ to change that, both to be given its jobs.
+READING = (
+    "JSCAN QGROUP_LIST QINFO QLEN QLPEEK QNOTIFY QPEEK QRPEEK QSTAT QSTATUS RQ.INFO RQ.INSPECT SCAN_JOB SHOW "
+    "WORKER_INFO WORKER_LIST WQ.LEN WQ.PEEK WQ.PROCS WQ.REQUEST WQ.TASKS"
 )
-def test_a_command_reads_or_writes_or_does_both(name, rights):
-    assert rights_needed(COMMANDS[name]) == rights
+WRITING = (
+    "ACKJOB ADDJOB DELJOB DEQUEUE ENQUEUE FASTACK NACK PAUSE QACK QADD QFLUSH QGROUP_FORGET QGROUP_RETURN QGROUP_START "
+    "QLPUSH QREGISTER QRPUSH RQ.ACK RQ.PUSH RQ.PUSHX WORKER_FAIL WORKER_KEEPALIVE WORKER_START WORKER_STOP WORKING "
+    "WQ.CANCEL WQ.DELETE WQ.ENQUEUE WQ.FINISH WQ.RETURN WQ.UNWORK WQ.WORK"
+)
+BOTH = "GETJOB QGET QRPOP RQ.POP RQ.RECOVER WQ.DEQUEUE"
+
+
+def test_a_command_reads_a_queue_or_changes_it_or_does_both():
+    found: dict[tuple[bool, bool], set[str]] = {}
+    for entry in COMMANDS.values():
+        if any(field.arg.kind.names in ("queue", "job", "worker") for field in entry.fields):
+            found.setdefault(rights_needed(entry), set()).add(entry.name.replace(" ", "_"))
+    assert found == {
+        (True, False): set(READING.split()), (False, True): set(WRITING.split()), (True, True): set(BOTH.split()),
+    }  # fmt: skip
 
 
 def test_a_producer_may_write_and_not_read():
@@ -149,6 +154,10 @@ def test_a_producer_may_write_and_not_read():
         else:
             with pytest.raises(NoPermission):
                 check_names(producer, entry, table.parse(entry, words), daemon.node)
+
+
+def test_a_client_that_has_not_logged_in_may_do_that_and_leave():
+    assert set(FOR_STRANGERS) == {"AUTH", "HELLO", "QUIT", "RESET"}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -363,6 +372,32 @@ def test_to_listen_no_more_is_for_everybody():
         check_names(user("+@all"), COMMANDS["SUBSCRIBE"], COMMANDS["SUBSCRIBE"].parse([b"SUBSCRIBE", b"any"]), node)
 
 
+def test_rights_on_queues_are_none_on_channels_and_patterns_are_held_to_them_too():
+    node = Daemon().node
+    node.begin()
+    queues, channels = user("+@all", "~*", "&mine"), user("+@all", "~mine", "&*")
+    for name, kind in (("SUBSCRIBE", "channel"), ("PSUBSCRIBE", "channel"), ("QLEN", "queue")):
+        entry = COMMANDS[name]
+        refused, allowed = (channels, queues) if kind == "queue" else (queues, channels)
+        for target in (b"mine", b"theirs"):
+            check_names(allowed, entry, entry.parse([name.encode(), target]), node)
+        check_names(refused, entry, entry.parse([name.encode(), b"mine"]), node)
+        with pytest.raises(NoPermission, match=f"'theirs' {kind}"):
+            check_names(refused, entry, entry.parse([name.encode(), b"theirs"]), node)
+
+
+def test_a_worker_of_another_node_is_the_queues_of_the_jobs_that_it_has():
+    daemon = Daemon()
+    job_id = Client(daemon).says("ADDJOB", "theirs", "body", "0")
+    home = daemon.node.homes.known[b"away"] = Home(b"away", 1, b"f" * 40, 0)
+    entry, ann = COMMANDS["WORKER STOP"], user("+@all", "~mine")
+    call = table.parse(entry, [b"WORKER", b"STOP", b"away"])
+    check_names(ann, entry, call, daemon.node)
+    home.jobs[daemon.node.state.jobs.get(job_id)] = None
+    with pytest.raises(NoPermission, match="a queue of the worker 'away'"):
+        check_names(ann, entry, call, daemon.node)
+
+
 def test_an_acknowledgement_of_an_unknown_job_leaves_no_trace_for_who_may_not_touch_all_queues():
     """A dummy ack would end the job on the nodes that do know it."""
     daemon, ann = Daemon(), user("+@all", "~mine")
@@ -456,6 +491,30 @@ def test_whatever_changes_jobs_or_queues_is_in_write():
 )
 def test_categories_are_those_that_redis_gives_where_it_has_the_command(name, categories):
     assert categories_of(COMMANDS[name]) == set(categories.split())
+
+
+ADMIN = (
+    "ACL_DELUSER ACL_DRYRUN ACL_GETUSER ACL_LIST ACL_LOAD ACL_LOG ACL_SAVE ACL_SETUSER ACL_USERS BGREWRITEAOF "
+    "CLIENT_KILL CLIENT_LIST CLIENT_PAUSE CLUSTER_COUNT-FAILURE-REPORTS CLUSTER_FORGET CLUSTER_INFO CLUSTER_LEAVING "
+    "CLUSTER_MEET CLUSTER_MYID CLUSTER_NODES CLUSTER_RESET CLUSTER_SAVECONFIG CONFIG_GET CONFIG_RESETSTAT "
+    "CONFIG_REWRITE CONFIG_SET DEBUG_ERROR DEBUG_FLUSHALL DEBUG_SLEEP DEBUG_STRUCTSIZE LATENCY_DOCTOR LATENCY_GRAPH "
+    "LATENCY_HISTORY LATENCY_LATEST LATENCY_RESET MONITOR SHUTDOWN SLOWLOG_GET SLOWLOG_LEN SLOWLOG_RESET"
+)
+
+
+@pytest.mark.parametrize(
+    ("category", "commands"),
+    [
+        ("admin", ADMIN),
+        ("dangerous", f"{ADMIN} INFO QFLUSH WORKER_FAIL WQ.DELETE"),
+        ("blocking", "GETJOB QGET QNOTIFY RQ.POP WQ.DEQUEUE"),
+        ("pubsub", "PSUBSCRIBE PUNSUBSCRIBE SUBSCRIBE UNSUBSCRIBE"),
+    ],
+)
+def test_what_a_rule_withdraws_with_a_category_is_all_of_these_and_no_more(category, commands):
+    limited = user("+@all", f"-@{category}")
+    withdrawn = {name.replace(" ", "_") for name in COMMANDS if not limited.may_run(name)}
+    assert withdrawn == set(commands.split())
 
 
 def test_a_name_stands_for_all_its_subcommands():

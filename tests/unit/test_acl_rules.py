@@ -50,6 +50,14 @@ def test_a_new_user_is_off_and_may_do_nothing():
         (("%R~a", "%W~b", "%RW~c"), "off %R~a %W~b ~c resetchannels -@all"),
         (("%r~a", "%W~a"), "off ~a resetchannels -@all"),
         (("%R~*",), "off %R~* resetchannels -@all"),
+        (("%R~*", "%W~*"), "off ~* resetchannels -@all"),
+        (("~*", "%RW~*", "~*"), "off ~* resetchannels -@all"),
+        (("%R~a", "%W~b", "%W~a"), "off ~a %W~b resetchannels -@all"),
+        (("~a", "%R~a"), "off ~a resetchannels -@all"),
+        (("~a", "~*", "resetkeys"), "off resetchannels -@all"),
+        (("&x", "&*", "resetchannels"), "off resetchannels -@all"),
+        (("&x", "&x"), "off resetchannels &x -@all"),
+        (("&*", "&*"), "off &* -@all"),
         (("~a", "allkeys"), "off ~* resetchannels -@all"),
         (("~*", "resetkeys", "~a"), "off ~a resetchannels -@all"),
         (("&wq:*", "&x"), "off resetchannels &wq:* &x -@all"),
@@ -58,6 +66,7 @@ def test_a_new_user_is_off_and_may_do_nothing():
         (("+ping", "+config|get"), "off resetchannels -@all +ping +config|get"),
         (("+PING", "-ping"), "off resetchannels -@all -ping"),
         (("+config|get", "+config"), "off resetchannels -@all +config"),
+        (("+rq.pushx", "-rq.push"), "off resetchannels -@all +rq.pushx -rq.push"),
         (("+@Read", "-getjob"), "off resetchannels -@all +@read -getjob"),
         (("allcommands", "-@admin"), "off resetchannels +@all -@admin"),
         (("+@all", "-ping", "nocommands"), "off resetchannels -@all"),
@@ -89,11 +98,17 @@ def test_rules_make_a_user(texts, line):
         (("+config|get|x",), rules.FIRST_ARGUMENT),
         (("~*", "~a"), rules.AFTER_ALL_QUEUES),
         (("allkeys", "%R~a"), rules.AFTER_ALL_QUEUES),
+        (("allkeys", "%R~*"), rules.AFTER_ALL_QUEUES),
+        (("%R~*", "%W~*", "%W~*"), rules.AFTER_ALL_QUEUES),
         (("&*", "&a"), rules.AFTER_ALL_CHANNELS),
         (("<never",), rules.NO_SUCH_PASSWORD),
         ((f"!{HEX}",), rules.NO_SUCH_PASSWORD),
         (("#123",), rules.BAD_HASH),
         ((f"#{HEX.upper()}",), rules.BAD_HASH),
+        ((f"#{HEX}0",), rules.BAD_HASH),
+        ((f"#0{HEX}",), rules.BAD_HASH),
+        ((f"#{HEX}\n",), rules.BAD_HASH),
+        ((f"#{HEX[:-1]}g",), rules.BAD_HASH),
         (("!zz",), rules.BAD_HASH),
         (("(+ping ~x)",), rules.SELECTORS),
         (("clearselectors",), rules.SELECTORS),
@@ -132,6 +147,13 @@ def test_the_bounds_of_rules_are_those_that_the_manual_states():
     assert made("~" + "x" * 1_024).may_read(b"x" * 1_024)
     assert made("&" + "x" * 1_024).may_listen(b"x" * 1_024, is_pattern=False)
     assert refused("&" + "x" * 1_025).endswith("a pattern has 1024 bytes at most")
+
+
+def test_names_and_passwords_are_in_their_own_case_and_words_of_rules_in_any():
+    user = made(">Secret", "ON", "+PING")
+    assert user.digests == (digest_of(b"Secret"),)
+    assert refused("<secret").endswith(rules.NO_SUCH_PASSWORD)
+    assert made("~A", "&A", of=user).line.endswith(b" ~A resetchannels &A -@all +ping")
 
 
 def test_rules_on_commands_are_bounded_too(monkeypatch):
@@ -208,16 +230,31 @@ def test_what_a_user_may_read_and_write_are_two_things():
     assert [user.may_write(name) for name in (b"seen:1", b"added:1", b"both:1", b"else")] == [False, True, True, False]
 
 
+@pytest.mark.parametrize("name", [b"mail:1", b"MAIL:1", b"xMail:1", b"Mail", b"Mail:", b"Mail:12", b"Mail:1\n"])
+def test_a_pattern_is_for_whole_names_in_their_own_case(name):
+    user = made("~Mail:?", "&Mail:?")
+    assert user.may_read(b"Mail:1")
+    assert user.may_write(b"Mail:1")
+    assert user.may_listen(b"Mail:1", is_pattern=False)
+    assert not user.may_read(name)
+    assert not user.may_write(name)
+    assert not user.may_listen(name, is_pattern=False)
+    assert user.may_listen(b"Mail:?", is_pattern=True)
+    assert not user.may_listen(b"mail:?", is_pattern=True)
+
+
 def test_what_is_remembered_of_queues_is_bounded():
     user = made("~mail:*")
     for number in range(3 * REMEMBERED):
         assert user.may_read(b"mail:%d" % number)
         assert not user.may_write(b"other:%d" % number)
+        assert len(_found) <= REMEMBERED
     assert user.may_read(b"mail:" + b"x" * REMEMBERED_BYTES)
+    assert user.may_read(b"mail:" + b"x" * (REMEMBERED_BYTES - 5))
     assert user.may_read(b"mail:1")
     assert user.may_read(b"mail:2")
     assert 2 <= len(_found) <= REMEMBERED
-    assert max(len(name) for _, name in _found) <= REMEMBERED_BYTES
+    assert max(len(name) for _, name in _found) == REMEMBERED_BYTES
     assert not made("resetkeys", of=user).may_read(b"mail:1")
 
 

@@ -83,6 +83,10 @@ def test_docs_of_a_container_hold_its_subcommands(client):
     docs = client.says("COMMAND", "DOCS", "CONFIG")[b"config"]
     assert list(docs[b"subcommands"]) == [b"config|get", b"config|resetstat", b"config|rewrite", b"config|set"]
     assert docs[b"subcommands"][b"config|get"] == client.says("COMMAND", "DOCS", "config|get")[b"config|get"]
+    assert {name: value for name, value in docs.items() if name != b"subcommands"} == {
+        b"summary": b"Look at the settings and change them.", b"since": b"0.1.0", b"group": b"server",
+        b"complexity": b"Depends on subcommand.",
+    }  # fmt: skip
 
 
 def test_docs_of_all_commands_leave_none_out_and_unknown_names_are_left_out(client):

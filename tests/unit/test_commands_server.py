@@ -144,6 +144,16 @@ def test_info_ends_sections_with_an_empty_line_between_them(client):
     assert b"registered_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
 
 
+def test_the_facts_of_a_section_come_in_disques_order_whoever_knows_them(client):
+    names = [
+        "used_memory", "used_memory_human", "used_memory_rss", "used_memory_peak", "used_memory_peak_human",
+        "mem_fragmentation_ratio", "mem_allocator", "maxmemory", "memory_level",
+    ]  # fmt: skip
+    client.host.more_facts["Memory"] = dict.fromkeys(["of_our_own", *reversed(names)], 1)
+    lines = client.says("INFO", "memory").decode().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["# Memory", *names, "of_our_own"]
+
+
 def test_command_statistics_come_on_request_and_only_of_commands_that_were_called(client, monkeypatch):
     for entry in table.every_command():
         monkeypatch.setattr(entry, "tally", Tally())

@@ -43,7 +43,7 @@ EXAMPLES: list[Message] = [
     (m.POLLJOBS, b"queue", 7),
     (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
     (m.LIVES, (m.Life(b"w", 3, 3_000, True), m.Life(b"v", 1, 0, False))),
-    (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500),)),
+    (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500), m.Held(ID, b"a group", 1, 0))),
     (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
     (m.LISTEN, True),
     (m.EVENT, b"q", b"work", b"7"),
@@ -164,6 +164,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (b"\x03\x00" + encode_job(example_job(), -10 * NOW), "REPLJOB: a copy with a span that is not in 0 to"),
         (encode((m.GOTJOB, ID), 0)[:-1], "GOTJOB: b'DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0S' is no job id"),
         (encode((m.DELJOB, b"x" * 48), 0), "DELJOB: b'xxx"),
+        *((encode((m.GOTJOB, ID[:at] + b"x" + ID[at + 1 :]), 0), "is no job id") for at in (0, 1, 46, 47)),
         (b"\x05" + b"\0" * 6, "HOLDERS: b'' is no job id"),
         (encode((m.QUEUED, ID, b"", 4), 0), "QUEUED: 4; allowed is 0 to 3"),
         (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
@@ -189,6 +190,12 @@ def test_what_is_wrong_with_a_message_is_said(data: bytes, text: str) -> None:
     with pytest.raises(BadMessage) as caught:
         decode(data)
     assert text in str(caught.value)
+
+
+def test_jobs_that_a_worker_has_come_back_each_with_its_own() -> None:
+    held = (m.Held(ID, b"", 2, 500), m.Held(ID, b"a group", 1, 0))
+    message = (m.LEASED, b"w", 3, 3_000, held)
+    assert decode(encode(message, 0)) == message
 
 
 def test_node_ids_have_one_order() -> None:

@@ -452,3 +452,10 @@ def test_more_queues_than_a_reply_shows_have_to_be_named(server: Server) -> None
         server.add(f"q{number}")
     assert "more than 2000 queues are active" in server.refusal("QSTATUS")
     assert len(server("QSTATUS", "q1")) == 1
+
+
+def test_nobody_waits_to_hear_of_queues_at_a_node_that_is_leaving(server: Server) -> None:
+    server("QREGISTER", "q")
+    server.node.leaving.set(leaving=True)
+    assert server.refusal("QNOTIFY", 1).startswith("LEAVING")
+    assert server("QNOTIFY", 0) is None

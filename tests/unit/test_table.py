@@ -493,3 +493,36 @@ def test_every_command_comes_by_name_with_its_subcommands(enter):
 def test_a_fault_in_a_parser_shows_the_line_of_its_source(enter):
     enter(Options)
     assert any("word == b'FAST'" in line for line in linecache.getlines("<parser of T>"))
+
+
+# The commands that there are.
+
+
+def test_a_command_is_named_by_its_first_two_words_if_it_is_called_so():
+    assert [table.name_of(line.encode().split()) for line in ("CONFIG GET port", "QLEN q", "QLEN", "NOPE GET")] == [
+        "CONFIG GET", "QLEN", "QLEN", "NOPE",
+    ]  # fmt: skip
+
+
+#: Commands that a node answers while it reads its journal: they look at no job and no queue.
+LOADING = (
+    "ACL_CAT ACL_DELUSER ACL_DRYRUN ACL_GENPASS ACL_GETUSER ACL_HELP ACL_LIST ACL_LOAD ACL_LOG ACL_SAVE ACL_SETUSER "
+    "ACL_USERS ACL_WHOAMI AUTH CLIENT_GETNAME CLIENT_ID CLIENT_INFO CLIENT_KILL CLIENT_LIST CLIENT_MAINT_NOTIFICATIONS "
+    "CLIENT_PAUSE CLIENT_REPLY CLIENT_SETINFO CLIENT_SETNAME COMMAND COMMAND_COUNT COMMAND_DOCS COMMAND_INFO "
+    "COMMAND_LIST HELLO INFO LATENCY_DOCTOR LATENCY_GRAPH LATENCY_HISTORY LATENCY_LATEST LATENCY_RESET PSUBSCRIBE "
+    "PUNSUBSCRIBE QUIT RESET SELECT SHUTDOWN SUBSCRIBE UNSUBSCRIBE"
+)
+#: Commands that may make jobs or what is kept of them, and are refused when memory is full.
+NEEDS_ROOM = "ADDJOB ENQUEUE NACK QADD QGROUP_START QLPUSH QRPUSH RQ.PUSH RQ.PUSHX WORKER_START WQ.ENQUEUE"
+
+
+def test_every_command_looks_or_changes_but_for_those_that_try_the_node():
+    both = Flag.READ | Flag.WRITE
+    assert {entry.name.partition(" ")[0] for entry in table.every_command() if not entry.flags & both} == {"DEBUG"}
+    assert not [entry.name for entry in table.every_command() if entry.flags & both == both]
+
+
+@pytest.mark.parametrize(("wanted", "commands"), [(Flag.LOADING, LOADING), (Flag.DENY_OOM, NEEDS_ROOM)])
+def test_when_a_node_is_not_ready_or_full_these_commands_differ(wanted, commands):
+    found = {entry.name.replace(" ", "_") for entry in table.every_command() if wanted in entry.flags}
+    assert found == set(commands.split())
