@@ -184,6 +184,18 @@ def test_a_message_that_cannot_be_written_is_not_tried_again() -> None:
     assert queue.weight == 0
 
 
+def test_messages_before_one_that_cannot_be_written_leave() -> None:
+    queue, writer = make()
+    for message in ((DELJOB, b"1"), (NEEDJOBS, b"q", 1), copy(5)):
+        queue.add(message)
+    queue.frame(0)
+    assert (writer.kinds, len(queue), queue.sent) == ([DELJOB], 2, 1)
+    with pytest.raises(ZeroDivisionError):
+        queue.frame(0)
+    drain(queue)
+    assert (writer.kinds, queue.weight, queue.sent) == ([DELJOB, REPLJOB], 0, 2)
+
+
 def test_jobs_weigh_what_their_bodies_take() -> None:
     job = copy(1_000)[1]
     assert weigh((REPLJOB, job, True)) >= 1_000
