@@ -63,6 +63,7 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
                 assert store._compaction is not None
                 store._compaction._worker.error = "No space left on device"
             store.close()
+            assert reactor.getDelayedCalls() == []
     finally:
         globalLogPublisher.removeObserver(noted.append)
     told = [(event["log_level"].name, formatEvent(event)) for event in noted]
