@@ -391,6 +391,26 @@ def test_a_link_that_is_not_wanted_any_more_is_neither_kept_nor_dialed(bench: Be
     assert bench.reactor.getDelayedCalls() == []
 
 
+def test_a_link_that_is_dropped_while_it_is_dialed_again_gives_that_up(bench: Bench) -> None:
+    connection, _ = bench.linked()
+    link = connection.link
+    connection.connectionLost(Failure(ConnectionDone()))
+    bench.reactor.advance(0.1)
+    again = bench.dialed[-1]
+    assert again.factory is link
+    link.drop()
+    assert again.cancelled
+
+
+def test_the_log_hears_nothing_of_factories(bench: Bench) -> None:
+    link = bench.meet().factory
+    bench.told()
+    for factory in (bench.bus, link):
+        factory.doStart()
+        factory.doStop()
+    assert bench.told() == []
+
+
 def test_a_handshake_takes_limited_time_at_both_ends(bench: Bench) -> None:
     outgoing, incoming = bench.meet().come_about(), bench.knock()
     bench.reactor.advance(HANDSHAKE_S - 0.01)

@@ -205,9 +205,10 @@ def test_a_write_that_fails_is_logged_and_tried_with_the_next_change(bench: Benc
 def test_a_node_that_was_forgotten_and_comes_again_is_written_down_again(bench: Bench) -> None:
     for _ in range(2):
         bench.peers[OTHER] = Peer(OTHER, "10.0.0.2", 7711, 17711)
-        bench.change()
+        assert bench.change() == [f"Node {'f' * 40} at 10.0.0.2, port 7711, is known now"]
         del bench.peers[OTHER]
-        bench.change()
+        assert bench.change() == [f"Node {'f' * 40} is forgotten"]
+        assert bench.change() == []
     assert bench.files.saved_at_once == 2
 
 
