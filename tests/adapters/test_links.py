@@ -402,6 +402,15 @@ def test_a_link_that_is_dropped_while_it_is_dialed_again_gives_that_up(bench: Be
     assert again.cancelled
 
 
+def test_a_link_whose_tls_has_not_come_about_is_dialed_again(bench: Bench) -> None:
+    bench.meet().factory.not_secured(None, "the certificate is of another host")
+    assert bench.bus.counters.refused_by_others == 1
+    assert bench.told()[-1].endswith(": no TLS: the certificate is of another host")
+    count = len(bench.dialed)
+    bench.reactor.advance(0.1)
+    assert len(bench.dialed) == count + 1
+
+
 def test_the_log_hears_nothing_of_factories(bench: Bench) -> None:
     link = bench.meet().factory
     bench.told()
