@@ -502,6 +502,7 @@ def test_a_second_link_to_a_node_is_given_up_and_the_first_stays(bench: Bench) -
 
 def test_a_link_to_a_node_is_dialed_where_the_node_is_known_to_be(bench: Bench) -> None:
     connection, _ = bench.linked()
+    assert connection.link.target.id == OTHER
     bench.reactor.advance(0)
     assert connection.link.target.id == OTHER
     connection.connectionLost(Failure(ConnectionDone()))
@@ -516,6 +517,26 @@ def test_a_link_to_a_node_is_dialed_where_the_node_is_known_to_be(bench: Bench) 
     assert not again.link.target.meets
     assert not again.closed
     assert len(bench.bus._links) == 1
+
+
+def test_of_two_links_that_try_to_reach_a_node_the_one_that_opens_stays(bench: Bench) -> None:
+    connection, _ = bench.linked()
+    bench.reactor.advance(0)
+    connection.connectionLost(Failure(ConnectionDone()))
+    bench.reactor.advance(0.1)
+    known = bench.dialed[-1]
+    meeting = bench.meet()
+    assert meeting is not known
+    opened = meeting.come_about()
+    bench.open(opened)
+    bench.reactor.advance(0)
+    assert not opened.closed
+    assert known.cancelled
+    count = len(bench.dialed)
+    known.fail()
+    bench.reactor.advance(10)
+    assert len(bench.dialed) == count
+    assert list(bench.bus._links.values()) == [opened.link]
 
 
 def test_a_link_that_moved_is_closed_and_opened_at_the_new_place(bench: Bench) -> None:

@@ -88,9 +88,7 @@ def test_clients_give_the_first_line_of_the_password_file(tmp_path: Path, passwo
 @pytest.mark.parametrize("content", [b"", b"\n", b"x" * (MAX_PASSWORD_BYTES + 1)])
 def test_a_password_file_without_a_password_is_refused(tmp_path: Path, content: bytes) -> None:
     config = written(tmp_path, content, setting="requirepass-file")
-    with pytest.raises(
-        SecretError, match="its first line has to be the password, 1 to 512 bytes"
-    ):
+    with pytest.raises(SecretError, match="its first line has to be the password, 1 to 512 bytes"):
         read_password(config)
 
 
