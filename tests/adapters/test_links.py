@@ -953,6 +953,26 @@ def test_bytes_of_links_are_counted(bench: Bench) -> None:
     assert bench.bus.counters.bytes_in == before + 7
 
 
+def test_what_a_node_hears_of_links_and_on_them_is_of_the_moment_in_which_it_comes(bench: Bench) -> None:
+    def is_now() -> bool:
+        return bench.node.state.now == bench.clock.now()
+
+    bench.clock.advance(100)
+    sender = bench.greet()
+    assert is_now()
+    bench.clock.advance(100)
+    assert not is_now()
+    sender.say(HELLO)
+    assert is_now()
+    connection = bench.meet("10.0.0.3").come_about()
+    bench.clock.advance(100)
+    bench.open(connection, THIRD)
+    assert is_now()
+    bench.clock.advance(100)
+    connection.end("enough")
+    assert is_now()
+
+
 def test_a_step_of_the_node_follows_each_link_that_opens_or_ends(bench: Bench) -> None:
     steps = bench.steps
     connection, _ = bench.linked()
