@@ -478,10 +478,10 @@ def test_a_node_that_leaves_only_because_it_stops_does_not_leave_after_its_start
     node.membership.set_leaving(leaving=True)
     identity.hides_leaving = True
     identity.save()
-    assert not parse_nodes(identity.path.read_bytes())[0].flags & LEAVING
+    assert parse_nodes(identity.path.read_bytes())[0].flags == 0
     identity.hides_leaving = False
     identity.save()
-    assert parse_nodes(identity.path.read_bytes())[0].flags & LEAVING
+    assert parse_nodes(identity.path.read_bytes())[0].flags == LEAVING
     identity.release()
 
 
