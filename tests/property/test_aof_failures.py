@@ -757,6 +757,44 @@ def test_a_full_disk_shows_in_the_status_until_there_is_room(tmp_path: Path) -> 
     store.close()
 
 
+def test_a_compaction_that_finds_room_ends_the_trouble_of_a_store_without_an_increment(tmp_path: Path) -> None:
+    disk, reactor = FullDisk(), Reactor()
+    store, _ = opened(tmp_path, disk=disk, reactor=reactor)
+    store.rewrite([added(1, b"base")])
+    disk.room = 0
+    with pytest.raises(StoreFailed, match="No space left"):
+        put(store, b"more")
+    assert store.status()["aof_last_write_status"] == "err"
+    disk.room = None
+    store.compact(iter([added(1, b"base"), added(0, b"more")]))
+    store.commit()
+    assert store.status()["aof_last_write_status"] == "ok"
+    settle(store, reactor)
+    store.close()
+    assert set(bodies(tmp_path)) == {b"base", b"more"}
+
+
+def test_the_first_reason_of_a_failure_stays_though_a_compaction_is_given_up(tmp_path: Path) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, reactor=reactor)
+    put(store, b"one")
+    (segment,) = tmp_path.glob("*.incr")
+    segment.unlink()
+    with pytest.raises(StoreFailed, match=r"incr was taken away") as caught:
+        store.look()
+
+    def walk() -> Iterator[Record]:
+        yield added(1)
+        raise ZeroDivisionError
+
+    store.compact(walk())
+    settle(store, reactor)
+    with pytest.raises(StoreFailed) as again:
+        store.look()
+    assert str(again.value) == str(caught.value)
+    store.close()
+
+
 def test_what_is_secured_is_looked_after_until_it_is_on_the_disk(tmp_path: Path) -> None:
     disk, reactor = FullDisk(), Reactor()
     store, _ = opened(tmp_path, disk=disk, reactor=reactor)
