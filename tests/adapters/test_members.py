@@ -131,6 +131,7 @@ def test_the_log_tells_when_a_leaving_node_can_be_stopped(bench: Bench) -> None:
     bench.server.add()
     bench.node.leaving.set(leaving=True)
     assert bench.change() == ["This node is leaving and must not be stopped yet: jobs are on their way"]
+    assert bench.change() == []
     bench.server.advance(2_000)
     assert bench.change() == [
         "This node is leaving and must not be stopped yet: no node can be reached that takes jobs"
