@@ -640,6 +640,7 @@ def test_a_link_that_ends_while_it_has_much_to_write_writes_no_more(bench: Bench
     wire.take()
     connection.end("enough")
     connection.flush()
+    assert len(bench.reactor.getDelayedCalls()) == 2, "one dials again, and one follows what the node knows"
     bench.reactor.advance(0)
     connection.resumeProducing()
     assert wire.written == b""

@@ -12,7 +12,18 @@ from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.config_values import RedisAddress
-from disqued.persistence.redis.link import Link, ResponseError, ScriptMissing, ServerRefused, is_passing, reason_of
+from disqued.persistence.redis import link as redis_link
+from disqued.persistence.redis.link import (
+    NEXT_ADDRESS_S,
+    PATIENCE_S,
+    Link,
+    RedisConnection,
+    ResponseError,
+    ScriptMissing,
+    ServerRefused,
+    is_passing,
+    reason_of,
+)
 
 
 @attrs.define(eq=False)
@@ -271,3 +282,24 @@ def test_an_attempt_under_way_ends_with_its_link(bench: Bench) -> None:
 )
 def test_a_reason_is_one_line(error: Exception, reason: str) -> None:
     assert reason_of(error) == reason
+
+
+def test_a_server_has_limited_time_to_be_reached_and_each_of_its_addresses_is_tried_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    class Endpoint:
+        def __init__(self, reactor: object, host: str, port: int, **limits: float) -> None:
+            asked.append((reactor, host, port, limits))
+
+        def connect(self, factory: Any) -> "Deferred[Any]":
+            return succeed(factory.buildProtocol(None))
+
+    monkeypatch.undo()
+    monkeypatch.setattr(redis_link, "HostnameEndpoint", Endpoint)
+    reached = Deferred.fromCoroutine(bench.link._reach())
+    assert asked == [(bench.clock, "cache", 6_379, {"timeout": PATIENCE_S, "attemptDelay": NEXT_ADDRESS_S})]
+    assert reached.called
+    assert isinstance(reached.result, RedisConnection)
+    assert reached.result.replyTimeout == PATIENCE_S
