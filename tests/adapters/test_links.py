@@ -778,6 +778,8 @@ def test_what_has_come_of_a_message_is_reported(bench: Bench) -> None:
     assert budget.sizes(sender.connection) == [2 * READ_SIZE - 1]
     sender.connection.dataReceived(frame[2 * READ_SIZE - 1 : 2 * READ_SIZE + STEP])
     assert budget.sizes(sender.connection) == [2 * READ_SIZE + STEP], "what holds much is looked at each time"
+    sender.connection.end()
+    assert budget.sizes(sender.connection) == [0]
 
 
 # Links of others.

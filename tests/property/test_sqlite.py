@@ -35,8 +35,8 @@ from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite import log as sqlite_log
 from disqued.persistence.sqlite import writer as sqlite_writer
 from disqued.persistence.sqlite.factory import SqliteFactory
-from disqued.persistence.sqlite.reading import peek_database
-from disqued.persistence.sqlite.schema import CACHE_KIB, KEPT_LOG_BYTES, connect_writer
+from disqued.persistence.sqlite.reading import DatabaseReader, peek_database
+from disqued.persistence.sqlite.schema import CACHE_KIB, KEPT_LOG_BYTES, connect_writer, wal_path
 from disqued.persistence.sqlite.synced import index_path, read_index, read_synced
 from disqued.persistence.sqlite.transaction import _DELETE_GROUP, _GROUP_KNOWN
 from tests.databases import (
@@ -1099,7 +1099,7 @@ def refuse(*_: object, **__: object) -> None:
 def test_the_connection_that_writes_leaves_syncs_and_the_log_to_the_store(tmp_path: Path) -> None:
     """Within a COMMIT, SQLite would sync whatever the policy says, and keep an error of it to itself."""
     store, _ = opened(tmp_path)
-    store.close()
+    store.end()
     connection = connect_writer(tmp_path / NAME)
     settings_now = {
         name: connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -1110,3 +1110,18 @@ def test_the_connection_that_writes_leaves_syncs_and_the_log_to_the_store(tmp_pa
         "synchronous": 1, "wal_autocheckpoint": 0, "journal_size_limit": KEPT_LOG_BYTES, "secure_delete": 0,
         "cache_size": -CACHE_KIB,
     }  # fmt: skip
+
+
+def test_what_is_to_be_loaded_is_the_database_and_its_log(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put(added(1, b"x" * 10_000))
+    path = tmp_path / NAME
+    assert wal_path(path).stat().st_size > 10_000
+    reader = DatabaseReader(path)
+    assert reader.bytes_total == path.stat().st_size + wal_path(path).stat().st_size
+    reader.close()
+    store.end()
+    assert not wal_path(path).exists()
+    reader = DatabaseReader(path)
+    assert reader.bytes_total == path.stat().st_size
+    reader.close()
