@@ -354,6 +354,12 @@ def test_an_open_link_ends_the_long_pauses_and_its_end_is_logged_again(bench: Be
     bench.reactor.advance(0.2)
     bench.dialed[-1].fail()
     assert bench.told() == []
+    bench.reactor.advance(0.4)
+    connection = bench.dialed[-1].come_about()
+    bench.open(connection)
+    bench.told()
+    connection.end(refused[0].partition("17712: ")[2])
+    assert bench.told() == refused, "it was open since"
 
 
 def test_a_connection_ends_once_and_is_dialed_again_once(bench: Bench) -> None:
@@ -801,6 +807,18 @@ def test_a_node_takes_links_from_its_start_to_its_end(bench: Bench) -> None:
     assert bus._follow_call is None
 
 
+def test_a_bus_dials_at_its_start_whom_the_node_knows(bench: Bench) -> None:
+    bench.bus.stop()
+    bench.node.begin()
+    bench.node.membership.meet("10.0.0.2", 7_712, 17_712)
+    bus = bench.make_bus()
+    bench.reactor.advance(1)
+    assert bench.dialed == []
+    bus.start()
+    bench.reactor.advance(0)
+    assert [dialed.host for dialed in bench.dialed] == ["10.0.0.2"]
+
+
 def test_one_more_unauthenticated_connection_than_allowed_pushes_out_the_first(bench: Bench) -> None:
     connections = [bench.knock() for _ in range(STRANGERS_MAX)]
     assert not any(connection.closed for connection in connections)
@@ -1087,6 +1105,14 @@ def test_without_a_secret_or_certificates_only_this_machine_is_dialed_and_the_lo
     certificates: Any = object()
     bare.secure(certificates, lambda factory: ("tls", factory))
     assert bare._may_dial(far)
+    heard: list[object] = []
+
+    def adopt(factory: object, *where: object) -> Any:
+        heard.append(factory)
+        return SimpleNamespace(socket=SimpleNamespace(getsockname=lambda: ("10.0.0.1", 1)))
+
+    bare.listen(["10.0.0.1"], 1, adopt=adopt)
+    assert heard == [("tls", bare)]
 
 
 def test_a_job_of_the_largest_size_fits_in_a_message(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """Compaction: whatever happens meanwhile, the journal says what is true, and a failure leaves it as it was."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
     noted: list[LogEvent] = []
     globalLogPublisher.addObserver(noted.append)
     reactor = Reactor()
+    descriptors = len(os.listdir("/proc/self/fd"))
     try:
         for fails in (False, True):
             store, _ = opened(tmp_path, fsync="no", reactor=reactor)
@@ -65,6 +67,7 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
                 store._compaction._worker.error = "No space left on device"
             store.close()
             assert reactor.getDelayedCalls() == []
+            assert len(os.listdir("/proc/self/fd")) == descriptors
     finally:
         globalLogPublisher.removeObserver(noted.append)
     told = [(event["log_level"].name, formatEvent(event)) for event in noted]

@@ -1125,3 +1125,13 @@ def test_what_is_to_be_loaded_is_the_database_and_its_log(tmp_path: Path) -> Non
     reader = DatabaseReader(path)
     assert reader.bytes_total == path.stat().st_size
     reader.close()
+
+
+def test_what_was_written_anew_is_in_the_database_itself(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put_all([added(1, b"one"), added(2, b"two")])
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(tmp_path / NAME, copy / NAME)
+    assert bodies(copy) == [b"one", b"two"]
+    store.end()
