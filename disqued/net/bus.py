@@ -245,7 +245,7 @@ class Bus(Factory):
     def _make_stale_ones_anew(self) -> None:
         for peer in list(self.node.state.peers.by_id.values()):
             if peer.stale:
-                peer.stale = False
+                # The end of the link tells the node, which sees no link then that could be stale.
                 connection = self._open.get(peer.id)
                 if connection is not None:
                     connection.end("no answer for too long")

@@ -227,13 +227,18 @@ class LinkQueue:
                 continue  # it needs not leave any more
             text = waiting.text
             if text is None:
-                text = self._write(waiting, now)
+                try:
+                    text = self._write(waiting, now)
+                except Exception:
+                    if not texts:
+                        raise
+                    # What was written before it leaves first; then it is tried again, alone.
+                    self._put_back(line, waiting)
+                    break
             if size + len(text) > PIECE_BYTES:
                 if not texts:
                     return self._begin_pieces(text, weight)
-                line.put_back(waiting)
-                waiting.links += 1
-                self.weight += weight
+                self._put_back(line, waiting)
                 break
             texts.append(text)
             size += len(text)
@@ -241,6 +246,12 @@ class LinkQueue:
             return self.frame(now)
         self.sent += len(texts)
         return self._writer.batch(texts)
+
+    def _put_back(self, line: _Line, waiting: Waiting) -> None:
+        """Let a message that was taken out last wait as before."""
+        line.put_back(waiting)
+        waiting.links += 1
+        self.weight += waiting.weight
 
     def _write(self, waiting: Waiting, now: int) -> bytes:
         """Write a message down, for this link and for those on which it waits."""

@@ -259,7 +259,6 @@ class OutgoingConnection(_Connection):
         self._in_time()
         if self._flush_call is not None:
             self._flush_call.cancel()
-            self._flush_call = None
         if flush:
             self.transport.unregisterProducer()
             self.transport.loseConnection()

@@ -213,6 +213,7 @@ class AofStore:
             raise
         self._manifest = manifest
         self._use(increment, fd, HEADER_SIZE)
+        self._trouble = None
 
     def _use(self, increment: Increment, fd: int, size: int) -> None:
         """Append to this file from now on."""
@@ -338,7 +339,6 @@ class AofStore:
         except StoreFailed as error:
             self._fail(str(error))
             raise
-        self._trouble = None
 
     def _keep_files(self) -> None:
         """Watch the files that make up the journal now.  Raises OSError.

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,8 +13,9 @@ import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
+from twisted.logger import formatEvent, globalLogPublisher
 
-from disqued.core.messages import Greeting
+from disqued.core.messages import PONG, Greeting
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED
 from disqued.core.peers import FAIL, LEAVING, KnownNode
@@ -281,3 +283,216 @@ async def test_a_restarted_daemon_looks_after_others_and_goes_on_leaving_whateve
     await wait_until(lambda: node.leaving.is_safe)
     await running.stop()
     assert parse_nodes((tmp_path / "nodes.conf").read_bytes())[1].id == OTHER
+
+
+@pytest_twisted.ensureDeferred
+async def test_times_and_links_of_nodes_are_no_news_and_all_else_is(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    await identity.save_members(node)
+    peer = node.state.peers.by_id[OTHER]
+    # That it has answered at all is news: until then it is asked to take this node in.
+    node.begin()
+    node.message(OTHER, (PONG, 0, ()))
+    assert peer.pong_at
+    await identity.save_members(node)
+    for change in (
+        lambda: setattr(peer, "pong_wall", peer.pong_wall + 5),
+        lambda: setattr(peer, "ping_sent_at", peer.ping_sent_at + 5),
+        lambda: setattr(peer, "linked", not peer.linked),
+    ):
+        change()
+        assert identity.save_members(node) is None
+    for change in (
+        lambda: setattr(peer, "host", "10.0.0.8"),
+        lambda: setattr(peer, "port", 7_713),
+        lambda: setattr(peer, "bus_port", 17_713),
+        lambda: setattr(peer, "flags", FAIL),
+    ):
+        change()
+        await identity.save_members(node)
+    assert b" 10.0.0.8:7713 fail " in identity.path.read_bytes()
+    assert identity.save_members(node) is None
+    identity.save()
+    assert identity.save_members(node) is None, "it is written already"
+    identity.release()
+
+
+@pytest_twisted.ensureDeferred
+async def test_one_thread_writes_at_a_time_and_comes_back_for_what_changed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way: list[tuple[Callable[[], None], Deferred[None]]] = []
+
+    def later(function: Callable[[], None]) -> Deferred[None]:
+        under_way.append((function, Deferred()))
+        return under_way[-1][1]
+
+    def run(meanwhile: Callable[[], object] = lambda: None) -> None:
+        function, deferred = under_way.pop(0)
+        function()
+        meanwhile()
+        deferred.callback(None)
+
+    def change() -> None:
+        take_in(node, b"e1" * 20, "10.0.0.5")
+        assert identity.save_members(node) is None
+
+    monkeypatch.setattr(identity_module, "deferToThread", later)
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    writing = identity.save_members(node)
+    take_in(node, b"c" * 40, "10.0.0.3")
+    assert identity.save_members(node) is None
+    assert len(under_way) == 1
+    # A thread that has not begun takes the newest.
+    run()
+    assert b"c" * 40 in identity.path.read_bytes()
+    assert under_way == []
+    assert writing is not None
+    assert writing.called
+    take_in(node, b"d" * 40, "10.0.0.4")
+    writing = identity.save_members(node)
+    run(change)
+    assert len(under_way) == 1, "there is something more to write"
+    run()
+    assert b"e1" * 20 in identity.path.read_bytes()
+    assert writing is not None
+    assert writing.called
+    assert identity.save_members(node) is None
+    take_in(node, b"f1" * 20, "10.0.0.6")
+    identity.save_members(node)
+    identity.save()
+    run()
+    assert b"f1" * 20 in identity.path.read_bytes()
+    identity.release()
+
+
+def test_a_write_goes_aside_is_synced_and_renamed_and_so_is_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves the old file or the new one, never a part."""
+    identity = load(tmp_path)
+    before = identity.path.read_bytes()
+    node = node_of(identity)
+    take_in(node)
+    done: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        done.append(f"sync {path.relative_to(tmp_path.parent)}")
+        if path.is_file():
+            assert OTHER in path.read_bytes()
+            assert identity.path.read_bytes() == before
+
+    replace = os.replace
+
+    def rename(old: Path, new: Path) -> None:
+        done.append("rename")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    identity.save()
+    assert done == [f"sync {tmp_path.name}/nodes.conf.new", "rename", f"sync {tmp_path.name}"]
+    assert OTHER in identity.path.read_bytes()
+    assert not (tmp_path / "nodes.conf.new").exists()
+    identity.release()
+
+
+def test_a_released_folder_can_be_used_by_the_next_and_a_second_release_is_harmless(tmp_path: Path) -> None:
+    first = load(tmp_path)
+    with pytest.raises(IdentityError, match="is locked"):
+        load(tmp_path)
+    first.release()
+    second = load(tmp_path)
+    first.release()
+    with pytest.raises(IdentityError, match="is locked"):
+        load(tmp_path)
+    second.release()
+    assert (tmp_path / "nodes.conf.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_keeps_waiting_and_cannot_be_written_does_not_keep_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity_module, "deferToThread", lambda function: Deferred())
+    identity = load(tmp_path)
+    node = node_of(identity)
+    take_in(node)
+    identity.save_members(node)
+    identity.path = tmp_path / "missing" / "nodes.conf"
+    identity.release()
+    load(tmp_path).release()
+
+
+def test_descriptors_are_given_back_when_a_folder_cannot_be_used(tmp_path: Path) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    (tmp_path / "nodes.conf").write_bytes(b"garbage\n")
+    before = opened()
+    for _ in range(3):
+        with pytest.raises(IdentityError, match="line 1"):
+            load(tmp_path)
+    assert opened() == before
+    (tmp_path / "nodes.conf").unlink()
+    identity = load(tmp_path)
+    for _ in range(3):
+        with pytest.raises(IdentityError, match="is locked"):
+            load(tmp_path)
+    assert opened() == before + 1
+    identity.save()
+    assert opened() == before + 1
+    identity.release()
+    assert opened() == before
+
+
+def test_a_folder_or_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IdentityError, match=r"cannot open .*/none/nodes.conf.lock: No such file or directory"):
+        load(tmp_path / "none")
+    (tmp_path / "nodes.conf").mkdir()
+    with pytest.raises(IdentityError, match=r"cannot read .*/nodes.conf: Is a directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n"])
+def test_an_empty_file_gives_a_new_id_and_a_warning(tmp_path: Path, content: bytes) -> None:
+    lines: list[str] = []
+    globalLogPublisher.addObserver(observer := lambda event: lines.append(str(formatEvent(event))))
+    load(tmp_path).release()
+    assert lines == [], "a new folder is nothing to warn of"
+    (tmp_path / "nodes.conf").write_bytes(content)
+    identity = Identity.load(tmp_path / "nodes.conf", 7711, Random(2))
+    identity.release()
+    globalLogPublisher.removeObserver(observer)
+    assert lines == [f"{tmp_path}/nodes.conf is empty: this node gets a new id, and is to be met again"]
+    assert parse_nodes((tmp_path / "nodes.conf").read_bytes())[0].id == identity.node_id
+
+
+def test_a_node_that_leaves_only_because_it_stops_does_not_leave_after_its_start(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = node_of(identity)
+    node.membership.set_leaving(leaving=True)
+    identity.hides_leaving = True
+    identity.save()
+    assert parse_nodes(identity.path.read_bytes())[0].flags == 0
+    identity.hides_leaving = False
+    identity.save()
+    assert parse_nodes(identity.path.read_bytes())[0].flags == LEAVING
+    identity.release()
+
+
+def test_a_node_without_a_port_of_its_own_is_written_with_that_of_its_clients(tmp_path: Path) -> None:
+    identity = load(tmp_path)
+    node = Node(identity.node_id, Clock(now=1_000), Random(1), maxmemory=1 << 30)
+    identity.restore(node)
+    node.membership.announce("", 0, 0)
+    identity.save()
+    assert parse_nodes(identity.path.read_bytes())[0].port == 7711
+    node.membership.announce("", 7_800, 17_800)
+    identity.save()
+    assert parse_nodes(identity.path.read_bytes())[0].port == 7_800
+    identity.release()

@@ -556,7 +556,10 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     # What the node knows is newer than some of what waits, and is not lowered by that.
     walk = iter([begun(b"", 8), begun(b"1:group", 7), *added(*range(1, 10)), lease(8), lease(9), *added(20)])
     node.store.compact(walk)
-    assert node.store.status()["aof_rewrite_in_progress"] == 1
+    node.clock.advance(2_999)
+    status = node.store.status()
+    assert (status["aof_rewrite_in_progress"], status["aof_current_rewrite_time_sec"]) == (1, 2)
+    assert status["aof_last_rewrite_time_sec"] == -1
     assert not node.store.wants_compaction
     with pytest.raises(StoreError, match="being written anew already"):
         node.store.compact(iter(()))
@@ -566,7 +569,9 @@ async def test_lost_data_are_never_passed_over_and_are_written_anew(
     await node.commit_until_good()
     await node.drained()
     assert node.stored() == ids(*range(1, 9), 20, 21)
-    assert node.store.status()["aof_last_bgrewrite_status"] == "ok"
+    status = node.store.status()
+    assert status["aof_last_bgrewrite_status"] == "ok"
+    assert (status["aof_last_rewrite_time_sec"], status["aof_current_rewrite_time_sec"]) == (2, -1)
     assert not own_server.call("KEYS", node.key("new:*"))
     await node.close()
     records = await run(own_server).start()

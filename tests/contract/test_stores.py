@@ -368,6 +368,7 @@ async def test_the_status_has_the_fields_of_info(bench: Bench) -> None:
     status = bench.running.status()
     assert set(status) >= FIELDS
     assert status["aof_enabled"] == int(bench.running.records)
+    assert status["aof_state"] == ("on" if bench.running.records else "off")
     assert status["aof_last_write_status"] == "ok"
 
 

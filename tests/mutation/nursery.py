@@ -129,8 +129,8 @@ def _way() -> tuple[Connection, Mutant | None, bool] | None:
 
 def _tracer() -> coverage.Coverage:
     return coverage.Coverage(
-        data_file=None, branch=False, config_file=False, concurrency=["greenlet"], include=[f"{grafting.ROOT}/*"],
-        omit=[f"{grafting.ROOT}/tests/*", f"{grafting.ROOT}/.venv/*"],
+        data_file=None, branch=False, config_file=False, concurrency=["greenlet", "thread"],
+        include=[f"{grafting.ROOT}/*"], omit=[f"{grafting.ROOT}/tests/*", f"{grafting.ROOT}/.venv/*"],
     )  # fmt: skip
 
 

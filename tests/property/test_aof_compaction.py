@@ -1,5 +1,6 @@
 """Compaction: whatever happens meanwhile, the journal says what is true, and a failure leaves it as it was."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import compaction
+from disqued.persistence.disk import Disk
 from tests.databases import units
 from tests.journals import POLICIES, added, bodies, job_id, loaded, opened, put, replayed, settle
 
@@ -54,6 +56,7 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
     noted: list[LogEvent] = []
     globalLogPublisher.addObserver(noted.append)
     reactor = Reactor()
+    descriptors = len(os.listdir("/proc/self/fd"))
     try:
         for fails in (False, True):
             store, _ = opened(tmp_path, fsync="no", reactor=reactor)
@@ -63,6 +66,8 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
                 assert store._compaction is not None
                 store._compaction._worker.error = "No space left on device"
             store.close()
+            assert reactor.getDelayedCalls() == []
+            assert len(os.listdir("/proc/self/fd")) == descriptors
     finally:
         globalLogPublisher.removeObserver(noted.append)
     told = [(event["log_level"].name, formatEvent(event)) for event in noted]
@@ -71,6 +76,53 @@ def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None
         ("error", "Compaction failed, the journal is as it was: No space left on device"),
     ]
     assert set(bodies(tmp_path)) == {b"kept"}
+
+
+class Watched(Reactor):
+    """A reactor whose clock is looked at: each look takes `cost_s`."""
+
+    cost_s = 0.0
+    looks = 0
+
+    def seconds(self) -> float:
+        self.looks += 1
+        self.rightNow += self.cost_s
+        return super().seconds()
+
+
+class Sizes(Disk):
+    """Notes how much is written at a time."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        self.sizes.append(len(data))
+        return super().write(fd, data)
+
+
+def test_the_clock_is_looked_at_after_some_small_records_and_after_each_large_one(tmp_path: Path) -> None:
+    reactor, disk = Watched(), Sizes()
+    store, _ = opened(tmp_path, reactor=reactor, disk=disk)
+    looks: list[int] = []
+
+    def small() -> Iterator[Record]:
+        for number in range(compaction.SLICE_RECORDS):
+            looks.append(reactor.looks)
+            yield added(number, b"small")
+
+    store.compact(small())
+    settle(store, reactor)
+    after_the_first, later = 1, (compaction.SLICE_RECORDS - 1) // compaction.RECORDS_PER_LOOK
+    assert looks[-1] - looks[0] == after_the_first + later
+    body = b"x" * compaction.BYTES_PER_LOOK
+    store.compact(added(number, body) for number in range(12))
+    disk.sizes.clear()
+    reactor.cost_s = compaction.SLICE_S * 0.4
+    settle(store, reactor)
+    slices = [size // len(body) for size in disk.sizes if size > len(body)]
+    assert slices == [3] * 4, "time is up after the third record"
+    store.close()
 
 
 class Node:

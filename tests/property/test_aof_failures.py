@@ -7,14 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 from twisted.internet.task import Clock as Reactor
+from twisted.python.failure import Failure
 
 from disqued.core.outbox import UNIT_DONE, Record
 from disqued.persistence.aof import appending, compaction
-from disqued.persistence.aof.store import RETRY_MS, AofFactory, AofStore
+from disqued.persistence.aof.store import POLL_S, RETRY_MS, AofFactory, AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from tests.journals import (
@@ -657,3 +659,167 @@ def test_a_sector_that_is_missing_before_a_mark_is_damage(tmp_path: Path) -> Non
     path.write_bytes(bytes(data))
     with pytest.raises(StoreDamaged):
         loaded(tmp_path)
+
+
+# What INFO says, and when a compaction is tried again.
+
+
+def test_the_status_tells_sizes_times_and_what_waits(tmp_path: Path) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, reactor=reactor)
+    clock: Any = store._clock
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix in {".incr", ".base"})
+
+    status = store.status()
+    assert (status["aof_enabled"], status["aof_state"]) == (1, "on")
+    assert (status["aof_current_size"], status["aof_base_size"]) == (size(), size())
+    assert (status["aof_last_rewrite_time_sec"], status["aof_current_rewrite_time_sec"]) == (-1, -1)
+    assert (status["aof_rewrite_in_progress"], status["aof_buffer_length"]) == (0, 0)
+    before = size()
+    store.append([added(1, b"x" * 100)])
+    assert store.status()["aof_buffer_length"] > 100
+    waiting = store.status()["aof_buffer_length"]
+    store.commit()
+    status = store.status()
+    assert status["aof_buffer_length"] == 0
+    assert (status["aof_current_size"], status["aof_base_size"]) == (size(), before)
+    assert size() == before + waiting
+    store.compact(added(number, b"y" * 100) for number in range(20))
+    clock.advance(2_999)
+    status = store.status()
+    assert (status["aof_rewrite_in_progress"], status["aof_current_rewrite_time_sec"]) == (1, 2)
+    assert status["aof_last_rewrite_time_sec"] == -1
+    settle(store, reactor)
+    clock.advance(5_000)
+    status = store.status()
+    assert (status["aof_last_rewrite_time_sec"], status["aof_current_rewrite_time_sec"]) == (2, -1)
+    assert status["aof_current_size"] == status["aof_base_size"] == size()
+    assert (status["aof_last_bgrewrite_status"], status["aof_last_write_status"]) == ("ok", "ok")
+    store.close()
+    # A start measures again, all files together.
+    store, _ = opened(tmp_path)
+    assert store.status()["aof_current_size"] == store.status()["aof_base_size"] == size()
+    store.rewrite(added(number) for number in range(3))
+    assert store.status()["aof_current_size"] == store.status()["aof_base_size"] == size()
+    store.close()
+
+
+def test_a_journal_that_cannot_be_compacted_is_left_alone_for_longer_each_time(tmp_path: Path) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, reactor=reactor, growth_percent=1)
+    clock: Any = store._clock
+    put(store, *[b"x" * 100] * 10)
+
+    def walk() -> Iterator[Record]:
+        yield added(1)
+        raise ZeroDivisionError
+
+    def attempt(records: Iterator[Record]) -> str:
+        store.compact(records)
+        settle(store, reactor)
+        return str(store.status()["aof_last_bgrewrite_status"])
+
+    pauses = []
+    for _ in range(9):
+        assert store.wants_compaction
+        assert attempt(walk()) == "err"
+        began = clock.now()
+        while not store.wants_compaction:
+            clock.advance(RETRY_MS // 2)
+        pauses.append((clock.now() - began) / RETRY_MS)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert attempt(iter([added(1)])) == "ok"
+    put(store, *[b"x" * 100] * 10)
+    assert store.wants_compaction
+    assert attempt(walk()) == "err"
+    clock.advance(RETRY_MS - 1)
+    assert not store.wants_compaction
+    clock.advance(1)
+    assert store.wants_compaction
+    store.close()
+
+
+def test_a_full_disk_shows_in_the_status_until_there_is_room(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store, _ = opened(tmp_path, disk=disk)
+    disk.room = 0
+    with pytest.raises(StoreFailed):
+        put(store, b"one")
+    status = store.status()
+    assert status["aof_last_write_status"] == "err"
+    assert status["aof_buffer_length"] > 0
+    disk.room = None
+    store.commit()
+    status = store.status()
+    assert (status["aof_last_write_status"], status["aof_buffer_length"]) == ("ok", 0)
+    store.close()
+
+
+def test_a_compaction_that_finds_room_ends_the_trouble_of_a_store_without_an_increment(tmp_path: Path) -> None:
+    disk, reactor = FullDisk(), Reactor()
+    store, _ = opened(tmp_path, disk=disk, reactor=reactor)
+    store.rewrite([added(1, b"base")])
+    disk.room = 0
+    with pytest.raises(StoreFailed, match="No space left"):
+        put(store, b"more")
+    assert store.status()["aof_last_write_status"] == "err"
+    disk.room = None
+    store.compact(iter([added(1, b"base"), added(0, b"more")]))
+    store.commit()
+    assert store.status()["aof_last_write_status"] == "ok"
+    settle(store, reactor)
+    store.close()
+    assert set(bodies(tmp_path)) == {b"base", b"more"}
+
+
+def test_the_first_reason_of_a_failure_stays_though_a_compaction_is_given_up(tmp_path: Path) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, reactor=reactor)
+    put(store, b"one")
+    (segment,) = tmp_path.glob("*.incr")
+    segment.unlink()
+    with pytest.raises(StoreFailed, match=r"incr was taken away") as caught:
+        store.look()
+
+    def walk() -> Iterator[Record]:
+        yield added(1)
+        raise ZeroDivisionError
+
+    store.compact(walk())
+    settle(store, reactor)
+    with pytest.raises(StoreFailed) as again:
+        store.look()
+    assert str(again.value) == str(caught.value)
+    store.close()
+
+
+def test_what_is_secured_is_looked_after_until_it_is_on_the_disk(tmp_path: Path) -> None:
+    disk, reactor = FullDisk(), Reactor()
+    store, _ = opened(tmp_path, disk=disk, reactor=reactor)
+    put(store, b"one")
+    disk.gate = threading.Event()
+    answers: list[object] = []
+    answer = store.secure()
+    assert answer is not None
+    answer.addCallback(answers.append)
+    for _ in range(5):
+        reactor.advance(1)
+    assert answers == []
+    disk.gate.set()
+    while not answers:
+        reactor.advance(POLL_S)
+    assert answers == [None]
+    assert reactor.getDelayedCalls() == []
+    again = store.secure()
+    assert again is not None
+    assert again.called, "it is on the disk"
+    store.configure(Settings(tmp_path / NAME, appendfsync="always"))
+    assert store.secure() is None
+    store.close()
+    closed = make(tmp_path, fsync="no", reactor=reactor).secure()
+    assert closed is not None
+    errors: list[Failure] = []
+    closed.addErrback(errors.append)
+    assert "the journal is closing, or being rewritten" in errors[0].getErrorMessage()

@@ -35,8 +35,8 @@ from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite import log as sqlite_log
 from disqued.persistence.sqlite import writer as sqlite_writer
 from disqued.persistence.sqlite.factory import SqliteFactory
-from disqued.persistence.sqlite.reading import peek_database
-from disqued.persistence.sqlite.schema import connect_writer
+from disqued.persistence.sqlite.reading import DatabaseReader, peek_database
+from disqued.persistence.sqlite.schema import CACHE_KIB, KEPT_LOG_BYTES, connect_writer, wal_path
 from disqued.persistence.sqlite.synced import index_path, read_index, read_synced
 from disqued.persistence.sqlite.transaction import _DELETE_GROUP, _GROUP_KNOWN
 from tests.databases import (
@@ -1094,3 +1094,44 @@ def test_what_could_not_be_committed_comes_before_what_was_appended_since(
 
 def refuse(*_: object, **__: object) -> None:
     raise StoreFailed("no room", final=False)
+
+
+def test_the_connection_that_writes_leaves_syncs_and_the_log_to_the_store(tmp_path: Path) -> None:
+    """Within a COMMIT, SQLite would sync whatever the policy says, and keep an error of it to itself."""
+    store, _ = opened(tmp_path)
+    store.end()
+    connection = connect_writer(tmp_path / NAME)
+    settings_now = {
+        name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("synchronous", "wal_autocheckpoint", "journal_size_limit", "secure_delete", "cache_size")
+    }
+    connection.close()
+    assert settings_now == {
+        "synchronous": 1, "wal_autocheckpoint": 0, "journal_size_limit": KEPT_LOG_BYTES, "secure_delete": 0,
+        "cache_size": -CACHE_KIB,
+    }  # fmt: skip
+
+
+def test_what_is_to_be_loaded_is_the_database_and_its_log(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put(added(1, b"x" * 10_000))
+    path = tmp_path / NAME
+    assert wal_path(path).stat().st_size > 10_000
+    reader = DatabaseReader(path)
+    assert reader.bytes_total == path.stat().st_size + wal_path(path).stat().st_size
+    reader.close()
+    store.end()
+    assert not wal_path(path).exists()
+    reader = DatabaseReader(path)
+    assert reader.bytes_total == path.stat().st_size
+    reader.close()
+
+
+def test_what_was_written_anew_is_in_the_database_itself(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put_all([added(1, b"one"), added(2, b"two")])
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(tmp_path / NAME, copy / NAME)
+    assert bodies(copy) == [b"one", b"two"]
+    store.end()

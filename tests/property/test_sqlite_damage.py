@@ -16,6 +16,7 @@ from disqued.core.queues import PAUSE_IN
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.sqlite import schema as sqlite_schema
 from disqued.persistence.sqlite.reading import peek_database
+from disqued.persistence.sqlite.schema import DatabaseDamaged
 from tests.databases import NAME, added, bodies, change, job_id, loaded, make_job, opened, replayed, rows
 
 PAGE = 4_096
@@ -473,3 +474,13 @@ def test_a_flipped_bit_far_behind_the_start_of_a_body_is_told(tmp_path: Path, wh
     change(tmp_path, f"UPDATE jobs SET body = substr(body, 1, {at}) || '!' || substr(body, {at} + 2)")
     with pytest.raises(StoreDamaged, match="the checksum is wrong"):
         loaded(tmp_path)
+
+
+def test_damage_is_told_with_its_record_where_it_is_in_one() -> None:
+    anywhere, within = DatabaseDamaged("jobs.db", "a page is missing"), DatabaseDamaged("jobs.db", "bad", row=1)
+    assert str(anywhere) == "jobs.db: damaged: a page is missing"
+    assert str(within) == "jobs.db: damaged, record 1: bad"
+    assert [(each.path, each.offset, each.sequence) for each in (anywhere, within)] == [
+        ("jobs.db", 0, 0),
+        ("jobs.db", 0, 1),
+    ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from disqued.persistence.disk import Disk
+from disqued.persistence.eventlog import files as files_module
 from disqued.persistence.eventlog.files import DAY_S, PRUNE_S, EventFiles, Facts, Limits
 from disqued.wire.eventlines import Part
 
@@ -512,3 +513,16 @@ def test_what_was_written_of_lines_that_do_not_fit_is_taken_back_whole(
     write(files, 4)
     files.end()
     assert (seqs(tmp_path), files.facts.lost, files.facts.lines) == ([1, 4], 2, 2)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3, 4, 5, 1_000])
+@pytest.mark.parametrize(
+    ("data", "whole"),
+    [(b"", 0), (b"no end", 0), (b"one\ntwo\nthree", 8), (b"one\n\n", 5), (b"\nlong line without an end", 1)],
+)
+def test_the_last_whole_line_is_found_from_the_end_a_part_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, data: bytes, whole: int
+) -> None:
+    monkeypatch.setattr(files_module, "_LAST_BYTES", at_a_time)
+    (tmp_path / "open").write_bytes(data)
+    assert files_module._whole_lines(tmp_path / "open") == whole

@@ -431,6 +431,21 @@ def test_a_node_that_never_had_a_log_has_no_timer_for_it(server: Server, loop: L
     assert loop.getDelayedCalls() == []
 
 
+def test_a_log_that_is_wanted_no_more_leaves_no_timer_where_nothing_is_to_be_removed(
+    server: Server, loop: Loop, tmp_path: Path
+) -> None:
+    event_log = EventLog(server.node, loop, Config.from_text(f"dir {tmp_path}\nevents-keep-days 0"))
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    server.add("q", "x")
+    event_log.wake()
+    assert len(loop.getDelayedCalls()) == 2, "one hands lines over, and one publishes the file"
+    event_log.follow("off")
+    assert loop.getDelayedCalls() == []
+    end(event_log, loop)
+
+
 def test_a_log_that_is_wanted_again_begins_when_the_one_before_is_put_away(
     server: Server, loop: Loop, event_log: EventLog, tmp_path: Path
 ) -> None:

@@ -118,6 +118,14 @@ def test_a_frame_takes_a_bounded_number_of_bytes() -> None:
     assert writer.written == [("batch", 2), ("batch", 2), ("batch", 1)]
 
 
+def test_a_message_that_just_fits_in_a_frame_is_not_cut() -> None:
+    queue, writer = make()
+    for size in (PIECE_BYTES - 1, PIECE_BYTES):
+        queue.add(copy(size))  # the codec here writes one byte more
+    drain(queue)
+    assert writer.written == [("batch", 1), ("piece", PIECE_BYTES), ("piece", 1)]
+
+
 def test_messages_that_are_larger_than_they_look_are_put_back_and_fill_the_next_frame() -> None:
     class Long(Codec):
         def encode(self, message: Message, now: int) -> bytes:
@@ -182,6 +190,18 @@ def test_a_message_that_cannot_be_written_is_not_tried_again() -> None:
     drain(queue)
     assert writer.kinds == [DELJOB]
     assert queue.weight == 0
+
+
+def test_messages_before_one_that_cannot_be_written_leave() -> None:
+    queue, writer = make()
+    for message in ((DELJOB, b"1"), (NEEDJOBS, b"q", 1), copy(5)):
+        queue.add(message)
+    queue.frame(0)
+    assert (writer.kinds, len(queue), queue.sent) == ([DELJOB], 2, 1)
+    with pytest.raises(ZeroDivisionError):
+        queue.frame(0)
+    drain(queue)
+    assert (writer.kinds, queue.weight, queue.sent) == ([DELJOB, REPLJOB], 0, 2)
 
 
 def test_jobs_weigh_what_their_bodies_take() -> None:
