@@ -277,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     processors.become_client()
     print(f"[{stamp(known)}]")
-    print(print(HEAD))
+    print(HEAD, flush=True)
     found = []
     try:
         for figure in figures(options.only or STRUCTURES, processors, quick=options.quick):

@@ -33,7 +33,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import HOME_COST, JOB_COST, NAME_COST, NAME_FREE, PENDING_COST, QUEUE_COST
+from disqued.core.memory import EVENT_COST, HOME_COST, JOB_COST, NAME_COST, NAME_FREE, PENDING_COST, QUEUE_COST
 from disqued.core.messages import EVENT
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
@@ -237,10 +237,10 @@ def check(server: Server) -> None:
     ) + PENDING_COST * len(state.pending) + sum(QUEUE_COST + len(name) for name in state.queues.by_name) + sum(
         NAME_COST + len(job.alias) for job in named
     ) + sum(queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None) + sum(
-        EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early
-    ) + sum(worker.cost for worker in server.node.workers.by_id.values()) + sum(
-        HOME_COST + len(worker_id) for worker_id in server.node.homes.known
-    )
+        EVENT_COST for job in jobs if job.options.kind
+    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early) + sum(
+        worker.cost for worker in server.node.workers.by_id.values()
+    ) + sum(HOME_COST + len(worker_id) for worker_id in server.node.homes.known)
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []

@@ -22,6 +22,7 @@ from disqued.core.job import Job, NamedJob, StoredJob
 
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
 NAME_FREE: Final = 100  #: bytes of the name of its queue that a job does not count, as most share it with the queue
+EVENT_COST: Final = 260  #: bytes that an event takes more than another job: the object, its place in the log
 NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its key, its place in the table
 OVERDRAFT_PART: Final = 10  #: the part of the limit by which names, and jobs that consumers wait for, may exceed it
 PENDING_COST: Final = 600  #: bytes of a job that waits for copies, beside the job
@@ -33,8 +34,11 @@ WORK_COST: Final = 130  #: bytes of a queue that a worker works on, without its 
 
 def cost_of_job(job: Job | StoredJob) -> int:
     """Return the bytes that a job takes: what `State` adds up, without a call for each, as jobs come and go."""
-    name = NAME_COST + len(job.alias) if isinstance(job, NamedJob | StoredJob) and job.alias else 0
-    return JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) + name
+    size = JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE)
+    if isinstance(job, NamedJob | StoredJob) and job.alias:
+        size += NAME_COST + len(job.alias)
+    is_event = job.kind if isinstance(job, StoredJob) else job.options.kind
+    return size + EVENT_COST if is_event else size
 
 
 class Memory:

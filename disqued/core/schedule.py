@@ -31,9 +31,7 @@ WIDTH_BITS: Final = 6
 WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
 STALE_MIN: Final = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
 SWEEP_MIN: Final = 1_024  #: with fewer buckets than this, empty ones are left alone
-HELD_BYTES: Final = (
-    256  #: bytes of large bodies that stale entries may hold, for each entry of a bucket; up to it a body is small
-)
+HELD_BYTES: Final = 256  #: of large bodies that stale entries hold at most, for each entry of a bucket; fewer are small
 FEW: Final = 8  #: entries are put in order one by one when the front has this many times more of them
 BEGUN_AT_ONCE: Final = 8_192  #: entries put in order per call, some milliseconds' work
 

@@ -28,7 +28,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import JOB_COST, NAME_COST, NAME_FREE, QUEUE_COST, Memory
+from disqued.core.memory import EVENT_COST, JOB_COST, NAME_COST, NAME_FREE, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
 from disqued.core.outbox import (
     FLUSHED,
@@ -368,6 +368,8 @@ class State:
         self.jobs.add(job)
         if isinstance(job, NamedJob):
             self.note_name(job)
+        elif job.options.kind:
+            self.memory.used += EVENT_COST
         if self.journaling:
             self.outbox.journal.append((JOB_ADDED, job))
 
@@ -379,6 +381,8 @@ class State:
         self.jobs.add(job)
         if isinstance(job, NamedJob):
             self.note_name(job)
+        elif job.options.kind:
+            self.memory.used += EVENT_COST
 
     def note_name(self, job: NamedJob) -> None:
         """Let a job be found by its alias."""
@@ -466,6 +470,8 @@ class State:
 
     def _let_go_of_its_own(self, job: Job) -> None:
         """Undo what a job of another class than most took."""
+        if job.options.kind:
+            self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):
             self._forget_name(job)
         elif isinstance(job, Event) and job.state != QUEUED:
