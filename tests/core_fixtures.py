@@ -33,7 +33,16 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import EVENT_COST, HOME_COST, JOB_COST, NAME_COST, NAME_FREE, PENDING_COST, QUEUE_COST
+from disqued.core.memory import (
+    BOUND_COST,
+    EVENT_COST,
+    HOME_COST,
+    JOB_COST,
+    NAME_COST,
+    NAME_FREE,
+    PENDING_COST,
+    QUEUE_COST,
+)
 from disqued.core.messages import EVENT
 from disqued.core.node import Node
 from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
@@ -232,15 +241,20 @@ def check(server: Server) -> None:
     jobs = list(state.jobs)
     assert len(jobs) == len(state.jobs)
     named = [job for job in jobs if isinstance(job, NamedJob)]
-    assert state.memory.used == sum(
-        JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs
-    ) + PENDING_COST * len(state.pending) + sum(QUEUE_COST + len(name) for name in state.queues.by_name) + sum(
-        NAME_COST + len(job.alias) for job in named
-    ) + sum(queue.log.cost for queue in state.queues.by_name.values() if queue.log is not None) + sum(
-        EVENT_COST for job in jobs if job.options.kind
-    ) + sum(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early) + sum(
-        worker.cost for worker in server.node.workers.by_id.values()
-    ) + sum(HOME_COST + len(worker_id) for worker_id in server.node.homes.known)
+    queues = state.queues.by_name
+    counted = [
+        *(JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs),
+        *(EVENT_COST for job in jobs if job.options.kind),
+        *(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early),
+        *(NAME_COST + len(job.alias) for job in named),
+        BOUND_COST * len(state.bound),
+        PENDING_COST * len(state.pending),
+        *(QUEUE_COST + len(name) for name in queues),
+        *(queue.log.cost for queue in queues.values() if queue.log is not None),
+        *(worker.cost for worker in server.node.workers.by_id.values()),
+        *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
+    ]
+    assert state.memory.used == sum(counted)
     assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []

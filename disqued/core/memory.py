@@ -23,6 +23,7 @@ from disqued.core.job import Job, NamedJob, StoredJob
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
 NAME_FREE: Final = 100  #: bytes of the name of its queue that a job does not count, as most share it with the queue
 EVENT_COST: Final = 260  #: bytes that an event takes more than another job: the object, its place in the log
+BOUND_COST: Final = 110  #: bytes of a job that a worker has: its places with the worker and in the table of all
 NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its key, its place in the table
 OVERDRAFT_PART: Final = 10  #: the part of the limit by which names, and jobs that consumers wait for, may exceed it
 PENDING_COST: Final = 600  #: bytes of a job that waits for copies, beside the job

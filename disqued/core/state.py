@@ -28,7 +28,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import EVENT_COST, JOB_COST, NAME_COST, NAME_FREE, QUEUE_COST, Memory
+from disqued.core.memory import BOUND_COST, EVENT_COST, JOB_COST, NAME_COST, NAME_FREE, QUEUE_COST, Memory
 from disqued.core.messages import BEGIN, SETACK, Message
 from disqued.core.outbox import (
     FLUSHED,
@@ -529,6 +529,7 @@ class State:
         self.spans.pop(unit, None)
         worker = self.bound.pop(unit, None)
         if worker is not None:
+            self.memory.used -= BOUND_COST
             del worker.leases[unit]
         home = self.elsewhere.pop(unit.job, None)
         if home is not None:

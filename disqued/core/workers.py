@@ -40,6 +40,7 @@ from typing import Any
 from disqued.core.delivery import Delivery
 from disqued.core.events import Events
 from disqued.core.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit
+from disqued.core.memory import BOUND_COST
 from disqued.core.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.queues import Client, Form
 from disqued.core.state import State
@@ -354,6 +355,8 @@ class Workers:
 
     def keep(self, worker: Worker, job: Job, since: int) -> None:
         """Enter a job that a worker has, and that is leased."""
+        if job not in self._state.bound:
+            self._state.memory.used += BOUND_COST
         self._state.bound[job] = worker
         worker.leases[job] = since
         retry_ms = job.options.retry_ms
