@@ -533,7 +533,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant("an id comes twice", CALM, JobIds, "next", "ready.pop()", "ready[-1]"),
     _mutant(
         "memory is not given back", CALM,
-        State, "let_go", "self.memory.used -= JOB_COST + len(job.body)", "pass",
+        State, "let_go", "self.memory.used -= JOB_COST + size", "pass",
     ),
     _mutant(
         "queues stay for ever", CALM,
