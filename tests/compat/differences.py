@@ -166,12 +166,13 @@ DIFFERENCES = (
     ),
     Difference(
         "more-commands",
-        "SCAN is the README's name of JSCAN and QSCAN; Redis clients send SELECT and ECHO; QUIT is a command like any "
-        "other.",
+        "SCAN is the README's name of JSCAN and QSCAN; Redis clients send SELECT, ECHO and ROLE; QUIT is a command "
+        "like any other.",
         _COMMANDS,
         _with_rows(
             (b"echo", 2, b"readonly fast"),
             (b"quit", -1, b"readonly loading fast"),
+            (b"role", 1, b"readonly fast"),
             (b"scan", -2, b"readonly"),
             (b"select", 2, b"readonly loading fast"),
         ),
