@@ -80,7 +80,7 @@ def delayed(to: Filled) -> None:
 
 
 def half_done(to: Filled) -> None:
-    """Jobs, as many more of which were acknowledged."""
+    """Jobs, after as many others were acknowledged."""
     for at in range(0, 2 * to.count, CHUNK):
         to.own.send(b"".join(words(b"ADDJOB", b"queue", BODY, b"0") for _ in range(CHUNK)))
         ids = [to.own.receive() for _ in range(CHUNK)]
@@ -136,7 +136,7 @@ def units(to: Filled) -> None:
 
 
 def groups(to: Filled) -> None:
-    """Groups, each of which has one event."""
+    """Groups with one event each."""
     to.own.call(b"QADD", b"log", b"50000", BODY)
     to.each(b"QGET", b"log", b"group %d", b"EX", b"50000")
 

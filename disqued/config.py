@@ -584,7 +584,7 @@ class Config:
 
 
 def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Tell whether two listeners with the same port would be in each other's way."""
+    """Return whether two listeners with the same port would be in each other's way."""
     here, there = (frozenset(map(ipaddress.ip_address, addresses)) for addresses in (some, others))
     return bool(here & there) or any(address.is_unspecified for address in here | there)
 

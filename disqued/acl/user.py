@@ -30,8 +30,8 @@ REMEMBERED_BYTES: Final = 256  #: of a name
 
 USER_COST: Final = 500  #: bytes of a user without what it may do and its passwords
 DIGEST_COST: Final = 80  #: bytes of a password
-PATTERN_COST: Final = 150  #: bytes of a pattern of queues beside its text
-TEXT_COST: Final = 70  #: bytes of a pattern of channels, or of a rule on commands, beside its text
+PATTERN_COST: Final = 150  #: bytes of a pattern of queues without its text
+TEXT_COST: Final = 70  #: bytes of a pattern of channels, or of a rule on commands, without its text
 
 #: What was found out of queues: {(number of the user, queue): (may be read, may be written)}.
 _found: dict[tuple[int, bytes], tuple[bool, bool]] = {}

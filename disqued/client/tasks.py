@@ -299,7 +299,7 @@ def check_ran(ending: object, *, awaits: bool) -> None:
     `awaits`: what it returned is awaited by the caller, if that can be.
     """
     if inspect.isgenerator(ending) or inspect.isasyncgen(ending):
-        raise TypeError("the handler is a generator, of which nothing has run; a function without yield is allowed")
+        raise TypeError("the handler is a generator, and none of it has run; a function without yield is allowed")
     if not awaits and inspect.isawaitable(ending):
         if inspect.iscoroutine(ending):
             ending.close()

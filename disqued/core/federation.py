@@ -410,7 +410,7 @@ class Federation:
                     state.send(sender, (NEEDJOBS, name, 0))
 
     def _has_room_for(self, stored: StoredJob, *, is_wanted: bool) -> bool:
-        """Tell whether there is room for a job: a tenth over the limit at most, if consumers wait for it."""
+        """Return whether there is room for a job: a tenth over the limit at most, if consumers wait for it."""
         memory = self._state.memory
         return memory.can_take(cost_of_job(stored)) if is_wanted else memory.level < 3
 

@@ -263,7 +263,7 @@ def test_what_is_called_can_be_called() -> None:
 @pytest.mark.parametrize("awaits", [True, False])
 def test_a_handler_that_is_a_generator_has_not_run(*, awaits: bool) -> None:
     for ending in ((each for each in "ab"), letters(job())):
-        with pytest.raises(TypeError, match="the handler is a generator, of which nothing has run"):
+        with pytest.raises(TypeError, match="the handler is a generator, and none of it has run"):
             check_ran(ending, awaits=awaits)
 
 
