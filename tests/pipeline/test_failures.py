@@ -6,6 +6,7 @@ from disqued.client.errors import ServerError
 from disqued.pipeline import command
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.failures import sentence, told
+from disqued.pipeline.jobs.portable import NO_BASE64
 from disqued.pipeline.session import spark_session
 
 WORKER = """[PYTHON_DATA_SOURCE_ERROR] Failed to generate: Traceback (most recent call last):
@@ -61,7 +62,7 @@ def test_the_innermost_cause_is_told_and_errors_of_programs_are_not(said: str, t
 
 
 def test_bodies_that_are_no_base64_are_told_with_what_to_do() -> None:
-    cause = "java.lang.IllegalArgumentException: Last unit does not have enough valid bits"
+    cause = f"org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {NO_BASE64} SQLSTATE: P0001"
     assert "--body text says" in str(sentence("", ABORTED.format(cause)))
 
 
