@@ -356,6 +356,7 @@ async def test_a_dry_run_says_what_the_user_would_hear_and_runs_nothing(launch: 
     assert await admin.call("ACL", "LOG") == []
 
 
+@pytest.mark.reference
 @async_test
 async def test_what_was_refused_is_in_the_log_newest_first(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     running = launch()

@@ -286,6 +286,7 @@ def test_a_copy_is_the_same_whatever_came_before_it(job: Job, other: Job, data: 
     assert [decode_copy(b"prefix" + text, 6) for text in expected] == copies
 
 
+@pytest.mark.reference
 def test_copies_of_jobs_with_the_same_options_share_what_these_take_in_memory() -> None:
     job, other = example_job(), example_job()
     job.options = other.options = JobOptions(ttl_ms=86_400_000, retry_ms=300_000, delay_ms=12_345, replicate=3_000)

@@ -146,6 +146,7 @@ class Large(Timed):
         self.size = size
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("size", [HELD_BYTES + 1, 3_000, 1_000_000])
 @pytest.mark.parametrize("ends", ["cancel", "move"])
 def test_stale_entries_hold_few_bytes_beside_live_ones(schedule: Schedule, size: int, ends: str) -> None:
@@ -163,6 +164,7 @@ def test_stale_entries_hold_few_bytes_beside_live_ones(schedule: Schedule, size:
     assert len(schedule.pop_due(2 * FAR, 1_000)) == 400
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("size", [HELD_BYTES + 1, 3_000])
 def test_large_items_that_are_cancelled_cost_work_in_proportion_to_their_size(schedule: Schedule, size: int) -> None:
     items = filled(schedule, 2_000, kind=Item)
