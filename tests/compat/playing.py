@@ -143,6 +143,9 @@ class Exchange:
     def _settled_config(self, reply: Reply) -> Reply:
         pairs = sorted(zip(reply.items[::2], reply.items[1::2], strict=True), key=lambda pair: pair[0].text or b"")
         path = str(self.run.directory).encode()
+        # Another setting may have the very number that is our port in this run.
+        port = bulk(b"%d" % self.run.port)
+        pairs = [(name, port if value.text == b"<port>" and name.text != b"port" else value) for name, value in pairs]
         flat = array(*(part for pair in pairs for part in pair))
         return change_fields(flat, {b"dir": lambda value: bulk((value.text or b"").replace(path, b"<path>"))})
 
