@@ -55,7 +55,7 @@ class Filled:
         return self.stack.enter_context(self.node.connect())
 
     def each(self, *parts: bytes, first: int = 0, count: int | None = None, on: Connection | None = None) -> None:
-        """Run a command for each number, which stands in the place of %d.  Raises ServerError."""
+        """Run a command for each number; %d in its words is that number.  Raises ServerError."""
         connection = on or self.own
         numbers = range(first, first + (self.count if count is None else count))
         for at in range(0, len(numbers), CHUNK):

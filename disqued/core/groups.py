@@ -56,7 +56,7 @@ SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' wor
 
 # Bytes, as memory is counted.
 LOG_COST = 1_600
-GROUP_COST = 950  #: beside its name and its scope
+GROUP_COST = 950  #: without its name and its scope
 UNIT_COST = 260
 LATE_COST = 400  #: an event that nobody has had among the exceptions of a group
 MARK_COST = 240  #: a scope that is done with something, beside its text

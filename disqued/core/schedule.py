@@ -8,7 +8,7 @@ buckets of `WIDTH_MS`, in the order in which they came; a bucket is put in order
 
 So adding and cancelling cost the same however many deadlines there are, and an entry costs one pointer.  An item
 says itself when it is due (`awake_at`); an entry that no longer agrees with its item is stale and is dropped when it
-is met.  A bucket of which more than half is stale is written again, and one with nothing else is emptied at once: what
+is met.  A bucket that is stale by more than half is written again, and one with nothing else is emptied at once: what
 is cancelled is not kept in memory until its time, which may be days away.  A stale entry may be all that keeps a job
 that was dropped, and memory does not count it any more.  So a bucket is written again, too, when the bodies of stale
 items are more than `HELD_BYTES` for each of its entries.

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 MIB = 1 << 20
-#: After a large buffer was freed, many of a mebibyte, of which the last one stays.
+#: After a large buffer was freed, many of a mebibyte; the last one stays.
 PROGRAM = """
 import sys
 from disqued.tap import tune_allocator
