@@ -8,10 +8,10 @@ buckets of `WIDTH_MS`, in the order in which they came; a bucket is put in order
 
 So adding and cancelling cost the same however many deadlines there are, and an entry costs one pointer.  An item
 says itself when it is due (`awake_at`); an entry that no longer agrees with its item is stale and is dropped when it
-is met.  A bucket that is stale by more than half is written again, and one with nothing else is emptied at once: what
-is cancelled is not kept in memory until its time, which may be days away.  A stale entry may be all that keeps a job
-that was dropped, and memory does not count it any more.  So a bucket is written again, too, when the bodies of stale
-items are more than `HELD_BYTES` for each of its entries.
+is met.  A bucket that is stale by more than a quarter is written again, and one with nothing else is emptied at once:
+what is cancelled is not kept in memory until its time, which may be days away.  A stale entry may be all that keeps a
+job that was dropped, and memory does not count it any more: of these there is at most one for every three that wait.
+A bucket is written again, too, when the bodies of stale items are more than `HELD_BYTES` for each of its entries.
 
 However much becomes due at once, a call does a bounded part of it, and `next_at` says that there is more.  Buckets
 whose time has begun wait for those before them.  One bucket with very many deadlines is put in order piece by piece;
@@ -30,6 +30,7 @@ from mypy_extensions import mypyc_attr
 WIDTH_BITS: Final = 6
 WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
 STALE_MIN: Final = 16  #: buckets with fewer stale entries than this are left alone, unless nothing else is in them
+STALE_PART: Final = 4  #: a bucket of which more than this part is stale is written again
 SWEEP_MIN: Final = 1_024  #: with fewer buckets than this, empty ones are left alone
 HELD_BYTES: Final = 256  #: of large bodies that stale entries hold at most, for each entry of a bucket; fewer are small
 FEW: Final = 8  #: entries are put in order one by one when the front has this many times more of them
@@ -112,7 +113,7 @@ class Schedule:
         if number >= self._horizon:
             bucket = self._buckets[number]
             bucket.stale += 1
-            if bucket.stale * 2 > len(bucket.items):
+            if bucket.stale * STALE_PART > len(bucket.items):
                 self._tidy(number, bucket)
 
     def cancel_large(self, item: Timed, size: int) -> None:
@@ -194,8 +195,7 @@ class Schedule:
             bucket.stale = bucket.held = 0
             self._drop_empty_heads()
         elif bucket.stale > STALE_MIN or bucket.held:
-            # An item that left the bucket and came back has two entries that look live.
-            bucket.items = list(dict.fromkeys(kept for kept in bucket.items if kept.awake_at >> WIDTH_BITS == number))
+            bucket.items = _live(number, bucket.items)
             bucket.stale = bucket.held = 0
 
     def _drop_empty_heads(self) -> None:
@@ -220,13 +220,14 @@ class Schedule:
                 horizon = numbers[0]
                 break
             number = heappop(numbers)
-            items = self._buckets.pop(number).items
+            bucket = self._buckets.pop(number)
+            items = bucket.items
             if len(items) > BEGUN_AT_ONCE:
                 self._rest = rest = _Rest(number, items)
                 self._push_rest(rest)
                 horizon = number + 1
                 break
-            self._begin(number, items, begun)
+            self._begin(number, _live(number, items) if bucket.stale else items, begun)
         if begun:
             self._enter(begun)
         self._drop_empty_heads()
@@ -268,6 +269,15 @@ class Schedule:
         else:
             front += begun
             heapify(front)
+
+
+def _live(number: int, items: list[Timed]) -> list[Timed]:
+    """Keep the items of a bucket that are due in its span, each in the place where it came last.
+
+    One that left the bucket and came back has two entries, and both look live.
+    """
+    kept = dict.fromkeys(item for item in reversed(items) if item.awake_at >> WIDTH_BITS == number)
+    return list(reversed(kept))
 
 
 def _emptied(entries: list[Any]) -> Iterator[int]:

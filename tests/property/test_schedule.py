@@ -117,4 +117,4 @@ def test_stale_entries_never_outnumber_the_live_ones_by_much(steps: list[tuple[i
             schedule.cancel(items[number])
         live = sum(item.awake_at > 0 for item in items)
         used = len({item.awake_at // WIDTH_MS for item in items if item.awake_at})
-        assert schedule.entries <= 2 * live + used * STALE_MIN
+        assert schedule.entries <= 4 * live / 3 + used * (STALE_MIN + 1)

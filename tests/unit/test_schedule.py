@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from disqued.core.schedule import BEGUN_AT_ONCE, FEW, HELD_BYTES, STALE_MIN, SWEEP_MIN, WIDTH_MS, Schedule, Timed
+from disqued.core.schedule import (
+    BEGUN_AT_ONCE,
+    FEW,
+    HELD_BYTES,
+    STALE_MIN,
+    STALE_PART,
+    SWEEP_MIN,
+    WIDTH_MS,
+    Schedule,
+    Timed,
+)
 
 FAR = 1_000 * WIDTH_MS
 
@@ -127,8 +137,25 @@ def test_items_that_come_and_go_leave_no_copies_behind(schedule: Schedule) -> No
         for item in items:
             schedule.move(item, 2 * FAR)
             schedule.move(item, FAR)
-    assert schedule.entries <= 2 * 2 * len(items) + 2 * STALE_MIN
+    assert schedule.entries <= len(items) * 4 / 3 + 2 * STALE_MIN
     assert schedule.pop_due(FAR, 1_000) == items
+
+
+@pytest.mark.parametrize("again", [1, 20, 40])
+def test_an_item_that_left_and_came_back_is_the_last_of_its_time(schedule: Schedule, again: int) -> None:
+    items = filled(schedule, 50)
+    for item in items[:again]:
+        schedule.move(item, 2 * FAR)
+        schedule.move(item, FAR)
+    assert schedule.pop_due(FAR, 1_000) == items[again:] + items[:again]
+
+
+def test_cancelled_items_are_at_most_a_quarter_of_a_bucket(schedule: Schedule) -> None:
+    items = filled(schedule, 4_000)
+    for number, item in enumerate(items[::2], 1):
+        schedule.cancel(item)
+        assert schedule.entries <= (len(items) - number) * 4 / 3 + 1
+    assert schedule.pop_due(FAR, 4_000) == items[1::2]
 
 
 def held(schedule: Schedule) -> int:
@@ -171,7 +198,7 @@ def test_large_items_that_are_cancelled_cost_work_in_proportion_to_their_size(sc
     looks = sum(item.looks for item in items)
     for item in items:
         schedule.cancel_large(item, size)
-    assert sum(item.looks for item in items) - looks <= (4 + 2 * size // HELD_BYTES) * len(items)
+    assert sum(item.looks for item in items) - looks <= (2 * STALE_PART + 2 * size // HELD_BYTES) * len(items)
 
 
 def test_nobody_is_woken_for_a_bucket_of_which_everything_is_cancelled(schedule: Schedule) -> None:
