@@ -276,8 +276,11 @@ def _live(number: int, items: list[Timed]) -> list[Timed]:
 
     One that left the bucket and came back has two entries, and both look live.
     """
-    kept = dict.fromkeys(item for item in reversed(items) if item.awake_at >> WIDTH_BITS == number)
-    return list(reversed(kept))
+    live = [item for item in items if item.awake_at >> WIDTH_BITS == number]
+    live.reverse()
+    live = list(dict.fromkeys(live))
+    live.reverse()
+    return live
 
 
 def _emptied(entries: list[Any]) -> Iterator[int]:
