@@ -90,7 +90,7 @@ class Place:
         self._reactor = reactor
         self._selectables: dict[int, EagerServer] = {}
         self._rounds = Rounds(self._selectables, _unexpected, _unexpected, repeat(0.0).__next__)
-        self._rounds.gatherer = self.bed.daemon.driver
+        self._rounds.gatherer = self.bed.daemon.turn
         self._readable: list[int] = []
         self._descriptors = count()
 

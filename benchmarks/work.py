@@ -254,7 +254,7 @@ def _through_sockets(
             protocol.makeConnection(transport)
             selectables[ours.fileno()] = transport
     rounds = Rounds(selectables, _unexpected, _unexpected, repeat(0.0).__next__)
-    rounds.gatherer = bed.daemon.driver
+    rounds.gatherer = bed.daemon.turn
     events = [(descriptor, select.EPOLLIN) for descriptor in selectables]
     for at in range(0, len(chunks), connections):
         for peer, descriptor, chunk in zip(peers, selectables, chunks[at : at + connections], strict=True):

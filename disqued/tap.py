@@ -401,7 +401,7 @@ def _work_in_rounds(reactor: Any, daemon: Daemon) -> None:
         from disqued.net.reactor import EpollReactor
 
         if isinstance(reactor, EpollReactor):
-            reactor.rounds.gatherer = daemon.driver
+            reactor.rounds.gatherer = daemon.turn
 
 
 def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":

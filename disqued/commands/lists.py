@@ -31,7 +31,6 @@ from disqued.commands.names import (
 )
 from disqued.commands.parts import in_order, in_parts
 from disqued.commands.shapes import (
-    adding,
     array,
     bulk,
     either,
@@ -130,7 +129,7 @@ POPPED = handing_out(
     null_or(array(tuple_of("[key, id, body]", bulk("key"), bulk("id"), bulk("body")), "elements; none at once"))
 )
 RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client"))
-PUSHED = adding(array(bulk("id"), "ids, one for each element, in order"))
+PUSHED = array(bulk("id"), "ids, one for each element, in order")
 _PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory, WrongType)
 
 

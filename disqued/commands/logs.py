@@ -13,7 +13,7 @@ import attrs
 from disqued.commands import okq
 from disqued.commands.jobs import JOBS_AT_ONCE, MAXLEN, REPLICATE
 from disqued.commands.okq import PATIENCE
-from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, promising, status
+from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, status
 from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
@@ -170,7 +170,7 @@ def _handed_events(value: Any) -> list[bytes]:
     group="logs",
     flags=Flag.WRITE | Flag.FAST,
     # With EX 0 it says that the events are done, which must be written down.
-    reply=promising(attrs.evolve(null_or(_EVENTS), handed=_handed_events), _handed_events),
+    reply=attrs.evolve(null_or(_EVENTS), handed=_handed_events, promised=_handed_events),
     cost="O(log N) per event",
     errors=(_TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, *_GET_ERRORS),
     shows_bodies=True,

@@ -22,7 +22,7 @@ import attrs
 from disqued.commands.jobs import REPLICATE
 from disqued.commands.lists import PUSH_MS, list_options
 from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new, work_queue
-from disqued.commands.shapes import OK, adding, bulk, handing_out_one, null_or, tuple_of
+from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
 from disqued.core.inquiries import Known
@@ -167,7 +167,7 @@ class _Push:
     "QLPUSH",
     group="lists",
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=adding(OK),
+    reply=OK,
     cost="O(1)",
     errors=_PUSH_ERRORS,
     is_large=True,
@@ -189,7 +189,7 @@ class QLPush(_Push):
     "QRPUSH",
     group="lists",
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=adding(OK),
+    reply=OK,
     cost="O(1)",
     errors=_PUSH_ERRORS,
     is_large=True,

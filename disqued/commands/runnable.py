@@ -1,6 +1,6 @@
 """What the path of every request reads of a command, compiled: how it is read and answered, how often it was run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mypy_extensions import mypyc_attr
@@ -30,7 +30,7 @@ class Tally:
 class Runnable:
     """A command of which nothing has to be looked up by name to run it; `commands/table.py` says the rest of it."""
 
-    __slots__ = ("encode2", "encode3", "handed", "hands_out", "recall", "tally")
+    __slots__ = ("encode2", "encode3", "handed", "hands_out", "promised", "recall", "tally")
 
     #: Its words, with its name -> what is to be run; the short way, where there is one.
     recall: Callable[[list[bytes]], Any]
@@ -38,13 +38,17 @@ class Runnable:
     encode3: Callable[[Any], bytes]  #: for RESP3
     hands_out: bool  #: its reply is jobs that are now with the client
     handed: Callable[[Any], list[bytes]]  #: ids of the jobs that a reply, not empty, hands out
+    #: Jobs, and units as ``id:scope``, of which a reply says that they are there, or done: it must not be sent when
+    #: that could not be made durable.  None = no reply says so.
+    promised: Callable[[Any], Iterable[bytes]] | None
     tally: Tally
 
     def prepare(
         self, recall: Callable[[list[bytes]], Any], encode2: Callable[[Any], bytes], encode3: Callable[[Any], bytes],
-        handed: Callable[[Any], list[bytes]], *, hands_out: bool,
+        handed: Callable[[Any], list[bytes]], promised: Callable[[Any], Iterable[bytes]] | None, *, hands_out: bool,
     ) -> None:  # fmt: skip
         """Take what it is run by, and count from zero."""
         self.recall, self.encode2, self.encode3 = recall, encode2, encode3
         self.handed, self.hands_out = handed, hands_out
+        self.promised = promised
         self.tally = Tally()

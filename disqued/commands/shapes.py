@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_integer, encode_status, ids_of_jobs
-from disqued.wire.replies import Promise, Status, encode, encode_push
+from disqued.wire.replies import Status, encode, encode_push
 
 Encoder = Callable[[Any], bytes]
 
@@ -35,6 +35,8 @@ class Shape:
     encode2: Encoder = _encode2  #: RESP2
     encode3: Encoder = _encode3  #: RESP3
     handed: Callable[[Any], list[bytes]] | None = None  #: ids of the jobs that a value, not empty, hands out
+    #: Jobs, and units as ``id:scope``, that a value says are there, or are done; None = those that it tells of plainly.
+    promised: Callable[[Any], Iterable[bytes]] | None = None
 
 
 def _is_bytes(value: Any) -> bool:
@@ -143,24 +145,6 @@ def handing_out(shape: Shape) -> Shape:
 def handing_out_one(shape: Shape) -> Shape:
     """A shape of one such row."""
     return attrs.evolve(shape, handed=lambda row: [row.job_id])
-
-
-def adding(shape: Shape) -> Shape:
-    """A shape of what is answered for jobs that were added and whose ids it does not tell itself.
-
-    Of what is added in the background nothing is promised.
-    """
-    return promising(shape, lambda value: getattr(value, "job_ids", ()))
-
-
-def promising(shape: Shape, names: Callable[[Any], Iterable[bytes]]) -> Shape:
-    """A shape of what must not be told if it is not durable; `names`: the jobs and units of which a value tells."""
-    encode2, encode3 = shape.encode2, shape.encode3
-    return attrs.evolve(
-        shape,
-        encode2=lambda value: Promise(encode2(value), tuple(names(value))),
-        encode3=lambda value: Promise(encode3(value), tuple(names(value))),
-    )
 
 
 #: ``[(queue, id, body), ...]``, or rows of seven with counters; None = nothing came.

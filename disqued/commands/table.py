@@ -20,7 +20,7 @@ A command with subcommands (CONFIG GET, CONFIG SET) is a `Container`; each subco
 
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Flag as EnumFlag
 from enum import auto
 from typing import Any, Final, TypeVar
@@ -153,6 +153,14 @@ def _nothing(value: Any) -> list[bytes]:
     return []
 
 
+def _told(value: Any) -> Iterable[bytes]:
+    """Return what may be ids of jobs in the reply of a command that may add some."""
+    job_ids: Iterable[bytes] | None = getattr(value, "job_ids", None)
+    if job_ids is None:
+        return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, bytes)]
+    return job_ids
+
+
 @attrs.define
 class Command(Runnable):
     """A command, or a subcommand, as the table knows it."""
@@ -281,6 +289,7 @@ def command(
         )
         entry.prepare(
             parse if recall is None else recall(parse), reply.encode2, reply.encode3, reply.handed or _nothing,
+            reply.promised or (_told if Flag.DENY_OOM in flags else None),
             hands_out=reply.handed is not None and Flag.WRITE in flags,
         )  # fmt: skip
         _enter(words, entry, plain=not own_path)

@@ -19,7 +19,7 @@ from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.errors import CommandError, InternalError, NotNow
-from disqued.net.clients import CLOSED
+from disqued.net.clients import CLOSED, ClientConnection
 
 if TYPE_CHECKING:
     from disqued.net.daemon import Daemon
@@ -28,7 +28,7 @@ _NOTHING: Any = object()
 
 
 class Caller:
-    """Runs one command; a `Session` to it, and a `Recipient` to the driver."""
+    """Runs one command; a `Session` to it, and a `Recipient` to the turn."""
 
     name = b""
     protocol = 3
@@ -99,7 +99,7 @@ class Caller:
         if self._entry is not None:
             daemon.note_run(self, self._entry, args, perf_counter() - started)
         daemon.traffic.commands_run += 1
-        daemon.driver.finish_step(self)
+        daemon.turn.finish_step(self)
         return self._heard
 
     def cancel(self) -> None:
@@ -110,7 +110,7 @@ class Caller:
             return  # what was written of the jobs for the next start holds
         daemon.node.begin()
         daemon.node.gone(self, self._handed())
-        daemon.driver.finish_step(None)
+        daemon.turn.finish_step(None)
 
     def _handed(self) -> list[bytes]:
         """Ids of the jobs in the outcome."""
@@ -149,18 +149,18 @@ class Caller:
             # It was a worker's for this one command.
             self.host.node.begin()
             self.host.node.gone(self)
-            self.host.driver.finish_step(None)
+            self.host.turn.finish_step(None)
         if isinstance(outcome, CommandError):
             self._heard.errback(outcome)
         else:
             self._heard.callback(outcome)
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
-        """Put an error in the place of an outcome that tells of one of these jobs or units; returns their ids."""
-        outcome = self._outcome
-        told = getattr(outcome, "job_ids", None) or (outcome if isinstance(outcome, list) else [outcome])
-        events = [name for name in self._handed() if b":" in name]
-        taken = [job_id for job_id in (*told, *events) if isinstance(job_id, bytes) and job_id in unkept]
+        """Replace an outcome that tells of one of these jobs or units by an error; returns their ids."""
+        promised = None if self._entry is None else self._entry.promised
+        if promised is None or self._outcome is _NOTHING or isinstance(self._outcome, CommandError):
+            return []
+        taken = [job_id for job_id in promised(self._outcome) if job_id in unkept]
         if taken:
             self._outcome = error
         return taken
@@ -175,3 +175,6 @@ class Caller:
 
     def set_protocol(self, version: int) -> None:
         """It gets values, not bytes."""
+
+
+Commander = ClientConnection | Caller  #: what gives commands to a daemon

@@ -42,7 +42,7 @@ from disqued.net.pubsub import UNREAD_MAX
 from disqued.net.traffic import Traffic
 from disqued.net.turns import SLICE_S
 from disqued.wire.brief import encode_error
-from disqued.wire.replies import Promise, encode_push
+from disqued.wire.replies import encode_push
 from disqued.wire.requests import SINGLE_SIZE, parse_single, weight
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
 RESUMED = 1_000  #: commands that were put off and are taken up again at a time
 BUSY_S = 0.001  #: a client whose commands took so long waits for its turn among those like it
-QUICK_S = SLICE_S - BUSY_S
 CHUNKS_MAX = 64 * 1024  #: bytes that are read ahead of a client whose commands have to wait
 CHUNK_COST = 64  #: bytes of memory that a chunk takes besides its text
 REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
@@ -69,6 +68,7 @@ _LISTENS = (
 
 _DENIED_WHEN_FULL = Flag.DENY_OOM
 _NOBODYS = Tally()  #: of no command
+_NONE: Any = None
 
 
 def _check_listener(entry: Command) -> None:
@@ -81,16 +81,6 @@ def _check_hands_out(entry: Command) -> None:
     """Refuse what would give jobs to a client that may be gone.  Raises CommandError."""
     if entry.hands_out:
         raise CommandError(CLOSED)
-
-
-def _told_ids(reply: bytes) -> list[bytes]:
-    """What may be ids of jobs in a reply to who added them: a status line, an array of them, or what it was made of."""
-    if isinstance(reply, Promise):
-        return list(reply.job_ids)
-    if reply[:1] == b"+":
-        return [reply[1:-2]]
-    head, _, rows = reply.partition(b"\r\n")
-    return [row[1:] for row in rows.split(b"\r\n")[:-1]] if head[:1] == b"*" and rows[:1] == b"+" else []
 
 
 def _is_quick(data: bytes) -> bool:
@@ -130,6 +120,10 @@ class ClientConnection(Listener):
         #: Replies, and those with jobs, that wait for a commit which is under way; `_out` waits for the next.
         self._held: list[bytes] = []
         self._held_handed: list[tuple[Any, Any]] = []
+        #: Of replies that wait for a commit: the place in `_out` or `_held`, what names the jobs that it promises, and
+        #: what it was made of.
+        self._promised: list[tuple[int, Any, Any]] = []
+        self._held_promised: list[tuple[int, Any, Any]] = []
         #: Jobs that were sent since the client was last heard from: they go back if nobody could read them.
         self._unseen: list[tuple[Any, Any]] = []
         self._backlog: deque[list[bytes]] = deque()
@@ -225,6 +219,10 @@ class ClientConnection(Listener):
         self._chunks.clear()
         self._backlog_size = self._chunks_size = 0
 
+    def _drop_output(self) -> None:
+        for replies in (self._out, self._held, self._promised, self._held_promised):
+            replies.clear()
+
     def part(self) -> bool:
         """End as `close` does; say whether the other end is read from meanwhile, as something is under way.
 
@@ -281,8 +279,7 @@ class ClientConnection(Listener):
         self._is_ready = False
         self._blocked = None
         self._drop_input()
-        self._out.clear()
-        self._held.clear()
+        self._drop_output()
         handed = [job_id for names, value in self._held_handed + self._handed for job_id in names(value)]
         wire = self._wire
         if wire is not None and wire.was_deaf:
@@ -463,8 +460,7 @@ class ClientConnection(Listener):
             )  # fmt: skip
         self._abort()
         self._parser = self._daemon.make_parser()
-        self._out.clear()
-        self._held.clear()
+        self._drop_output()
 
     def _protocol_error(self) -> None:
         error = self._parser.error
@@ -473,7 +469,7 @@ class ClientConnection(Listener):
         if error:
             self._out.append(encode_error(error))
         self.close()
-        self._traffic.driver.finish_step(self)
+        self._traffic.turn.finish_step(self)
 
     # Commands.
 
@@ -484,18 +480,22 @@ class ClientConnection(Listener):
         node.begin(self)
         self.active_at = node.state.now
         traffic.running = self
+        started = perf_counter()
         try:
             if traffic.guarded or self.limited or self.reply_mode != "on" or self.listening_size or self._is_closed:
-                done = self._run_guarded(commands)
+                done = self._run_guarded(commands, started)
             else:
-                done = self._run_plain(commands)
+                done = self._run_plain(commands, started)
         finally:
             traffic.running = None
+        traffic.commands_run += done
+        if perf_counter() - started > BUSY_S:
+            self._is_busy, self._is_ready = True, False
         if done < len(commands) and not self._closing:
             rest = commands[done:]
             self._backlog.extendleft(reversed(rest))
             self._backlog_size += sum(map(weight, rest))
-        traffic.driver.finish_step(self)
+        traffic.turn.finish_step(self)
         if done > MANY_REPLIES or self._held:
             self._count_replies()
         if self._unlock_limits:
@@ -516,7 +516,7 @@ class ClientConnection(Listener):
             self._is_ready = False
         self.report()
 
-    def _run_plain(self, commands: list[list[bytes]]) -> int:
+    def _run_plain(self, commands: list[list[bytes]], started: float) -> int:
         """Run commands of a client that may run every command; returns how many were begun."""
         traffic = self._traffic
         node = traffic.node
@@ -525,21 +525,20 @@ class ClientConnection(Listener):
         resp3 = self.protocol != 2
         slow = traffic.slow_s
         begun, word, hands_out = 0, b"", False
-        entry: Any = None
-        recall: Any = None
-        encode: Any = None
-        handed: Any = None
+        entry = recall = encode = handed = promised = _NONE
         tally: Tally = _NOBODYS
-        turn_ends = (started := perf_counter()) + SLICE_S
+        turn_ends = started + SLICE_S
         for args in commands:
             if args[0] != word or entry is None:  # what a pipeline says again need not be looked up again
                 word = args[0]
                 entry = PLAIN.get(word)
                 if entry is None:
-                    return self._run_unlisted(commands, begun)
+                    # Only the complete table has it.
+                    return begun + self._run_guarded(commands[begun:], started)
                 runs: Runnable = entry
                 recall, encode = runs.recall, runs.encode3 if resp3 else runs.encode2
                 hands_out, handed, tally = runs.hands_out, runs.handed, runs.tally
+                promised = runs.promised if node.state.journaling else None
             begun += 1
             self._last = entry
             try:
@@ -552,6 +551,8 @@ class ClientConnection(Listener):
                 reply = encode(value)
                 if hands_out and value:
                     self._handed.append((handed, value))
+                if promised is not None:
+                    self._promised.append((len(out), promised, value))
             except CommandError as error:
                 reply = encode_error(error.line)
             except Exception:  # a bug of ours: the node goes on without this command
@@ -570,20 +571,12 @@ class ClientConnection(Listener):
                 or (len(reply) > LARGE_REPLY and self._must_wait())
             ):
                 break
-        traffic.commands_run += begun
-        if started > turn_ends - QUICK_S:
-            self._is_busy, self._is_ready = True, False
         return begun
 
-    def _run_unlisted(self, commands: list[list[bytes]], begun: int) -> int:
-        """Go on with the command behind those that were begun, which only the complete table has."""
-        self._traffic.commands_run += begun
-        return begun + self._run_guarded(commands[begun:])
-
-    def _run_guarded(self, commands: list[list[bytes]]) -> int:
+    def _run_guarded(self, commands: list[list[bytes]], started: float) -> int:
         """Run commands one by one with every check; returns how many were begun."""
         begun = 0
-        turn_ends = perf_counter() + SLICE_S
+        turn_ends = started + SLICE_S
         for args in commands:
             begun += 1
             was_skipping = self.reply_mode == "skip"
@@ -601,9 +594,6 @@ class ClientConnection(Listener):
                 or (len(reply) > LARGE_REPLY and self._must_wait())
             ):
                 break
-        self._traffic.commands_run += begun
-        if perf_counter() > turn_ends - QUICK_S:
-            self._is_busy, self._is_ready = True, False
         return begun
 
     def _run_one(self, args: list[bytes]) -> bytes | None:
@@ -626,8 +616,7 @@ class ClientConnection(Listener):
             reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
             if listens and entry.name == "PING":
                 reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
-            if entry.hands_out and value:
-                self._handed.append((entry.handed, value))
+            self._note_value(entry, value)
         except CommandError as error:
             reply = encode_error(error.line)
         except Exception:  # a bug of ours: the node goes on without this command
@@ -636,6 +625,13 @@ class ClientConnection(Listener):
         if entry is not None:
             daemon.note_run(self, entry, args, perf_counter() - started)
         return reply
+
+    def _note_value(self, entry: Command, value: Any) -> None:
+        """Note what the reply that is next in `_out` hands out and promises."""
+        if entry.hands_out and value:
+            self._handed.append((entry.handed, value))
+        if entry.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
+            self._promised.append((len(self._out), entry.promised, value))
 
     def _block(self, entry: Command, args: list[bytes]) -> None:
         self._blocked = entry
@@ -664,8 +660,7 @@ class ClientConnection(Listener):
             reply = encode_error(value.line)
         else:
             reply = entry.encoder(self.protocol)(value)
-            if entry.hands_out and value:
-                self._handed.append((entry.handed, value))
+            self._note_value(entry, value)
         if self.reply_mode == "on":
             self._out.append(reply)
         elif self.reply_mode == "skip":
@@ -700,6 +695,8 @@ class ClientConnection(Listener):
             else:
                 data = b"".join(out)
             out.clear()
+            if self._promised:
+                self._promised = []
             self._traffic.bytes_out += len(data)
             handle = self._handle
             if handle is not None:
@@ -733,14 +730,17 @@ class ClientConnection(Listener):
 
     def hold(self) -> None:
         """Put the replies that are due apart: they wait for a commit that is under way."""
+        before = len(self._held)
         self._held += self._out
         self._held_handed += self._handed
-        self._out, self._handed = [], []
+        self._held_promised += [(before + at, names, value) for at, names, value in self._promised]
+        self._out, self._handed, self._promised = [], [], []
 
     def release(self) -> None:
         """Send what was put apart; what came after it waits for the next commit."""
         held, self._held = self._held, []
         handed, self._held_handed = self._held_handed, []
+        self._held_promised = []
         if self._lost:
             self._handed = handed + self._handed  # they go back when the connection is told of its end
             return
@@ -754,11 +754,11 @@ class ClientConnection(Listener):
         self._check_output()
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
-        """Put an error in the place of each reply that tells of one of these jobs or units; returns their ids."""
+        """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
         taken: list[bytes] = []
-        for replies in (self._held, self._out):
-            for at, reply in enumerate(replies):
-                told = [job_id for job_id in _told_ids(reply) if job_id in unkept]
+        for replies, promised in ((self._held, self._held_promised), (self._out, self._promised)):
+            for at, names, value in promised:
+                told = [job_id for job_id in names(value) if job_id in unkept]
                 if told:
                     taken += told
                     replies[at] = encode_error(error.line)

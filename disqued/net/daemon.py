@@ -36,12 +36,12 @@ from disqued.net import ends, settings
 from disqued.net.access import Access
 from disqued.net.buffers import Buffers
 from disqued.net.bus import Bus
-from disqued.net.callers import Caller
+from disqued.net.callers import Caller, Commander
 from disqued.net.certificates import Secured
 from disqued.net.clients import ClientConnection
 from disqued.net.commits import Commits
 from disqued.net.crashes import CrashReports
-from disqued.net.driver import Driver, Recipient
+from disqued.net.driver import Driver
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.loading import Loader
 from disqued.net.members import Members
@@ -86,12 +86,13 @@ class Daemon(Factory):
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
+        self.turn = self.driver.turn
         self.buffers = Buffers(node.state.memory)
-        self.traffic = Traffic(node, self.driver, self.buffers, Busy(reactor))
+        self.traffic = Traffic(node, self.turn, self.buffers, Busy(reactor))
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
-            node, reactor, secret=secret, finish_step=lambda: self.driver.finish_step(None),
+            node, reactor, secret=secret, finish_step=lambda: self.turn.finish_step(None),
             on_crash=self._message_crashed,
         )  # fmt: skip
         self.tls = Secured(reactor)
@@ -140,7 +141,7 @@ class Daemon(Factory):
     @property
     def store_failure(self) -> str | None:
         """Why nothing can be added now: the store's reason; None = all is well."""
-        return self.driver.failure
+        return self.turn.failure
 
     @property
     def commits(self) -> Commits:
@@ -280,7 +281,7 @@ class Daemon(Factory):
     def _find_guards(self) -> None:
         self.traffic.guarded = (
             bool(self.loading or self.monitors or self.traffic.paused)
-            or self.driver.failure is not None
+            or self.turn.failure is not None
             or self.statistics.resting
         )
 
@@ -369,7 +370,7 @@ class Daemon(Factory):
             return  # what was written of the jobs for the next start holds
         self._node.begin()
         self._node.gone(client, handed)
-        self.driver.finish_step(None)
+        self.turn.finish_step(None)
 
     def sessions(self) -> list[ClientConnection]:
         """Every client connection, oldest first."""
@@ -423,7 +424,7 @@ class Daemon(Factory):
 
     # Before a command runs.
 
-    def carry_out(self, client: Recipient, entry: Command, args: list[bytes]) -> Any:
+    def carry_out(self, client: Commander, entry: Command, args: list[bytes]) -> Any:
         """Run a command with every check; returns what it returns.
 
         That it may not run now comes before every error but a wrong number of arguments.  Raises CommandError.
@@ -442,15 +443,15 @@ class Daemon(Factory):
             self.show_monitors(client, args, entry)
         return self._node.command(client, call)
 
-    def admit(self, client: Recipient, entry: Command) -> None:
+    def admit(self, client: Commander, entry: Command) -> None:
         """Refuse a command that may not run now.  Raises CommandError."""
         self.statistics.wake()
         if client.limited:
             self.access.admit(client, entry)
         if entry.flags & Flag.DENY_OOM:
             self.check_memory()
-        if self.driver.failure is not None and (entry.flags & Flag.DENY_OOM or entry.name == "PING"):
-            raise JournalFailed(f"{JournalFailed.__doc__}: {self.driver.failure}")
+        if self.turn.failure is not None and (entry.flags & Flag.DENY_OOM or entry.name == "PING"):
+            raise JournalFailed(f"{JournalFailed.__doc__}: {self.turn.failure}")
         if self.loading and not entry.flags & Flag.LOADING and entry.name not in FOR_STRANGERS:
             raise Loading
 
@@ -488,7 +489,7 @@ class Daemon(Factory):
 
     # While and after a command runs.
 
-    def crashed(self, client: Recipient, args: list[bytes]) -> None:
+    def crashed(self, client: Commander, args: list[bytes]) -> None:
         """Report a bug: to the log, the counters and a file; the node goes on."""
         self.statistics.crashes += 1
         path = self.crashes.write(client.id, args)
@@ -508,13 +509,13 @@ class Daemon(Factory):
         path = self.crashes.write(0, [b"from", sender, repr(message)[:4096].encode()])
         self.log.failure("Internal error in what another node said; it is in {path}", path=path)
 
-    def note_run(self, client: Recipient, entry: Command, args: list[bytes], seconds: float) -> None:
+    def note_run(self, client: Commander, entry: Command, args: list[bytes], seconds: float) -> None:
         """Count a command that has run, and note it if it took long."""
         entry.tally.count(seconds)
         if seconds > self.traffic.slow_s:
             self.note_slow(client, args, seconds, fast=bool(entry.flags & Flag.FAST))
 
-    def note_slow(self, client: Recipient, args: list[bytes], seconds: float, *, fast: bool) -> None:
+    def note_slow(self, client: Commander, args: list[bytes], seconds: float, *, fast: bool) -> None:
         """Note a command that took long."""
         usec = int(seconds * 1e6)
         if 0 <= self.slowlog.threshold_us <= usec:
@@ -568,7 +569,7 @@ class Daemon(Factory):
         self.access.reset(connection)
         self._find_guards()
 
-    def show_monitors(self, client: Recipient, args: list[bytes], entry: Command) -> None:
+    def show_monitors(self, client: Commander, args: list[bytes], entry: Command) -> None:
         """Show a command to those who watch."""
         line = monitored(self.microseconds(), client.address, args)
         for watcher in list(self.monitors):
@@ -604,12 +605,12 @@ class Daemon(Factory):
         self.reactor.callLater(0, self._shut_down, client)
         return False
 
-    def _shut_down(self, client: Recipient) -> None:
+    def _shut_down(self, client: Commander) -> None:
         Deferred.fromCoroutine(self.stores.write_snapshot()).addCallbacks(
             lambda _: self._stop(), self._shutdown_failed, errbackArgs=(client,)
         )
 
-    def _shutdown_failed(self, failure: Failure, client: Recipient) -> None:
+    def _shutdown_failed(self, failure: Failure, client: Commander) -> None:
         """Go on, and say so."""
         if not isinstance(failure.value, StoreError):
             self.log.failure("Internal error while writing the journal", failure=failure)
@@ -643,7 +644,7 @@ class Daemon(Factory):
         """Begin to hand on what this node holds: CLUSTER LEAVING yes, said by nobody."""
         self._node.begin()
         self._node.leaving.set(leaving=True)
-        self.driver.finish_step(None)
+        self.turn.finish_step(None)
 
     def bus_facts(self) -> dict[str, Any]:
         """What INFO says of the links to other nodes."""

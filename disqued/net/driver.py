@@ -1,32 +1,20 @@
-"""The loop around the node: commit, answers, one timer.
+"""The driver: what a turn needs done, on the loop and with a store.
 
-    a client's bytes --> step(s) of the node --> outbox
-                                                    |  1  journal: appended, committed once per turn of the loop
-                                                    |  2  messages to peers
-                                                    |  3  replies
-                                                    +  4  the one timer is set to the node's next deadline
+    a client's bytes --> step(s) of the node --> core/turn.py    what is committed when, who is answered when
+                                                    |
+                             append, commit, secure |  end of the turn, next deadline, another attempt
+                                     store <--------+--------> the loop's timers
 
-While no store wants the journal there is nothing to wait for: a client is answered as soon as its commands have run,
-or at the end of the loop's round of clients (`net/reactor.py`), and messages leave at the end of the turn, together.
-Otherwise the replies of every step of one turn of the loop wait for the one commit at the end of that turn: under
-`appendfsync always` hundreds of clients share one sync.  A store that commits elsewhere (a thread, a server) answers
-later; the turns that pass meanwhile share the commit after that one.  Messages wait in the same way, but for those
-that only tell who is there.
-
-When a commit fails nothing of it is acknowledged: the producers hear MISCONF with the store's reason in the place of
-their job's id, the jobs are forgotten, additions are refused from then on, and no other node is given a copy or hears
-that one is kept.  Who was to get an event that is done by that (EX 0) hears MISCONF, too: after a crash its group might
-have it again.  Jobs that are there are still delivered and acknowledged.  The commit is tried again every second,
-so that additions resume when there is room again, when the server is back, or when the journal has been written anew.
+While a store is changed for another, both take the records:
 
     store ----------------------------------> left
          records of each step to both           ^  one commit of both, then the word that the new one counts
     successor --- walk, in slices --- complete -+
 
-Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer milliseconds.
+Times are integer milliseconds, those of the loop seconds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -34,27 +22,18 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.core.messages import DURABLE_ALONE, URGENT, Message
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, Record, promises
 from disqued.core.recovery import walk
-from disqued.errors import JournalFailed
-from disqued.net.callers import Caller
-from disqued.net.clients import ClientConnection
+from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.net.commits import Commits
 from disqued.net.turns import soon_of
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
-Messages = list[tuple[bytes, Message]]  #: node ids, and what is for them
-Recipient = ClientConnection | Caller  #: who is answered when what the answer says is durable
-
 log = Logger("disqued.net.driver.Driver")  # by its name: who asks cannot be seen where this is compiled
-
-RETRY_S = 1.0  #: pause between two attempts to commit, after one has failed
 
 
 class Driver:
-    """Carries out what the node's steps ask for."""
+    """Carries out what the node's turns ask for."""
 
     def __init__(
         self, node: Node, store: IStore, reactor: IReactorTime, *,
@@ -62,12 +41,13 @@ class Driver:
     ) -> None:  # fmt: skip
         """Take a node and the store of its journal.
 
-        `on_failure` is called when `failure` changes, `on_crash` while an exception is handled that is a bug of ours.
+        `on_failure` is called when the turn's `failure` changes, `on_crash` while an exception is handled that is a bug
+        of ours.
         """
         self.node = node
+        self.turn = Turn(node, self)
         self.store = store
         self.reactor = reactor
-        self.failure: str | None = None  #: why the store takes no jobs now
         self.commits = Commits()
         #: Takes messages to other nodes that may leave now; set by the daemon.
         self.send: Callable[[Messages], None] = lambda messages: None
@@ -75,29 +55,16 @@ class Driver:
         self.on_members: Callable[[], None] = lambda: None
         #: Called when the trail has news; set by the daemon.
         self.on_trail: Callable[[], None] = lambda: None
-        #: Takes the same records, and will take the store's place.
+        #: Takes the same records, and will replace the store.
         self.successor: IStore | None = None
         self._on_failure = on_failure
         self._on_crash = on_crash
-        self._outbox = node.outbox
         self._state = node.state
         self._timer: IDelayedCall | None = None
-        self._timer_at = 0
         self._halted = False
-        self._is_closed = False
-        self._waiting: dict[Recipient, None] = {}  #: their replies wait for the next commit
-        self._gathers = False  #: a round of clients runs
-        self._gathered: dict[Recipient, None] = {}  #: their replies wait for the end of the round, and nothing else
-        self._batch: list[list[Record]] = []  #: what the next commit makes durable
-        self._messages: Messages = []  #: they wait for the next commit
         self._soon = soon_of(reactor)
-        self._sends = False  #: messages leave when this turn is over
-        self._commits = False  #: it is committed then
-        self._under_way: Deferred[None] | None = None  #: a commit that has not answered yet
+        self._pending: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
-        self._securing = False  #: the store makes safe what held jobs wait for
-        self._told = (0, 0)  #: number of the last held job that a commit knows, and the watermark that it has
-        self._safe_last = 0  #: number of the last one that is safe
         self._secure_call: IDelayedCall | None = None
         self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
         node.state.journaling = False
@@ -105,224 +72,71 @@ class Driver:
     def start(self) -> None:
         """Give the store records from now on: it is loaded."""
         self.store.attention = self._attend
-        self._find_journaling()
+        self._find_journals()
 
-    def _find_journaling(self) -> None:
+    def _find_journals(self) -> None:
+        """Let records go to the stores that there are."""
+        journals = [store for store in (self.store, self.successor) if store is not None]
+        self.turn.journals = [*journals]
         self._state.journaling = bool(self.store.records) or self.successor is not None
 
     def begin_watermark(self) -> None:
         """Let a journal that has no watermark have one, with whatever it is given next."""
         if self._state.journaling and not self._state.watermark.until:
-            self._append()
+            self.turn.append()
             record = self._state.begin_watermark()
-            self.store.append([record])
-            if self.successor is not None:
-                self.successor.append([record])
+            for journal in self.turn.journals:
+                journal.append([record])
 
-    # Steps.
+    # What a turn needs done.
 
-    def finish_step(self, client: Recipient | None) -> None:
-        """Carry out the effects of the step that has just run, on behalf of a client or of the timer."""
-        if self._is_closed:
-            return  # Nothing can be made durable any more, so nobody hears of it.
-        outbox = self._outbox
-        if outbox.replies:
-            self._hand_over_replies()
-        if self._state.journaling:
-            self._hold(client)
-        elif client is not None:
-            if self._gathers:
-                self._gathered[client] = None
-            else:
-                client.flush()
-        if (outbox.messages or outbox.events) and not self._commits and not self._sends:
-            self._sends = True
-            self._soon(self._end_turn)
-        if outbox.members_changed:
-            outbox.members_changed = False
-            self.on_members()
-        endings = self._state.endings
-        if endings is not None and endings.is_news():
-            self.on_trail()
-        at = self._state.schedule.next_at()
-        if at is not None and not self._halted and (self._timer is None or at < self._timer_at):
-            self._set_timer(at)
-
-    def _hand_over_replies(self) -> None:
-        """Put the replies of clients that were blocked where their other replies wait."""
-        outbox, node = self._outbox, self.node
-        while outbox.replies:
-            replies, outbox.replies = outbox.replies, []
-            for client, value, units in replies:
-                assert isinstance(client, ClientConnection | Caller)
-                if units and client.is_gone():
-                    node.delivery.give_back(units)
-                    continue
-                client.unblock(value)
-                if node.state.journaling:
-                    self._waiting[client] = None
-                elif self._gathers:
-                    self._gathered[client] = None
-                else:
-                    client.flush()
-            node.serve()
-
-    # Rounds of clients.
-
-    def begin_round(self) -> None:
-        """Keep replies back until the round is over; to the node it is one moment."""
-        self._gathers = True
-        self.node.stop_clocks()
-
-    def end_round(self) -> None:
-        """Answer the clients of the round."""
-        self._gathers = False
-        self.node.start_clocks()
-        gathered, self._gathered = self._gathered, {}
-        if self._state.journaling and gathered:
-            # Since this round began: what came after that has to be durable before it is told.
-            self._waiting |= gathered
-            self._hold(None)
+    def wake_at(self, at: int) -> None:
+        """Set the one timer."""
+        delay = max(0, at - self._state.now) / 1_000
+        if self._timer is not None:
+            self._timer.reset(delay)
         else:
-            self._flush(gathered)
+            self._timer = self.reactor.callLater(delay, self._tick)
 
-    def _hold(self, client: Recipient | None) -> None:
-        """Let the step's replies wait for the commit at the end of this turn.
+    def follow_members(self) -> None:
+        """Let links and file follow what is known of the nodes."""
+        self.on_members()
 
-        While a commit takes its time elsewhere, a client whose step has nothing to commit, and that waits for nothing
-        either, is answered at once.
-        """
-        appended = self._append()
-        if client is not None:
-            if self._under_way is not None and not appended and client not in self._waiting and not client.is_held:
-                client.flush()
-            else:
-                self._waiting[client] = None
-        waits = self._under_way is not None and self.failure is None
-        if not self._commits and not waits and (self._waiting or self._batch or self._messages):
-            self._commit_soon()
+    def follow_trail(self) -> None:
+        """Let the event log take what the trail has."""
+        self.on_trail()
 
-    def _append(self) -> bool:
-        """Give the stores what the step has journaled; say whether there was anything."""
-        outbox = self._outbox
-        if not outbox.journal:
-            return False
-        records, outbox.journal = outbox.journal, []
-        self.store.append(records)
-        if self.successor is not None:
-            self.successor.append(records)
-        self._batch.append(records)
-        return True
+    def end_turn_soon(self) -> None:
+        """End the turn when this turn of the loop is over."""
+        self._soon(self.turn.end)
 
-    # The end of a turn.
-
-    def _end_turn(self) -> None:
-        """Let messages leave that have no commit to wait for."""
-        if not self._sends:
-            return  # `settle` has done it.
-        self._sends = False
-        if self._outbox.events:
-            self.node.events.collect()
-        if self._under_way is None and not self._batch:
-            self._send(self._take_messages())
-        else:
-            messages, self._outbox.messages = self._outbox.messages, []
-            self._messages += self._send_urgent(messages)
-
-    def _send_urgent(self, messages: Messages) -> Messages:
-        """Let those leave that only tell who is there; returns the others."""
-        urgent = [entry for entry in messages if entry[1][0] in URGENT]
-        if not urgent:
-            return messages
-        self.send(urgent)
-        return [entry for entry in messages if entry[1][0] not in URGENT]
-
-    def _take_messages(self) -> Messages:
-        if self._outbox.events:
-            self.node.events.collect()
-        messages, self._outbox.messages = self._outbox.messages, []
-        if self._messages:
-            messages, self._messages = self._messages + messages, []
-        return messages
-
-    def _send(self, messages: Messages) -> None:
-        """Let messages leave; while nothing can be made durable, those that say or ask that it is do not."""
-        if self.failure is not None:
-            messages = [entry for entry in messages if entry[1][0] not in DURABLE_ALONE]
-        if messages:
-            self.send(messages)
-
-    def _commit_soon(self) -> None:
-        """Commit when this turn is over."""
-        self._commits = True
-        self._soon(self._commit)
-
-    def _commit(self) -> None:
-        """End a turn: make its records durable, then speak."""
-        if not self._commits:
-            return  # `settle` has done it.
-        self._commits = False
-        clients, self._waiting = self._waiting, {}
-        batch, self._batch = self._batch, []
-        messages = self._take_messages()
-        if self.failure is not None or not batch:
-            # While it fails nothing is added, and what else is done the next good commit makes durable.
-            self._speak(messages, clients)
-            return
+    def commit(self) -> str | None:
+        """Commit; returns the reason of a failure, "" when it is done, None when the store takes its time."""
         self.commits.begin()
-        if self._state.watermark.held:
-            self._note_held()
         try:
-            result = self.store.commit()
+            self._pending = self.store.commit()
         except StoreFailed as error:
-            self._fail(error, clients, batch, messages)
-            return
-        if result is None:
-            self.commits.end()
-            self._speak(messages, clients)
-            if self._told[0] > self._safe_last:
-                self._secure()
-            return
-        for client in clients:
-            client.hold()
-        messages = self._send_urgent(messages)
-        self._under_way = result
-        result.addCallbacks(
-            self._answer, self._failed, callbackArgs=(clients, messages), errbackArgs=(clients, batch, messages)
-        )
-        result.addErrback(self._report)
-
-    def _speak(self, messages: Messages, clients: Iterable[Recipient]) -> None:
-        """Say what is durable now: to the other nodes, then to the clients."""
-        self._send(messages)
-        self._flush(clients)
-        self._go_on()
-
-    def _flush(self, clients: Iterable[Recipient]) -> None:
-        for client in clients:
-            try:
-                client.flush()
-            except Exception:  # a bug of ours: the others get their replies
-                self._on_crash()
-
-    def _answer(self, _: None, clients: Iterable[Recipient], messages: Messages) -> None:
-        """Say what a commit that took its time has made durable."""
+            self.commits.failed += 1
+            return str(error)
+        if self._pending is not None:
+            return None
         self.commits.end()
-        self._under_way = None
-        self._send(messages)
-        for client in clients:
-            client.release()
-        if self._told[0] > self._safe_last:
-            self._secure()
-        self._go_on()
+        return ""
 
-    def _failed(
-        self, failure: Failure, clients: dict[Recipient, None], batch: list[list[Record]], messages: Messages
-    ) -> None:
-        self._under_way = None
-        waiting, self._waiting = self._waiting, {}
-        later, self._batch = self._batch, []
-        self._fail(self._reason(failure), clients | waiting, batch + later, messages + self._take_messages())
+    def await_commit(self) -> None:
+        """Tell the turn when the commit is over that takes its time."""
+        assert self._pending is not None
+        self._pending.addCallbacks(self._committed, self._failed).addErrback(self._report)
+
+    def _committed(self, _: None) -> None:
+        self._pending = None
+        self.commits.end()
+        self.turn.committed("")
+
+    def _failed(self, failure: Failure) -> None:
+        self._pending = None
+        self.commits.failed += 1
+        self.turn.committed(str(self._reason(failure)))
 
     def _reason(self, failure: Failure) -> StoreFailed:
         error = failure.value
@@ -334,154 +148,84 @@ class Driver:
     def _report(self, failure: Failure) -> None:
         log.failure("Internal error in the store", failure=failure)
 
-    def _go_on(self) -> None:
-        """Do what was put off while a commit was under way."""
-        if self._when_handed_over is not None:
-            if self._under_way is None:
-                self._commit_successor()
-        elif self.store.wants_compaction:
-            self._compact_by_itself()
-        self._hold(None)
-
-    # What may leave only when it cannot be lost.
-
-    def _note_held(self) -> None:
-        """Note which held jobs the commit that begins is about."""
-        mark = self._state.watermark
-        self._told = (mark.last, mark.until)
-
-    def _secure(self) -> None:
-        """Let the store make safe what it has, if jobs are held until then."""
-        last, until = self._told
-        if self._securing or self._halted:
-            return
-        self._securing = True
+    def secure(self) -> None:
+        """Let the store make safe what was committed."""
         try:
             result = self.store.secure()
         except StoreFailed as error:
-            self._not_secured(error)
+            reason = str(error)
+            self._soon(lambda: self.turn.secured(reason))
             return
         if result is None:
-            self._soon(lambda: self._secured(last, until))
+            self._soon(lambda: self.turn.secured(""))
         else:
             result.addCallbacks(
-                lambda _: self._secured(last, until), lambda failure: self._not_secured(self._reason(failure))
+                lambda _: self.turn.secured(""), lambda failure: self.turn.secured(str(self._reason(failure)))
             ).addErrback(self._report)
 
-    def _secured(self, last: int, until: int) -> None:
-        self._securing = False
-        self._safe_last = last
-        if not self._is_closed:
-            self.node.begin()
-            self.node.delivery.release(last, until)
-            self.finish_step(None)
-            if self._told[0] > self._safe_last:
-                self._secure()
-
-    def _not_secured(self, error: StoreFailed) -> None:
-        """Try again in a while: the jobs are held as long as it takes."""
-        log.warn("Jobs that are delivered at most once wait for the store: {reason}", reason=str(error))
+    def secure_later(self, reason: str) -> None:
+        """Try again in a while to make safe what is held."""
+        log.warn("Jobs that are delivered at most once wait for the store: {reason}", reason=reason)
         if not self._halted:
-            self._secure_call = self.reactor.callLater(RETRY_S, self._secure_again)
+            self._secure_call = self.reactor.callLater(RETRY_MS / 1_000, self._secure_again)
 
     def _secure_again(self) -> None:
         self._secure_call = None
-        self._securing = False
-        if self._told[0] > self._safe_last:
-            self._secure()
+        self.turn.secure_again()
 
-    # Failure and return.
-
-    def _fail(
-        self, error: StoreFailed, clients: Iterable[Recipient], batch: list[list[Record]], messages: Messages
-    ) -> None:
-        """Take no more jobs, and take those back whose producers have not been answered."""
-        self.commits.failed += 1
-        self._set_failure(str(error))
-        log.error("The journal takes no jobs now: {reason}", reason=self.failure)
-        self._take_back(clients, batch)
-        self._send(messages)
-        for client in clients:
-            client.release()
-            client.flush()
-        self._retry_later()
-
-    def _take_back(self, clients: Iterable[Recipient], batch: list[list[Record]]) -> None:
-        """Answer MISCONF in the place of each id that was about to be told, or event that was done by that."""
-        unkept = promises(record for records in batch for record in records)
-        error = JournalFailed(f"{JournalFailed.__doc__}: {self.failure}")
-        for client in clients if unkept else ():
-            for job_id in client.take_back(unkept, error):
-                job = self._state.jobs.get(job_id)
-                if job is not None:
-                    self._state.forget(job, GONE_REFUSED)
-        self._append()
-        self._batch = []
-
-    def _set_failure(self, reason: str | None) -> None:
-        self.failure = reason
-        self._state.read_only = reason is not None
+    def failing(self, before: str | None) -> None:
+        """Tell the log and the daemon that the store takes no jobs, or takes them again."""
         self._on_failure()
+        if self.turn.failure is None:
+            log.info("The journal takes jobs again")
+        else:
+            still = "" if before is None else "still "
+            log.error("The journal {still}takes no jobs now: {reason}", still=still, reason=self.turn.failure)
 
-    def _retry_later(self) -> None:
+    def try_again_later(self) -> None:
+        """Commit once more in a while what could not be committed."""
         if self._retry_call is None and not self._halted:
-            self._retry_call = self.reactor.callLater(RETRY_S, self._try_again)
+            self._retry_call = self.reactor.callLater(RETRY_MS / 1_000, self._try_again)
 
     def _try_again(self) -> None:
-        """Commit once more what could not be committed."""
         self._retry_call = None
-        if self._under_way is not None:
-            self._retry_later()
-            return
+        self.turn.try_again()
+
+    def repair(self) -> None:
+        """Rewrite a journal that is good only when it has been rewritten."""
         if self.store.wants_compaction:
             self._compact_by_itself()
-        if self._state.watermark.held:
-            self._note_held()
-        try:
-            result = self.store.commit()
-        except StoreFailed as error:
-            self._fail_again(error)
-            return
-        if result is None:
-            self._recover()
-            return
-        self._under_way = result
-        result.addCallbacks(
-            lambda _: self._recover(), lambda failure: self._fail_again(self._reason(failure))
-        ).addErrback(self._report)
 
-    def _fail_again(self, error: StoreFailed) -> None:
-        self.commits.failed += 1
-        self._under_way = None
-        if str(error) != self.failure:
-            self._set_failure(str(error))
-            log.error("The journal still takes no jobs: {reason}", reason=self.failure)
-        self._retry_later()
-        self._go_on()
+    def rested(self) -> None:
+        """Let another store take over, or begin a compaction: no commit is under way."""
+        if self._when_handed_over is not None:
+            if not self.turn.under_way:
+                self._commit_successor()
+        elif self.store.wants_compaction:
+            self._compact_by_itself()
 
-    def _recover(self) -> None:
-        self._under_way = None
-        self._set_failure(None)
-        log.info("The journal takes jobs again")
-        if self._told[0] > self._safe_last:
-            self._secure()
-        self._go_on()
+    def crashed(self) -> None:
+        """Report an exception that is a bug of ours."""
+        self._on_crash()
+
+    # The store.
 
     def look(self) -> None:
         """Let the store see whether its files are there; between two commits, once a second."""
-        if self._commits or self._under_way is not None or self.failure is not None or self._halted:
+        turn = self.turn
+        if turn.is_planned or turn.under_way or turn.failure is not None or self._halted:
             return
         try:
             self.store.look()
         except StoreFailed as error:
-            self._fail(error, {}, [], [])
+            self.commits.failed += 1
+            turn.fail(str(error))
 
     def _attend(self) -> None:
         """Hear from the store that there is something to do for it, although nothing is committed."""
-        if not (self._commits or self._under_way or self.failure or self._is_closed):
-            self._commit_soon()
-
-    # Compaction.
+        turn = self.turn
+        if not (turn.under_way or turn.failure or turn.is_closed):
+            turn.end_soon()
 
     def compact(self) -> None:
         """Begin to make what is stored smaller, in the background.  Raises StoreError."""
@@ -497,9 +241,9 @@ class Driver:
 
     def follow(self, successor: IStore) -> None:
         """Give a store that is open and empty the records of each step from now on, beside the one that counts."""
-        self._append()
+        self.turn.append()
         self.successor = successor
-        self._find_journaling()
+        self._find_journals()
         self.begin_watermark()
 
     def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
@@ -509,8 +253,8 @@ class Driver:
         and nothing is acknowledged meanwhile; it is to call `succeed` then.
         """
         self._when_handed_over = done
-        if not self._commits and self._under_way is None:
-            self._commit_soon()
+        if not self.turn.under_way:
+            self.turn.end_soon()
 
     def _commit_successor(self) -> None:
         done, self._when_handed_over = self._when_handed_over, None
@@ -524,15 +268,17 @@ class Driver:
         if result is None:
             done(None)
             return
-        self._under_way = result
+        self._pending = result
+        self.turn.occupy()
         result.addCallbacks(
             lambda _: self._handed_over(done, None), lambda failure: self._handed_over(done, self._reason(failure))
         ).addErrback(self._report)
 
     def _handed_over(self, done: Callable[[StoreFailed | None], None], error: StoreFailed | None) -> None:
-        self._under_way = None
+        self._pending = None
+        self.turn.vacate()
         done(error)
-        self._go_on()
+        self.turn.go_on()
 
     def succeed(self) -> IStore:
         """Make the successor the store; returns the one that is left, which is to be closed."""
@@ -540,36 +286,21 @@ class Driver:
         left, self.store = self.store, self.successor
         self.store.attention = self._attend
         self.drop_successor()
-        if self.failure is not None:
-            self._cancel_retry()
-            self._set_failure(None)
+        self._cancel_retry()
+        self.turn.recover()
         return left
 
     def drop_successor(self) -> None:
         """Give records to the store alone."""
         self.successor = None
         self._when_handed_over = None
-        self._find_journaling()
+        self._find_journals()
 
     # The timer.
 
-    def _set_timer(self, at: int) -> None:
-        """Be called at a time, and not later."""
-        self._timer_at = at
-        delay = max(0, at - self.node.state.now) / 1_000
-        if self._timer is not None:
-            self._timer.reset(delay)
-        else:
-            self._timer = self.reactor.callLater(delay, self._tick)
-
     def _tick(self) -> None:
         self._timer = None
-        self.node.begin()
-        try:
-            self.node.tick()
-        except Exception:  # a bug of ours: the node goes on with what is due next
-            self._on_crash()
-        self.finish_step(None)
+        self.turn.tick()
 
     def run_due(self) -> None:
         """Look at the deadlines now, whatever the timer says: after a load, and when memory or clocks changed."""
@@ -582,14 +313,13 @@ class Driver:
     def halt(self) -> None:
         """Do nothing more by itself from now on: the node stays as it is."""
         self._halted = True
+        self.turn.halt()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._cancel_retry()
         if self._secure_call is not None:
             self._secure_call.cancel()
-            self._secure_call = None
-            self._securing = False
 
     def _cancel_retry(self) -> None:
         if self._retry_call is not None:
@@ -599,28 +329,26 @@ class Driver:
     def resume(self) -> None:
         """Go on after all."""
         self._halted = False
-        if self.failure is not None:
-            self._retry_later()
-        if self._told[0] > self._safe_last:
-            self._secure()
+        self.turn.resume()
+        if self._secure_call is not None:
+            self._secure_again()
         self.run_due()
 
     async def settle(self) -> None:
         """Commit what is pending and answer, outside the turns."""
-        self._end_turn()
-        while self._under_way is not None or self._commits:
-            if self._under_way is not None:
+        while self._pending is not None or self.turn.is_planned:
+            if self._pending is not None:
                 waiter: Deferred[Any] = Deferred()
-                self._under_way.addBoth(waiter.callback)
+                self._pending.addBoth(waiter.callback)
                 await waiter
             else:
-                self._commit()
+                self.turn.end()
 
     async def stop(self) -> None:
         """Commit, close the store and do nothing again, whoever takes a step.  Raises StoreFailed."""
         self.halt()
         await self.settle()
-        self._is_closed = True
+        self.turn.is_closed = True
         result = self.store.close()
         if result is not None:
             await result

@@ -114,7 +114,7 @@ class StoreKeeper:
                 facts["aof_state"] = "wait-rewrite"
         if switch.last_failure is not None:
             facts["persistence_change_failed"] = switch.last_failure
-        if driver.failure is not None:
+        if driver.turn.failure is not None:
             facts["aof_last_write_status"] = "err"
-            facts["persistence_failure"] = driver.failure
+            facts["persistence_failure"] = driver.turn.failure
         return facts

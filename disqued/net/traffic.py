@@ -12,20 +12,20 @@ each command costs no more than a field of a structure.
 from typing import TYPE_CHECKING
 
 from disqued.core.node import Node
+from disqued.core.turn import Turn
 
 if TYPE_CHECKING:
     from disqued.net.buffers import Buffers
     from disqued.net.clients import ClientConnection
-    from disqued.net.driver import Driver
     from disqued.net.turns import Busy
 
 
 class Traffic:
     """The state that connections and the daemon share, and the counters of what passes."""
 
-    def __init__(self, node: Node, driver: "Driver", buffers: "Buffers", busy: "Busy") -> None:
+    def __init__(self, node: Node, turn: Turn, buffers: "Buffers", busy: "Busy") -> None:
         self.node = node
-        self.driver = driver
+        self.turn = turn
         self.buffers = buffers  #: what all connections hold outside maxmemory
         self.busy = busy  #: clients that take long have their turns here
         self.running: ClientConnection | None = None  #: the client whose command runs now

@@ -1,11 +1,10 @@
 """One simulated node: the real core and the real codecs, between a simulated disk, network and clock.
 
-    client's command, batch of messages, greeting, timer --> a step of the node --> outbox
+    client's command, batch of messages, greeting, timer --> a step of the node --> core/turn.py
         at the end of the turn, which is the millisecond:  1 journal, commit   2 messages   3 replies
 
-It does in virtual time what `disqued.net.driver` does on the reactor: what steps of one turn have journaled is
-committed once; nobody hears of anything before that; when a commit fails, producers hear MISCONF, promises to other
-nodes are not sent, and additions are refused until a commit succeeds again.
+It does in virtual time what `disqued.net.driver` does on a loop: it carries out what the same `Turn` asks for.  With
+`commit_ms` a commit takes its time, as one in a thread or on another server does.
 
 A process ends at any moment, also between the parts of the end of a turn (`dies_at`), and starts again from its disk.
 
@@ -13,17 +12,18 @@ Times are integer milliseconds; `boot` counts the processes of a node, so that w
 not taken for news.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from disqued.commands import table
 from disqued.commands.catalogue import MODULES  # enters the commands into the table
-from disqued.commands.table import BLOCKED, Flag
-from disqued.core.messages import DURABLE_ALONE, Greeting, Message, Target
+from disqued.commands.table import BLOCKED, Command, Flag
+from disqued.core.messages import Greeting, Message, Target
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, Record, promises
 from disqued.core.peers import KnownNode
 from disqued.core.recovery import Recovery, snapshot, walk
+from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.errors import CommandError, JournalFailed, OutOfMemory
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.clock import WALL_MS, NodeClock
@@ -38,7 +38,6 @@ assert MODULES
 
 PORT = 7711
 BUS_PORT = 17711
-RETRY_MS = 1_000  #: pause between two attempts to commit, after one has failed
 SECURED_MS = 7  #: what a sync takes that held jobs wait for
 SYNC_MS = {EVERYSEC: 1_000, NO: 30_000}  #: when what was written is synced, by the store or by the system
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
@@ -62,10 +61,83 @@ class SimClient(Protocol):
         """The connection is broken."""
 
 
+class SimRecipient:
+    """The replies of one client that have not left yet, as values; a `Recipient` to the turn."""
+
+    def __init__(self, server: "SimServer", client: SimClient) -> None:
+        self._server = server
+        self.client = client
+        self.blocked: Command | None = None  #: the command that it waits in
+        self.due: list[tuple[Any, Command | None]] = []  #: values with their commands: they wait for the next commit
+        self.held: list[tuple[Any, Command | None]] = []  #: they wait for the commit that is under way
+        self.leaving: list[tuple[Any, Command | None]] = []  #: they leave when the step that runs is over
+
+    @property
+    def is_held(self) -> bool:
+        """True while replies wait for a commit that is under way."""
+        return bool(self.held)
+
+    def is_gone(self) -> bool:
+        """Return whether the client has broken its connection."""
+        return self.client.is_gone
+
+    def unblock(self, value: Any) -> None:
+        """Take the value of the command that blocked."""
+        self.due.append((value, self.blocked))
+        self.blocked = None
+
+    def flush(self) -> None:
+        """Send the replies that are due."""
+        due, self.due = self.due, []
+        self._leave(due)
+
+    def hold(self) -> None:
+        """Put the replies that are due apart."""
+        self.held += self.due
+        self.due = []
+
+    def release(self) -> None:
+        """Send what was put apart."""
+        held, self.held = self.held, []
+        self._leave(held)
+
+    def _leave(self, replies: list[tuple[Any, Command | None]]) -> None:
+        if replies:
+            self.leaving += replies
+            self._server.answer_soon(self)
+
+    def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
+        """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
+        taken: list[bytes] = []
+        for replies in (self.held, self.due):
+            for at, (value, entry) in enumerate(replies):
+                told = [name for name in _promised(value, entry) if name in unkept]
+                if told:
+                    taken += told
+                    replies[at] = (error, entry)
+        return taken
+
+    def handed(self) -> list[bytes]:
+        """Ids of the jobs in replies that did not leave."""
+        return [
+            name
+            for value, entry in (*self.leaving, *self.held, *self.due)
+            if entry is not None and entry.hands_out and value and not isinstance(value, CommandError)
+            for name in entry.handed(value)
+        ]
+
+
+def _promised(value: Any, entry: Command | None) -> Iterable[bytes]:
+    if entry is None or entry.promised is None or isinstance(value, CommandError):
+        return ()
+    return entry.promised(value)
+
+
 class SimServer:
     """A node with its process, disk and clocks; what is not running keeps its disk."""
 
     node: Node
+    turn: Turn
 
     def __init__(
         self, events: Events, network: SimNetwork, number: int, seed: str, *,
@@ -92,6 +164,7 @@ class SimServer:
         self.on_life: Callable[[bool], None] = lambda serves: None  #: a process serves, or has ended
         self.on_death: Callable[[], None] = lambda: None
         self.commits: int = 0
+        self.commit_ms: int = 0  #: how long a commit takes; 0 = it is done when it returns
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
         self._on_loss = on_loss
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
@@ -103,18 +176,16 @@ class SimServer:
 
     def _clear(self) -> None:
         """Forget what a process has in its memory."""
-        self.failure: str | None = None
         self.links: dict[bytes, Link] = {}
         self._dials: dict[Target, Dial] = {}
-        self._clients: dict[SimClient, None] = {}
+        self._clients: dict[SimClient, None] = {}  #: they wait for a reply
+        self._recipients: dict[SimClient, SimRecipient] = {}
+        self._leaving: list[SimRecipient] = []  #: their replies leave when the step that runs is over
+        self._steps = False  #: a step runs: nobody is answered within it
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._turn_open = False
         self._sync_planned = False
         self._timer_at = 0
-        self._batch: list[Record] = []
-        self._messages: list[tuple[bytes, Message]] = []
-        #: Who is to hear what, and the jobs that leave with it.
-        self._replies: list[tuple[SimClient, Any, list[bytes]]] = []
 
     # The process.
 
@@ -135,6 +206,8 @@ class SimServer:
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():
             recovery.apply(record)
+        self.turn = turn = Turn(node, self)
+        turn.journals = [self.journal]
         self.state.journaling = self.journal.records
         node.note_expired(recovery.expired)
         self.is_up = True
@@ -237,22 +310,26 @@ class SimServer:
         self._clients[client] = None
         if self._is_away(self.command, client, words) or client.is_gone:
             return
+        recipient = self._recipients.get(client)
+        if recipient is None:
+            recipient = self._recipients[client] = SimRecipient(self, client)
         node = self.node
         node.begin()
-        handed: list[bytes] = []
+        entry: Command | None = None
         try:
             entry = table.find(words)
             call = table.recall(entry, words)
             if entry.flags & Flag.DENY_OOM:
                 self._admit()
-            value = node.command(client, call)
-            if entry.hands_out and value and value is not BLOCKED:
-                handed = entry.handed(value)
+            value = node.command(recipient, call)
         except CommandError as error:
             value = error
-        if value is not BLOCKED:
-            self._replies.append((client, value, handed))
-        self._finish()
+        if value is BLOCKED:
+            recipient.blocked = entry
+            self._finish(None)
+        else:
+            recipient.due.append((value, entry))
+            self._finish(recipient)
 
     def _admit(self) -> None:
         if self.state.memory.level > 1 and not self.node.make_room():
@@ -260,16 +337,23 @@ class SimServer:
         if self.failure is not None:
             raise JournalFailed(f"{JournalFailed.__doc__}: {self.failure}")
 
+    @property
+    def failure(self) -> str | None:
+        """Why the store takes no jobs now."""
+        return self.turn.failure
+
     def leave(self, client: SimClient) -> None:
         """A client has broken its connection."""
         self._clients.pop(client, None)
         if self._is_away(self.leave, client):
             return
-        # What it was to hear in this turn it will not.
-        handed = [job_id for other, _, job_ids in self._replies if other is client for job_id in job_ids]
-        self._replies = [reply for reply in self._replies if reply[0] is not client]
+        recipient = self._recipients.pop(client, None)
+        if recipient is None:
+            return
+        handed = recipient.handed()
+        recipient.due, recipient.held, recipient.leaving = [], [], []
         self.node.begin()
-        self.node.gone(client, handed)
+        self.node.gone(recipient, handed)
         self._finish()
 
     def hear(self, sender: bytes, batch: list[bytes]) -> None:
@@ -299,9 +383,9 @@ class SimServer:
         if boot != self.boot or at != self._timer_at or self._is_away(self._tick, timer):
             return
         self._timer_at = 0
-        self.node.begin()
-        self.node.tick()
-        self._finish()
+        self._steps = True
+        self.turn.tick()
+        self._steps = False
 
     # Links.
 
@@ -336,7 +420,6 @@ class SimServer:
 
     def _follow(self) -> None:
         """Let links lead where they shall."""
-        self.outbox.members_changed = False
         self._members = self.node.membership.lines()
         targets = self.node.membership.targets()
         wanted = {target.id: target for target in targets if target.id}
@@ -357,85 +440,93 @@ class SimServer:
 
     # The end of a step.
 
-    def _finish(self) -> None:
-        outbox = self.outbox
-        if outbox.replies:
-            self._take_replies()
-        if outbox.journal:
-            records, outbox.journal = outbox.journal, []
-            self.journal.append(records)
-            self._batch += records
-        if outbox.events:
-            self.node.events.collect()
-        if outbox.messages:
-            self._messages += outbox.messages
-            outbox.messages.clear()
-        if outbox.members_changed:
-            self._follow()
-        if self.event_log is not None and self.state.endings is not None and self.state.endings.is_news():
-            self.event_log.wake()
-        if not self._turn_open and (self._batch or self._messages or self._replies):
-            self._turn_open = True
-            self.events.after(0, self._end_turn, self.boot)
-        at = self.state.schedule.next_at()
-        if at is not None and not 0 < self._timer_at <= at:
-            self._timer_at = at
-            self.events.at(at - self.clock.offset_ms, self._tick, (self.boot, at))
+    def _finish(self, recipient: SimRecipient | None = None) -> None:
+        """Let the turn follow a step, on behalf of a client or of nobody."""
+        self._steps = True
+        self.turn.finish_step(recipient)
+        self._steps = False
 
-    def _take_replies(self) -> None:
-        outbox, node = self.outbox, self.node
-        while outbox.replies:
-            replies, outbox.replies = outbox.replies, []
-            for client, value, units in replies:
-                if client.is_gone:  # type: ignore[attr-defined]
-                    node.delivery.give_back(units)
-                else:
-                    handed = [b"%b:%b" % (unit.id, unit.scope) if unit.scope else unit.id for unit in units]
-                    self._replies.append((client, value, handed))  # type: ignore[arg-type]
-            node.serve()
+    def wake_at(self, at: int) -> None:
+        """Set the timer."""
+        self._timer_at = at
+        self.events.at(at - self.clock.offset_ms, self._tick, (self.boot, at))
+
+    def follow_members(self) -> None:
+        """Let links lead where they shall."""
+        self._follow()
+
+    def follow_trail(self) -> None:
+        """Let the event log take what the trail has."""
+        if self.event_log is not None:
+            self.event_log.wake()
+
+    def answer_soon(self, recipient: SimRecipient) -> None:
+        """Let replies leave: now, or when the step that runs is over."""
+        self._leaving.append(recipient)
+        if self._steps:
+            self.end_turn_soon()
+
+    def _answer(self) -> None:
+        boot = self.boot
+        leaving, self._leaving = self._leaving, []
+        for recipient in leaving:
+            replies, recipient.leaving = recipient.leaving, []
+            for value, _ in replies:
+                client = recipient.client
+                if boot == self.boot and not client.is_gone:
+                    self._clients.pop(client, None)
+                    client.answered(value)
 
     # The end of a turn.
+
+    def end_turn_soon(self) -> None:
+        """End the turn in this millisecond."""
+        if not self._turn_open:
+            self._turn_open = True
+            self.events.after(0, self._end_turn, self.boot)
 
     def _end_turn(self, boot: int) -> None:
         """Make the turn's records durable, then speak."""
         if boot != self.boot:
             return
         self._turn_open = False
-        batch, self._batch = self._batch, []
-        if batch and self.failure is None and not self._commit(batch):
-            return
-        messages, self._messages = self._messages, []
-        if messages:
-            self._send(messages)
-        if self._dies("before the replies"):
-            return
-        self._answer()
+        self.turn.end()
+        self._speak(boot)
 
-    def _answer(self) -> None:
-        boot = self.boot
-        replies, self._replies = self._replies, []
-        for client, value, _ in replies:
-            if boot == self.boot and not client.is_gone:
-                self._clients.pop(client, None)
-                client.answered(value)
+    def _speak(self, boot: int) -> None:
+        """Answer the clients whose replies have left the turn."""
+        if boot == self.boot and not self._dies("before the replies"):
+            self._answer()
 
-    def _commit(self, batch: list[Record]) -> bool:
-        """Commit; say whether the process is still there."""
+    def commit(self) -> str | None:
+        """Commit; returns the reason of a failure, "" when it is done, None when it takes its time, or never ends."""
         self.commits += 1
-        told = (self.state.watermark.last, self.state.watermark.until)
         if self.dies_at is not None and self._dies_in_commit():
-            return False
+            return None
         try:
             self.journal.commit()
         except StoreFailed as error:
-            self._fail(str(error), batch)
+            reason = str(error)
         else:
-            if self.state.watermark.held:
-                self.events.after(0 if self.policy == ALWAYS else SECURED_MS, self._secure, (self.boot, *told))
+            reason = ""
             if self.policy in SYNC_MS and not self._sync_planned:
                 self._sync_planned = True
                 self.events.after(SYNC_MS[self.policy], self._sync, self.boot)
-        return not self._dies("before the messages")
+        if self._dies("before the messages"):
+            return None
+        if self.commit_ms:
+            self.events.after(self.rng.randrange(self.commit_ms) + 1, self._committed, (self.boot, reason))
+            return None
+        return reason
+
+    def await_commit(self) -> None:
+        """The end of a commit that takes its time is an event of its own."""
+
+    def _committed(self, outcome: tuple[int, str]) -> None:
+        boot, reason = outcome
+        if boot == self.boot and not self._is_away(self._committed, outcome):
+            self.turn.committed(reason)
+            self._speak(boot)
 
     def _dies_in_commit(self) -> bool:
         if self.dies_at == "before the sync" and self.journal.records and not self.disk.is_full:
@@ -454,11 +545,12 @@ class SimServer:
         self.on_death()
         return True
 
-    def _send(self, messages: list[tuple[bytes, Message]]) -> None:
+    def send(self, messages: Messages) -> None:
+        """Send messages to other nodes, each to the one link to its node."""
+        if not self.is_up:
+            return
         links = self.links
         batches: dict[bytes, list[Message]] = {}
-        if self.failure is not None:
-            messages = [entry for entry in messages if entry[1][0] not in DURABLE_ALONE]
         for peer_id, message in messages:
             batch = batches.get(peer_id)
             if batch is None:
@@ -480,69 +572,71 @@ class SimServer:
         try:
             self.journal.sync()
         except StoreFailed as error:
-            self._fail(str(error), [])
-            self._end_turn_soon()
+            self._distrust(str(error))
 
-    def _secure(self, told: tuple[int, int, int]) -> None:
-        """Make safe what held jobs wait for, and queue them."""
-        boot, last, until = told
-        if boot != self.boot or self._is_away(self._secure, told):
-            return
-        try:
-            if self.failure is None:
-                self.journal.sync()
-        except StoreFailed as error:
-            self._fail(str(error), [])
-        if self.failure is not None:
-            self.events.after(RETRY_MS, self._secure, told)
-            return
+    def _distrust(self, reason: str) -> None:
+        """Take no more jobs: what was written may be lost."""
         self.node.begin()
-        self.node.delivery.release(last, until)
+        self.turn.fail(reason)
         self._finish()
+
+    def secure(self) -> None:
+        """Make safe what was committed, in a while."""
+        self.events.after(0 if self.policy == ALWAYS else SECURED_MS, self._secure, self.boot)
+
+    def _secure(self, boot: int) -> None:
+        if boot != self.boot or self._is_away(self._secure, boot):
+            return
+        reason = self.failure or ""
+        if not reason:
+            try:
+                self.journal.sync()
+            except StoreFailed as error:
+                reason = str(error)
+                self._distrust(reason)
+        self._steps = True
+        self.turn.secured(reason)
+        self._steps = False
+
+    def secure_later(self, reason: str) -> None:
+        """Try again in a second."""
+        self.events.after(RETRY_MS, self._secure_again, self.boot)
+
+    def _secure_again(self, boot: int) -> None:
+        if boot == self.boot and not self._is_away(self._secure_again, boot):
+            self.turn.secure_again()
 
     # Failure and return.
 
-    def _fail(self, reason: str, batch: list[Record]) -> None:
-        """Take no more jobs, and take those back whose producers have not been answered."""
-        self.failure = reason
-        self.state.read_only = True
-        unkept = promises(batch)
-        self.node.begin()
-        for at, (client, value, handed) in enumerate(self._replies):
-            told = getattr(value, "job_ids", None) or (value if isinstance(value, list) else [value])
-            names = (*told, *(name for name in handed if b":" in name))
-            for job_id in [name for name in names if isinstance(name, bytes) and name in unkept]:
-                self._replies[at] = (client, JournalFailed(f"{JournalFailed.__doc__}: {reason}"), handed)
-                job = self.state.jobs.get(job_id)
-                if job is not None:
-                    self.state.forget(job, GONE_REFUSED)
-        self._finish()
+    def failing(self, before: str | None) -> None:
+        """Nobody is told but the clients."""
+
+    def try_again_later(self) -> None:
+        """Try to commit again in a second."""
         self.events.after(RETRY_MS, self._try_again, self.boot)
 
     def _try_again(self, boot: int) -> None:
         if boot != self.boot or self._is_away(self._try_again, boot):
             return
-        try:
-            if self.journal.is_bad:
-                self.journal.rewrite(walk(self.state))
-            self.journal.commit()
-        except StoreFailed:
-            self.events.after(RETRY_MS, self._try_again, self.boot)
-            return
-        self.failure = None
-        self.state.read_only = False
-        if self.state.watermark.held:
-            told = (self.boot, self.state.watermark.last, self.state.watermark.until)
-            self.events.after(SECURED_MS, self._secure, told)
-        self._end_turn_soon()
+        self.node.begin()
+        self.turn.try_again()
+        self._speak(boot)
 
-    def _end_turn_soon(self) -> None:
-        if not self._turn_open:
-            self._turn_open = True
-            self.events.after(0, self._end_turn, self.boot)
+    def repair(self) -> None:
+        """Rewrite a journal that is not trusted any more, if that can be done now."""
+        if self.journal.is_bad:
+            with contextlib.suppress(StoreFailed):
+                self.journal.rewrite(walk(self.state))
+
+    def rested(self) -> None:
+        """Nothing waits for a commit to be over."""
+
+    def crashed(self) -> None:
+        """A bug of ours: the story fails.  Raises what is being handled."""
+        raise  # noqa: PLE0704 - it is called while an exception is handled
 
     def compact(self) -> None:
         """Write the journal anew from what is there.  Raises StoreFailed."""
-        if self.journal.records and self.failure is None:
+        if self.journal.records and self.failure is None and not self.turn.under_way:
             self.journal.commit()
             self.journal.rewrite(walk(self.state))

@@ -61,18 +61,6 @@ class AddedStatus(Status):
         return made
 
 
-class Promise(bytes):
-    """A reply as it is spelt that says that jobs are there, or units done: not to be sent when that was not kept."""
-
-    job_ids: tuple[bytes, ...]
-
-    def __new__(cls, spelt: bytes, job_ids: tuple[bytes, ...]) -> Self:
-        """Take the bytes of the reply, and the ids of the jobs, of units with their scopes."""
-        made = super().__new__(cls, spelt)
-        made.job_ids = job_ids
-        return made
-
-
 class Handed(list[Any]):
     """What a consumer is told of a job that it has from now on, where that does not tell the job's id."""
 

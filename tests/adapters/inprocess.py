@@ -231,14 +231,14 @@ class Running:
         node = self.daemon.node
         node.begin()
         node.membership.meet("127.0.0.1", other.port.getHost().port, other.bus_port)
-        self.daemon.driver.finish_step(None)
+        self.daemon.turn.finish_step(None)
 
     def send(self, *messages: tuple[bytes, Message]) -> None:
         """Let the node say something to others, as a step of it would."""
         node = self.daemon.node
         node.begin()
         node.outbox.messages += messages
-        self.daemon.driver.finish_step(None)
+        self.daemon.turn.finish_step(None)
 
     async def stop(self) -> None:
         """End everything."""
@@ -294,5 +294,5 @@ def start(
     daemon.open_bus(("127.0.0.1",) if bus else (), bus_port)
     daemon.start(stop)
     if isinstance(reactor, EpollReactor):
-        reactor.rounds.gatherer = daemon.driver
+        reactor.rounds.gatherer = daemon.turn
     return running

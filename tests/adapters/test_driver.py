@@ -118,7 +118,7 @@ async def test_additions_resume_by_themselves_and_nothing_that_happened_meanwhil
     assert str(await client.call("ADDJOB", "q", "refused", 0)).startswith("MISCONF")
     assert await client.call("ACKJOB", kept) == 1
     store.fails = False
-    await wait_until(lambda: running.daemon.driver.failure is None)
+    await wait_until(lambda: running.daemon.turn.failure is None)
     new = await client.call("ADDJOB", "q", "new", 0)
     kinds = [(record[0], getattr(record[1], "id", record[1])) for record in store.committed]
     refused = kinds[1][1]
@@ -170,7 +170,7 @@ async def test_a_commit_that_fails_later_takes_back_what_nobody_was_told(launch:
     await wait_until(lambda: store.under_way is not None)
     assert await first.call("QLEN", "q") == 0
     store.answer()
-    await wait_until(lambda: running.daemon.driver.failure is None)
+    await wait_until(lambda: running.daemon.turn.failure is None)
     second.send("ADDJOB", "q", "three", 0)
     await wait_until(lambda: store.under_way is not None)
     store.answer()
@@ -387,7 +387,7 @@ async def test_who_has_nothing_to_commit_does_not_wait_for_the_commits_of_others
     # A job that is delivered at most once is marked as done before that is said; what comes after it waits, too.
     consumer.transport.write(pack("GETJOB", "FROM", "other") + pack("PING"))
     producer.send("PING")
-    await wait_until(lambda: len(running.daemon.driver._batch) == 1)
+    await wait_until(lambda: len(running.daemon.turn._batch) == 1)
     assert consumer.unread_replies == producer.unread_replies == 0
     store.answer()
     assert len(await producer.replies(1)) == 1
@@ -426,7 +426,7 @@ def add(running: Running, *messages: Message, record: Record | None = None) -> N
     if record is not None:
         node.outbox.journal.append(record)
     node.outbox.messages += [(ELSEWHERE, message) for message in messages]
-    running.daemon.driver.finish_step(None)
+    running.daemon.turn.finish_step(None)
 
 
 async def turn() -> None:
@@ -518,7 +518,7 @@ async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, la
         add(running, CONFIRMED, record=PAUSED)
         store.answer(StoreFailed("No space left on device", final=False))
         store.later = False
-    await wait_until(lambda: running.daemon.driver.failure is not None)
+    await wait_until(lambda: running.daemon.turn.failure is not None)
     await turn()
     assert running.daemon.node.state.read_only
     assert batches == [[DELETED]]
@@ -528,7 +528,7 @@ async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, la
     await turn()
     assert batches == [[DELETED], [DELETED, PINGED]]
     store.fails = False
-    await wait_until(lambda: running.daemon.driver.failure is None)
+    await wait_until(lambda: running.daemon.turn.failure is None)
     assert not running.daemon.node.state.read_only
     add(running, CONFIRMED, record=PAUSED)
     await turn()
@@ -584,14 +584,14 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     waiting, adding = running.daemon.sessions()
     consumer.send("GETJOB", "FROM", "q")
     await wait_until(lambda: waiting.is_blocked)
-    driver.begin_round()
+    driver.turn.begin_round()
     adding.dataReceived(pack("ADDJOB", "q", "body", 0))
     await deferLater(reactor, 0, int)
     assert not waiting.is_blocked
     assert min(waiting.output_buffered, adding.output_buffered) > 0
     assert not producer.received
     assert not consumer.received
-    driver.end_round()
+    driver.turn.end_round()
     assert (await consumer.replies(1))[0][0][1:] == [*await producer.replies(1), b"body"]
     adding.dataReceived(pack("PING"))
     assert adding.output_buffered == 0
@@ -606,7 +606,7 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
     node.clock = Ticking(node.clock)
     for _ in range(2):
         before = (node.state.now, node.state.wall)
-        driver.begin_round()
+        driver.turn.begin_round()
         moment = (node.state.now, node.state.wall)
         assert moment[0] > before[0]
         assert moment[1] > before[1]
@@ -615,7 +615,7 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
             assert (node.state.now, node.state.wall) == moment
         # A client that comes within it, as one with TLS does, is no younger.
         assert running.daemon.buildProtocol(None).connected_at == moment[0]
-        driver.end_round()
+        driver.turn.end_round()
         assert running.daemon.buildProtocol(None).connected_at > moment[0]
         session.dataReceived(pack("PING"))
         assert node.state.now > moment[0]
@@ -634,13 +634,13 @@ async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_
     client = await running.connect()
     [session] = running.daemon.sessions()
     heard: list[bytes] = []
-    driver.begin_round()
+    driver.turn.begin_round()
     session.dataReceived(pack("PING"))
     store.records = True
     driver.start()
     store.before_commit = lambda: heard.append(bytes(client.received))
     session.dataReceived(pack("ADDJOB", "q", "body", 0))
-    driver.end_round()
+    driver.turn.end_round()
     assert session.output_buffered > 0
     pong, job_id = await client.replies(2)
     assert pong == b"PONG"
@@ -666,7 +666,7 @@ async def test_a_reply_that_cannot_be_sent_keeps_nobody_else_from_theirs(launch:
 
     broken.flush = fail  # type: ignore[method-assign]
     crashes = running.daemon.statistics.crashes
-    running.daemon.driver._flush(running.daemon.sessions())
+    running.daemon.turn._flush(running.daemon.sessions())
     assert running.daemon.statistics.crashes == crashes + 1
     second.send("ECHO", "still here")
     assert await second.replies(1) == [b"still here"]
@@ -698,10 +698,10 @@ async def test_the_trail_is_told_of_at_the_end_of_a_step_that_has_news_of_it(lau
     told: list[int] = []
     state.endings = lines = Lines(state.node_id, 7, str)
     driver.on_trail = lambda: told.append(lines.seq)
-    driver.finish_step(None)
+    driver.turn.finish_step(None)
     assert told == []
     for awaited in (False, True):
         lines.awaited = awaited
         state.note_node(FLUSH, b"")
-        driver.finish_step(None)
+        driver.turn.finish_step(None)
         assert told == [2]

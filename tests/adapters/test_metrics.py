@@ -44,7 +44,7 @@ def _add(running: Running, *names: bytes, count: int = 1) -> None:
     for name in names:
         for _ in range(count):
             node.replication.add("test", name, b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
-    running.daemon.driver.finish_step(None)
+    running.daemon.turn.finish_step(None)
 
 
 @pytest_twisted.ensureDeferred

@@ -78,7 +78,7 @@ async def test_nothing_is_acknowledged_while_the_new_store_takes_over(launch: La
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
     new.later = True
     await wait_until(lambda: new.under_way is not None)
-    while running.daemon.driver._when_handed_over is None and running.daemon.driver._under_way is None:
+    while running.daemon.driver._when_handed_over is None and not running.daemon.turn.under_way:
         new.answer()
         await wait_until(lambda: new.under_way is not None)
     client.send("ADDJOB", "q", "late", 0)
@@ -120,7 +120,7 @@ async def test_a_new_store_that_fails_changes_nothing(
             new.fails = True
         else:
             new.before_commit = lambda: setattr(
-                new, "fails", running.daemon.driver._under_way is None and bool(new.commits)
+                new, "fails", not running.daemon.turn.under_way and bool(new.commits)
             )
         assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
         await wait_until(lambda: running.daemon.stores.switch.target is None)
@@ -144,7 +144,7 @@ async def test_a_node_whose_store_has_failed_can_be_moved_to_a_good_one(launch: 
     old.fails = True
     assert str(await client.call("ADDJOB", "q", "body", 0)).startswith("MISCONF")
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
-    await wait_until(lambda: running.daemon.driver.failure is None)
+    await wait_until(lambda: running.daemon.turn.failure is None)
     more = await client.call("ADDJOB", "q", "body", 0)
     assert held(new.committed) == {job_id, more}
 

@@ -227,7 +227,7 @@ class Crowd:
         """Do the first part of what is due."""
         self.node.begin()
         self.node.tick()
-        self.bed.daemon.driver.finish_step(None)
+        self.bed.daemon.turn.finish_step(None)
 
     @property
     def is_due(self) -> bool:

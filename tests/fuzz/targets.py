@@ -117,13 +117,13 @@ def _messages(data: bytes) -> None:
         daemon = node.daemon
         daemon.node.begin()
         daemon.node.greeted(GREETING, "127.0.0.1", "127.0.0.1")
-        daemon.driver.finish_step(None)
+        daemon.turn.finish_step(None)
         with suppress(BadFrame, BadMessage):
             while (text := reader.next()) is not None:
                 message = decode(text)
                 daemon.node.begin()
                 daemon.node.message(OTHER, message)
-                daemon.driver.finish_step(None)
+                daemon.turn.finish_step(None)
         node.turn()
         node.reactor.advance(2)
         node.turn()
