@@ -116,6 +116,10 @@ class Server:
         if value is not BLOCKED:
             assert entry.reply.matches(value), (line, value)
             assert all(entry.encoder(protocol)(value) for protocol in (2, 3))
+            added = {record[1].id for record in self.node.outbox.journal if record[0] == JOB_ADDED}
+            # What is added in the background is promised to nobody.
+            promised = () if entry.promised is None else entry.promised(value)
+            assert b"NOBLOCK" in line or added <= {*promised}, f"{line} does not tell the turn of {added}"
         self.settle()
         return value
 

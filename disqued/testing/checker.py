@@ -112,6 +112,8 @@ class Rules:
     workers_keep: bool = False
     #: What was acknowledged before the heal is forgotten everywhere within this time; None = not checked.
     collected_ms: int | None = None
+    #: No node takes another one for failed: none fails, and none is held up.
+    nobody_suspected: bool = False
     #: Within which a delayed job is delivered whose time came while its node was down; None = not checked.
     after_start_ms: int | None = None
 

@@ -9,6 +9,7 @@
     network      the same, and single messages lost, doubled, late
     crashes      processes and power fail, under `always`; clocks jump, nodes are restarted
     disks        disks are full, syncs fail, journals are written anew
+    commits      commits take a while, as in a thread or on a server, while disks are full, syncs fail and power fails
     careless     other policies than `always`, or no journal at all: W copies are all that there is
     delays       delayed jobs whose node is down when their time comes: they come soon after the start, and those with
                  RETRY 0 once, whatever the policy
@@ -114,6 +115,7 @@ ALL: Final = (
     Profile("network", nodes=5, kinds=_NETWORK, load=HASTY, every_ms=6_000),
     Profile("crashes", nodes=3, kinds=_CRASHES, every_ms=8_000),
     Profile("disks", nodes=3, kinds=_DISKS, every_ms=8_000, rules=CAREFREE),
+    Profile("commits", nodes=3, kinds=_DISKS, every_ms=8_000, commit_ms=400, rules=CAREFREE),
     Profile("careless", nodes=4, kinds=_CARELESS, policies=POLICIES, every_ms=15_000, rules=CAREFREE),
     Profile(
         "delays", nodes=1, kinds=("crash", "power", "compact", "restart"), policies=(ALWAYS, EVERYSEC, NO),

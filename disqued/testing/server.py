@@ -21,7 +21,7 @@ from disqued.commands.catalogue import MODULES  # enters the commands into the t
 from disqued.commands.table import BLOCKED, Command, Flag
 from disqued.core.messages import Greeting, Message, Target
 from disqued.core.node import Node
-from disqued.core.peers import KnownNode
+from disqued.core.peers import FAIL, PFAIL, KnownNode
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.errors import CommandError, JournalFailed, OutOfMemory
@@ -164,7 +164,8 @@ class SimServer:
         self.on_life: Callable[[bool], None] = lambda serves: None  #: a process serves, or has ended
         self.on_death: Callable[[], None] = lambda: None
         self.commits: int = 0
-        self.commit_ms: int = 0  #: how long a commit takes; 0 = it is done when it returns
+        self.suspected: set[int] = set()  #: numbers of nodes that it took for failed at some time
+        self.commit_ms: int = 0  #: how long a commit takes at most; 0 = it is done when it returns
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
         self._on_loss = on_loss
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
@@ -453,6 +454,11 @@ class SimServer:
 
     def follow_members(self) -> None:
         """Let links lead where they shall."""
+        self.suspected |= {
+            self.numbers[peer_id]
+            for peer_id, peer in self.state.peers.by_id.items()
+            if peer.flags & (PFAIL | FAIL) and peer_id in self.numbers
+        }
         self._follow()
 
     def follow_trail(self) -> None:
@@ -501,6 +507,12 @@ class SimServer:
     def commit(self) -> str | None:
         """Commit; returns the reason of a failure, "" when it is done, None when it takes its time, or never ends."""
         self.commits += 1
+        if self.commit_ms:
+            self.events.after(self.rng.randrange(self.commit_ms) + 1, self._commit_late, self.boot)
+            return None
+        return self._commit()
+
+    def _commit(self) -> str | None:
         if self.dies_at is not None and self._dies_in_commit():
             return None
         try:
@@ -512,19 +524,17 @@ class SimServer:
             if self.policy in SYNC_MS and not self._sync_planned:
                 self._sync_planned = True
                 self.events.after(SYNC_MS[self.policy], self._sync, self.boot)
-        if self._dies("before the messages"):
-            return None
-        if self.commit_ms:
-            self.events.after(self.rng.randrange(self.commit_ms) + 1, self._committed, (self.boot, reason))
-            return None
-        return reason
+        return None if self._dies("before the messages") else reason
 
     def await_commit(self) -> None:
         """The end of a commit that takes its time is an event of its own."""
 
-    def _committed(self, outcome: tuple[int, str]) -> None:
-        boot, reason = outcome
-        if boot == self.boot and not self._is_away(self._committed, outcome):
+    def _commit_late(self, boot: int) -> None:
+        """Carry out a commit that takes its time."""
+        if boot != self.boot or self._is_away(self._commit_late, boot):
+            return
+        reason = self._commit()
+        if reason is not None:
             self.turn.committed(reason)
             self._speak(boot)
 

@@ -61,6 +61,7 @@ class Profile:
     kinds: tuple[str, ...] = ()  #: of faults
     every_ms: int = 8_000  #: between the beginnings of two faults, on average
     policies: tuple[str, ...] = (ALWAYS,)  #: each node draws one
+    commit_ms: int = 0  #: how long a commit takes at most; 0 = it is done at once
     maxmemory: int = 1 << 30
     timeout_ms: int = 15_000
     jitter_ms: int = 1  #: added to the delay of what nodes say, at most
@@ -111,6 +112,7 @@ class World:
         ]  # fmt: skip
         for server in self.servers:
             server.on_life = partial(self._note_life, server)
+            server.commit_ms = profile.commit_ms
         if events is not None:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
@@ -396,7 +398,12 @@ class World:
 
     def _found(self) -> list[str]:
         late = [f"{producer.name} never ended" for producer in self._producers if not producer.is_over]
-        return [*self.checker.verdict(), *self._logs.wrong(), *late, *self._leftovers()]
+        suspicions = [
+            f"{server} took node {number} for failed"
+            for server in self.servers
+            for number in sorted(server.suspected if self.profile.rules.nobody_suspected else ())
+        ]
+        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:
         """What is still on a node that should be empty."""

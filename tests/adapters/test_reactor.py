@@ -481,10 +481,10 @@ print(type(reactor).__name__, type(reactor.rounds.gatherer).__name__)
 """
 
 
-def test_the_replies_of_a_daemon_are_kept_back_by_its_driver(tmp_path: Path) -> None:
+def test_the_replies_of_a_daemon_are_kept_back_by_its_turn(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", STARTED, str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=2 * LIMIT, check=False)
-    assert done.stdout.split() == ["EpollReactor", "Driver"], done
+    assert done.stdout.split() == ["EpollReactor", "Turn"], done
 
 
 def test_tests_in_this_process_have_the_loop_of_the_daemon() -> None:

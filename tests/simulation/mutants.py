@@ -38,6 +38,7 @@ from disqued.core.replication import Replication
 from disqued.core.settling import Settling
 from disqued.core.sharing import Sharing
 from disqued.core.state import State
+from disqued.core.turn import Turn
 from disqued.core.watermark import Watermark
 from disqued.core.workers import WorkerForm, Workers
 from disqued.testing import server
@@ -117,6 +118,27 @@ COMPACTED = attrs.evolve(
 UNSYNCED = attrs.evolve(
     CRASHES, name="mutant-unsynced", kinds=("power", "restart"), policies=(EVERYSEC, NO), rules=Rules(acks_last=False)
 )
+#: Commits take their time; power and disks fail meanwhile.
+COMMITS = Profile(
+    "mutant-commits", nodes=2, kinds=("power", "crash", "full_disk", "bad_sync"), every_ms=2_000, policies=(ALWAYS,),
+    commit_ms=800, load=Load(retries_s=(0, 5, 20), delays_s=(0, 0, 3), replicate=(1, 2), asynchronous=0.0), bursts=4,
+    rules=Rules(acks_last=False), **_SHORT,
+)  # fmt: skip
+#: The same, and disks are well: what a node has said it knows after a power cut.
+COMMITS_POWER = attrs.evolve(
+    COMMITS, name="mutant-commits-power", kinds=("power", "crash"), every_ms=1_500, bursts=6,
+    load=attrs.evolve(COMMITS.load, acks_elsewhere=0.5), rules=Rules(),
+)  # fmt: skip
+#: Commits take longer than it takes to be suspected, and nothing fails.
+COMMITS_LONG = Profile(
+    "mutant-commits-long", load=attrs.evolve(DILIGENT, retries_s=(60,)), policies=(ALWAYS,), commit_ms=3_000,
+    timeout_ms=600, bursts=2, rules=Rules(nobody_suspected=True), **_SHORT,
+)  # fmt: skip
+#: Copies are all that a part of the nodes have.
+COMMITS_MIXED = attrs.evolve(
+    COMMITS, name="mutant-commits-mixed", nodes=3, policies=(ALWAYS, NONE), commit_ms=0, every_ms=1_000,
+    kinds=("power", "crash", "full_disk"), load=attrs.evolve(COMMITS.load, replicate=(2,), retries_s=(20,)),
+)  # fmt: skip
 #: A node that is down when the times of delayed jobs come.
 DELAYS = Profile(
     "mutant-delays", nodes=1, kinds=("crash", "power", "compact"), every_ms=5_000, policies=(ALWAYS, EVERYSEC, NO),
@@ -192,6 +214,12 @@ KEYS = Profile(
     "mutant-keys", load=attrs.evolve(UNSURE, retries_s=(0, 0, 10), breaks=0.95, think_ms=100), keyed=True,
     producers=8, jobs=20, bursts=2,
     rules=Rules(all_acks_last=True, exactly_once=True, once_arrives=True), **_SHORT,
+)  # fmt: skip
+
+
+#: What may be delivered once, on disks that fail.
+DELAYS_DISKS = attrs.evolve(
+    DELAYS, name="mutant-delays-disks", kinds=("power", "bad_sync", "full_disk"), every_ms=2_000, policies=(EVERYSEC, NO),
 )  # fmt: skip
 
 
@@ -475,6 +503,68 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a restart leaves out what is not queued", CRASHES,
         server, "snapshot", "if job.state == ACTIVE or (", "if (",
+    ),
+    # The commit rule.
+    _mutant(
+        "clients are answered before the commit is over", COMMITS,
+        Turn, "end", "client.hold()", "client.flush()",
+    ),
+    _mutant(
+        "messages leave before the commit is over", COMMITS_POWER,
+        Turn, "end", "self._in_commit = (clients, batch, self._send_urgent(messages))",
+        "self._send(messages); self._in_commit = (clients, batch, [])",
+    ),
+    _mutant(
+        "what could not be committed is not taken back", COMMITS,
+        Turn, "_fail", "self._take_back(reason, clients, batch)", "self._batch = []",
+    ),
+    _mutant(
+        "what came during a commit that failed is not taken back", COMMITS,
+        Turn, "committed", "self._fail(reason, clients | waiting, batch + later,", "self._fail(reason, clients | waiting, batch,",
+    ),
+    _mutant(
+        "a commit begins while another one is under way", COMMITS,
+        Turn, "end", "if self.under_way and self.failure is None:", "if False:",
+    ),
+    _mutant(
+        "nobody is answered when a commit is over that took its time", COMMITS,
+        Turn, "committed", "client.release()", "pass",
+    ),
+    _mutant(
+        "messages are lost that wait for a commit", COMMITS,
+        Turn, "_take_messages", "messages, self._messages = self._messages + messages, []", "self._messages = []",
+    ),
+    _mutant(
+        "urgent messages are lost while a commit is under way", COMMITS_LONG,
+        Turn, "_send_urgent", "self._outside.send(urgent)", "pass",
+    ),
+    _mutant(
+        "urgent messages wait for a commit", COMMITS_LONG,
+        Turn, "_send_urgent", "if not urgent:", "if True:",
+    ),
+    _mutant(
+        "other nodes learn of copies that could not be kept", COMMITS_MIXED,
+        Turn, "_send", "if self.failure is not None:", "if False:",
+    ),
+    _mutant(
+        "a commit that failed is not tried again", COMMITS,
+        Turn, "_fail", "self._outside.try_again_later()", "pass",
+    ),
+    _mutant(
+        "additions are refused for good once a commit has failed", COMMITS,
+        Turn, "_tried_again", "self.recover()", "pass",
+    ),
+    _mutant(
+        "what is held is released though it could not be made safe", DELAYS_DISKS,
+        Turn, "secured", "if reason:", "if False:",
+    ),
+    _mutant(
+        "what is held is never made safe", DELAYS,
+        Turn, "end", "self._note_held()", "pass",
+    ),
+    _mutant(
+        "records that others wait for are answered as if there were none", COMMITS,
+        Turn, "_hold", "appended = bool(self._outbox.journal)", "appended = False and self.append()",
     ),
     # Delayed jobs whose time comes while their node is down.
     _mutant(
