@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from disqued.core.job import STATE_NAMES
 from disqued.core.messages import Vitals
-from disqued.core.vitals import own_vitals
 from disqued.web import api_acts, bulk, commands_api, openapi  # noqa: F401 - they declare their routes
 from disqued.web.jobs_shown import JOB, PEEKED, QUEUE, by_name, peeked, shown_to, without_secrets
 from disqued.web.problems import Problem
@@ -319,12 +318,11 @@ async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
     maxmemory, and how often a job came into a queue of it and left one since its start.
     """
     text: bytes = await site.call(asked.visitor, "CLUSTER", "NODES")
-    node = site.gateway.node
-    state = node.state
-    wall, now = node.clock.wall(), node.clock.now()
+    node = site.gateway.view
+    wall, now = node.wall(), node.now()
     told = {peer.id: _vitals(peer.account.vitals, wall + peer.account.at - now)
-            for peer in state.peers.by_id.values() if peer.account is not None}  # fmt: skip
-    told[state.node_id] = _vitals(own_vitals(state), wall)
+            for peer in node.peers if peer.account is not None}  # fmt: skip
+    told[node.id] = _vitals(node.vitals, wall)
     nodes = [_node(line.split()) for line in text.decode("ascii", "backslashreplace").splitlines()]
     return [each | told.get(each["id"].encode("ascii"), _NOT_TOLD) for each in nodes]
 

@@ -85,7 +85,7 @@ class Filter:
         age = wall - job.ctime // 1_000_000
         return (
             # Of a dummy ack there is nothing to act on.
-            (job.holders is None or bool(job.holders))
+            not job.is_dummy
             and job.state in (self.states or _USUAL)
             and (self.queue is None or job.queue == self.queue)
             and (self.older_than_ms is None or age >= self.older_than_ms)
@@ -169,22 +169,22 @@ class Run:
 
     def _jobs(self) -> Iterator[Job]:
         """The jobs that are named, or every job of the node; a table is copied when the walk comes to it."""
-        known = self.site.gateway.node.state.jobs
+        node = self.site.gateway.view
         if self.wanted.ids is not None:
-            yield from filter(None, map(known.get, self.wanted.ids))
+            yield from filter(None, map(node.job, self.wanted.ids))
             return
         for number in range(TABLES):
-            yield from known.table(number)
+            yield from node.jobs_of_table(number)
 
     def _slice(self, jobs: Iterator[Job], most: int) -> tuple[list[Job], bool]:
         """Look at as many jobs as one turn may; returns those that fit, and whether there may be more."""
-        node = self.site.gateway.node
-        wall, known = node.clock.wall(), node.state.jobs.get
+        node = self.site.gateway.view
+        wall = node.wall()
         found: list[Job] = []
         searched = 0
         for looked_at, job in enumerate(jobs, 1):
             # The table was copied in an earlier turn, perhaps: the job may be gone.
-            if self._is_meant(job, wall) and known(job.id) is job:
+            if self._is_meant(job, wall) and node.job(job.id) is job:
                 searched += self._to_search(job)
                 if self._has_text(job.body):
                     found.append(job)
@@ -244,8 +244,8 @@ def _move_to(queue: bytes) -> Act:
     async def act(run: Run, jobs: list[Job]) -> None:
         copies = await gatherResults([ensureDeferred(_copy(run, job, queue)) for job in jobs])
         pairs = [(job, copy) for job, copy in zip(jobs, copies, strict=True) if copy is not None]
-        known = run.site.gateway.node.state.jobs.get
-        over = {job.id for job, _ in pairs if (now := known(job.id)) is None or now.state == ACKED}
+        find = run.site.gateway.view.job
+        over = {job.id for job, _ in pairs if (now := find(job.id)) is None or now.state == ACKED}
         if over:  # consumers were faster: the copies are work that is done
             await run.site.call(run.visitor, "ACKJOB", *(copy for job, copy in pairs if job.id in over))
         rest = [job for job, _ in pairs if job.id not in over]
@@ -265,7 +265,7 @@ async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
     if problem:
         run.fail([job], CommandError(problem))
         return None
-    options, now = job.options, run.site.gateway.node.clock.now()
+    options, now = job.options, run.site.gateway.view.now()
     ttl = max(1, -(-(job.expires_at - now) // 1_000))
     words: list[str | int] = ["REPLICATE", options.replicate, "RETRY", options.retry_ms // 1_000, "TTL", ttl]
     if job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms and job.requeue_at > now:

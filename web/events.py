@@ -46,7 +46,7 @@ async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, 
     """What of a page changes, as it is now."""
     reader = Visitor("", watched.role, watched.sees_bodies, "")
     shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
-    at = site.gateway.node.clock.wall() / 1_000
+    at = site.gateway.view.wall() / 1_000
     point: list[Any] = []
     if watched.page == "queues":
         values = pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.reactor))

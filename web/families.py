@@ -15,8 +15,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from disqued import __version__
 from disqued.commands.table import every_command
 from disqued.core.counters import Counters
-from disqued.core.node import Node
 from disqued.core.peers import FAIL, PFAIL
+from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.pulse import Pulse
 
@@ -71,10 +71,10 @@ def _histogram(name: str, doc: str, buckets: list[int], sum_ms: int) -> Metric:
 
 def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
     """Every family of the node, in the order in which they are exported."""
-    node, facts = gateway.node, gateway.facts()
+    node, facts = gateway.view, gateway.facts()
     yield from _of_daemon(gateway, facts)
     yield from _of_queues(node, sums)
-    yield from _of_jobs(node.state.counters)
+    yield from _of_jobs(node.counters)
     yield from _of_workers(node)
     yield from _of_lists(node)
     yield from _of_commands()
@@ -85,7 +85,7 @@ def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
 
 
 def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    state = gateway.node.state
+    node = gateway.view
     build = GaugeMetricFamily(
         "disqued_build_info", "Version of disqued and of Python; always 1.", labels=["version", "python"]
     )
@@ -93,8 +93,8 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
     yield build
     yield _gauge("disqued_uptime_seconds", "Since the start.", facts.get("Server", {}).get("uptime_in_seconds", 0))
     yield _gauge("disqued_loading", "1 while the jobs are loaded from the store.", gateway.loading)
-    yield _gauge("disqued_leaving", "1 while the node leaves its cluster and takes no new jobs.", state.leaving)
-    yield _gauge("disqued_read_only", "1 while the journal fails and no jobs are added.", state.read_only)
+    yield _gauge("disqued_leaving", "1 while the node leaves its cluster and takes no new jobs.", node.is_leaving)
+    yield _gauge("disqued_read_only", "1 while the journal fails and no jobs are added.", node.is_read_only)
     yield _gauge("disqued_paused", "1 while no commands run: CLIENT PAUSE, or the end.", gateway.paused)
     if ends := gateway.certificate_ends():
         yield _gauges(
@@ -103,30 +103,30 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
         )  # fmt: skip
 
 
-def _of_queues(node: Node, sums: Sums) -> Iterator[Metric]:
-    state, counters = node.state, node.state.counters
-    now, wall = node.clock.now(), node.clock.wall()
+def _of_queues(node: NodeView, sums: Sums) -> Iterator[Metric]:
+    counters = node.counters
+    now, wall = node.now(), node.wall()
     yield _count(
         "disque_queue_jobs_in", "Times that a job was queued; what was given back unseen is left out.",
         counters.queued - counters.returned,
     )  # fmt: skip
     yield _count(
         "disque_queue_jobs_out", "Times that a job was handed out, to consumers and to other nodes.",
-        counters.delivered + counters.exported,
+        counters.given,
     )  # fmt: skip
     yield _gauge("disque_queue_len_jobs", "Jobs that wait in the queues.", sums.queued)
     age_ms = 0 if sums.created_at is None else now - sums.created_at
     yield _gauge("disque_queue_age_seconds", "Age of the oldest queue.", age_ms / 1_000)
     idle_ms = 0 if sums.accessed_at is None else now - sums.accessed_at
     yield _gauge("disque_queue_idle_seconds", "Since any queue was used last.", max(0, idle_ms) / 1_000)
-    yield _gauge("disque_queue_blocked_workers", "Consumers that wait in GETJOB.", len(state.blocked))
+    yield _gauge("disque_queue_blocked_workers", "Consumers that wait in GETJOB.", node.blocked_count)
     yield _gauge("disqued_queues", "Queues of this node.", sums.queues)
     oldest_ms = 0 if sums.oldest_ctime is None else max(0, wall - sums.oldest_ctime // 1_000_000)
     yield _gauge(
         "disqued_oldest_job_age_seconds", "Age of the oldest job that is the first of a queue; 0 = none waits.",
         oldest_ms / 1_000,
     )  # fmt: skip
-    acked, waiting, jobs = len(state.acked), len(state.pending), len(state.jobs)
+    acked, waiting, jobs = node.acked_count, node.pending_count, node.job_count
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
         {"queued": sums.queued, "active": max(0, jobs - acked - waiting - sums.queued), "acked": acked,
@@ -178,14 +178,13 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _of_workers(node: Node) -> Iterator[Metric]:
-    counters = node.state.counters
+def _of_workers(node: NodeView) -> Iterator[Metric]:
+    counters = node.counters
     yield _gauges(
         "disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
-        {"here": len(node.workers.by_id), "elsewhere": len(node.homes.known)},
+        {"here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere)},
     )  # fmt: skip
-    held = node.workers.units_held
-    yield _gauge("disqued_worker_leases", "Jobs and events in the hands of workers of this node.", held)
+    yield _gauge("disqued_worker_leases", "Jobs and events in the hands of workers of this node.", node.units_held)
     yield _count(
         "disqued_worker_deaths", "Workers of this node that died, or were said to be dead.", counters.workers_died
     )
@@ -199,18 +198,18 @@ def _of_workers(node: Node) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _of_lists(node: Node) -> Iterator[Metric]:
+def _of_lists(node: NodeView) -> Iterator[Metric]:
     yield _gauge(
         "disqued_background_pushes", "Pushes under way though their clients were answered (NOBLOCK).",
-        node.lists.background,
+        node.background_pushes,
     )  # fmt: skip
     yield _count(
         "disqued_background_pushes_failed", "Of these: those that came to nothing.",
-        node.state.counters.background_failed,
+        node.counters.background_failed,
     )  # fmt: skip
     yield _count(
         "disqued_recoveries", "Elements of lists that consumers had, and that were handed to another one (RQ.RECOVER).",
-        node.state.counters.recovered,
+        node.counters.recovered,
     )  # fmt: skip
 
 
@@ -251,16 +250,15 @@ def _of_events(facts: Mapping[str, Any]) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _of_cluster(node: Node, facts: Mapping[str, Any]) -> Iterator[Metric]:
-    peers = node.state.peers
-    failing = sum(bool(peer.flags & (PFAIL | FAIL)) for peer in peers.by_id.values())
+def _of_cluster(node: NodeView, facts: Mapping[str, Any]) -> Iterator[Metric]:
+    failing = sum(bool(peer.flags & (PFAIL | FAIL)) for peer in node.peers)
 
     def fact(name: str) -> float:
         return float(facts.get(f"cluster_{name}", 0))
 
     yield _gauges(
         "disqued_cluster_nodes", "Other nodes of the cluster: known, linked (our link is open), suspected or failed.",
-        "state", {"known": len(peers.by_id), "linked": len(peers.linked), "failing": failing},
+        "state", {"known": len(node.peers), "linked": node.linked_count, "failing": failing},
     )  # fmt: skip
     yield _gauges(
         "disqued_bus_links", "Open links of the cluster bus.", "direction",
@@ -289,16 +287,16 @@ def _of_cluster(node: Node, facts: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("disqued_bus_buffered_bytes", "Bytes that wait for other nodes.", fact("buffered_bytes"))
 
 
-def _of_process(node: Node, pulse: Pulse, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    memory, lags = node.state.memory, pulse.lags
+def _of_process(node: NodeView, pulse: Pulse, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    lags = pulse.lags
     clients, stats, cpu = facts.get("Clients", {}), facts.get("Stats", {}), facts.get("CPU", {})
     yield _gauge(
         "disqued_loop_lag_seconds", "How late the loop was when it was looked at last.", lags[-1] if lags else 0
     )
     yield _gauge("disqued_loop_lag_worst_seconds", "The same, the worst of the last 60 looks.", max(lags, default=0))
-    yield _gauge("disqued_memory_used_bytes", "What jobs and queues take, as maxmemory counts it.", memory.used)
-    yield _gauge("disqued_memory_limit_bytes", "maxmemory.", memory.limit)
-    yield _gauge("disqued_memory_level", "0 .. 3: all is well, no copies here, evicting, full.", memory.level)
+    yield _gauge("disqued_memory_used_bytes", "What jobs and queues take, as maxmemory counts it.", node.memory_used)
+    yield _gauge("disqued_memory_limit_bytes", "maxmemory.", node.memory_limit)
+    yield _gauge("disqued_memory_level", "0 .. 3: all is well, no copies here, evicting, full.", node.memory_level)
     yield _gauge(
         "disqued_resident_memory_bytes", "Memory of the process.", facts.get("Memory", {}).get("used_memory_rss", 0)
     )

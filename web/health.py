@@ -29,7 +29,7 @@ def obstacles(gateway: Gateway) -> list[str]:
     found = {
         "loading": gateway.loading,
         "store-failed": gateway.store_failure is not None,
-        "leaving": gateway.node.state.leaving,
+        "leaving": gateway.view.is_leaving,
         "ending": gateway.ending,
         "paused": gateway.paused and not gateway.ending,
     }

@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from disqued.core.node import Node
 from disqued.core.queues import Queue
+from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.pulse import Pulse
 from disqued.web.rings import Ring, Track
@@ -80,7 +80,7 @@ class History:
         self._has_walked = False
         self._walk: _Walk | None = None
         self._walked = 0  #: the slot up to which all is known
-        self._walked_at = gateway.node.clock.now()
+        self._walked_at = gateway.view.now()
 
     # Filling.
 
@@ -90,7 +90,7 @@ class History:
             return False
         seen = self._counters()
         if seen == self._seen and self._walk is None and self._has_walked:
-            self._walked, self._walked_at = slot, self._gateway.node.clock.now()
+            self._walked, self._walked_at = slot, self._gateway.view.now()
             return False
         before, self._seen = self._seen, seen
         span = max(1, slot - self._walked)
@@ -101,21 +101,21 @@ class History:
 
     def _counters(self) -> tuple[int, ...]:
         """What has changed if anything has: in, out, acked, and whatever else makes queues longer or shorter."""
-        state = self._gateway.node.state
-        counters = state.counters
+        node = self._gateway.view
+        counters = node.counters
         return (
-            counters.queued, counters.delivered + counters.exported, counters.acked, len(state.jobs),
-            counters.expired, counters.deleted, counters.dequeued, len(state.queues),
+            counters.queued, counters.given, counters.acked, node.job_count,
+            counters.expired, counters.deleted, counters.dequeued, node.queue_count,
         )  # fmt: skip
 
     async def _walk_on(self, slot: int, span: int) -> None:
         """Look at the next queues, until all were met or it is enough for this second."""
-        node = self._gateway.node
+        node = self._gateway.view
         walk = self._walk
         if walk is None:
-            walk = self._walk = _Walk(slot, node.clock.now())
+            walk = self._walk = _Walk(slot, node.now())
         for _ in range(WALKED_MAX // LOOKED_AT):
-            queues = node.state.queues.from_serial(walk.serial, LOOKED_AT)
+            queues = node.queues_from(walk.serial, LOOKED_AT)
             for queue in queues:
                 self._look_at(queue, slot, span, walk, node)
             if len(queues) < LOOKED_AT:
@@ -124,13 +124,13 @@ class History:
             walk.serial = queues[-1].serial + 1
             await next_turn(self._gateway.reactor)
 
-    def _end_walk(self, walk: _Walk, node: Node) -> None:
+    def _end_walk(self, walk: _Walk, node: NodeView) -> None:
         self._walk, self._has_walked = None, True
         self._walked, self._walked_at = walk.began, walk.began_at
-        oldest_s = 0 if walk.oldest is None else max(0, node.clock.wall() - walk.oldest // 1_000_000) // 1_000
+        oldest_s = 0 if walk.oldest is None else max(0, node.wall() - walk.oldest // 1_000_000) // 1_000
         self._node.seen = (walk.length, oldest_s)
 
-    def _look_at(self, queue: Queue, slot: int, span: int, walk: _Walk, node: Node) -> None:
+    def _look_at(self, queue: Queue, slot: int, span: int, walk: _Walk, node: NodeView) -> None:
         length, ctime = queue.length, oldest_of(queue)
         oldest_s = 0.0
         if len(queue.units):
@@ -152,7 +152,7 @@ class History:
         elif track.seen == seen:
             return
         if ctime is not None:
-            oldest_s = max(0, node.clock.wall() - ctime // 1_000_000) / 1_000
+            oldest_s = max(0, node.wall() - ctime // 1_000_000) / 1_000
         before = track.seen
         track.seen = seen
         counts = (max(0, seen[0] - before[0]), max(0, seen[1] - before[1]), max(0, seen[2] - before[2]))
@@ -182,7 +182,7 @@ class History:
         track = self._tracks.get(name)
         if track is None:
             return None
-        if name not in self._gateway.node.state.queues.by_name and track.last.length:
+        if self._gateway.view.queue(name) is None and track.last.length:
             track.note(self._walked, 1, (0, 0, 0), 0, 0.0)  # it is gone, and with it what was in it
         return self._series(track, span)
 
@@ -217,7 +217,7 @@ class History:
 
     def _times(self, ring: Ring, step_s: int) -> list[int]:
         """When the slots of a ring were, by the wall clock as it is now."""
-        now_s = self._gateway.node.clock.wall() // 1_000
+        now_s = self._gateway.view.wall() // 1_000
         newest = now_s - (self.pulse.seconds - ring.newest * step_s)
         return list(range(newest - (len(ring) - 1) * step_s, newest + 1, step_s)) if len(ring) else []
 

@@ -19,18 +19,19 @@ from disqued.core.job import (
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
+    KEYED,
     KIND_LOG,
     QUEUED,
     RETRY_NEVER_MS,
     STATE_NAMES,
+    UNIQUE,
     WAIT_REPL,
     Job,
     NamedJob,
 )
-from disqued.core.node import Node
 from disqued.core.queues import PAUSE_OUT
 from disqued.core.registry import TABLES
-from disqued.core.state import KEYED, UNIQUE
+from disqued.core.view import NodeView
 from disqued.web import shown
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
@@ -49,9 +50,9 @@ class Moment:
     is_ahead: bool = False  #: it is still to come
 
 
-def timeline(node: Node, job: Job) -> list[Moment]:
+def timeline(node: NodeView, job: Job) -> list[Moment]:
     """What happened to a job here, and what is to come; in order."""
-    now, wall, options = node.clock.now(), node.clock.wall(), job.options
+    now, wall, options = node.now(), node.wall(), job.options
     created = job.ctime // 1_000_000
     moments = [Moment("Added", created)]
     if options.delay_ms:
@@ -75,8 +76,8 @@ def _is_to_come_back(job: Job) -> bool:
     return job.state == ACTIVE and job.options.retry_ms > 0 and 0 < job.requeue_at < job.expires_at
 
 
-def _deliveries(node: Node, job: Job) -> list[Moment]:
-    now, wall = node.clock.now(), node.clock.wall()
+def _deliveries(node: NodeView, job: Job) -> list[Moment]:
+    now, wall = node.now(), node.wall()
     moments: list[Moment] = []
     if job.redeliveries:
         moments.append(Moment(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
@@ -89,7 +90,7 @@ def _deliveries(node: Node, job: Job) -> list[Moment]:
         # The two clocks are read one after the other: nothing may seem to come before the job.
         began = max(job.ctime // 1_000_000, wall + job.requeue_at - now - retry_ms)
     if job.flags & FLAG_LEASED and job.state == ACTIVE:
-        queue = node.state.queues.by_name.get(job.queue)
+        queue = node.queue(job.queue)
         since = None if queue is None else queue.leased.get(job)
         delivered = None if since is None else max(job.ctime // 1_000_000, wall + since - now)
         moments.append(Moment("Delivered to a consumer by this node", delivered))
@@ -108,7 +109,7 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def why_not_running(node: Node, job: Job) -> str:
+def why_not_running(node: NodeView, job: Job) -> str:
     """Say in a sentence why no consumer works on a job just now, or that one does."""
     if job.state == WAIT_REPL:
         have = len(job.confirmed or ()) + 1
@@ -127,8 +128,8 @@ def _why_acked(job: Job) -> str:
     return f"It is acknowledged: done. It is kept until all nodes that may hold it know; {known} of {holders} do."
 
 
-def _why_queued(node: Node, job: Job) -> str:
-    queue = node.state.queues.by_name.get(job.queue)
+def _why_queued(node: NodeView, job: Job) -> str:
+    queue = node.queue(job.queue)
     if queue is None:
         return "It waits in a queue that is just being removed."
     place = next((at for at, unit in enumerate(islice(queue.units, PLACE_MAX), 1) if unit is job), 0)
@@ -140,8 +141,8 @@ def _why_queued(node: Node, job: Job) -> str:
     return f"It waits in the queue {where}; a consumer gets it in turn."
 
 
-def _why_active(node: Node, job: Job) -> str:
-    now, wall = node.clock.now(), node.clock.wall()
+def _why_active(node: NodeView, job: Job) -> str:
+    now, wall = node.now(), node.wall()
     until = shown.moment(wall + max(0, job.requeue_at - now)) + " UTC"
     left = shown.span(max(0, job.requeue_at - now))
     if job.options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE and not job.flags & FLAG_DELIVERED:
@@ -177,19 +178,18 @@ def _why_active(node: Node, job: Job) -> str:
 _RECOVER: Final = "Should that not be done with it, RQ.RECOVER hands it to another one."
 
 
-def _elsewhere(node: Node, job: Job) -> tuple[int, bytes] | None:
+def _elsewhere(node: NodeView, job: Job) -> tuple[int, bytes] | None:
     """Since when a consumer of another node has a job, and of which; None when none is known to."""
-    queue = node.state.queues.by_name.get(job.queue)
+    queue = node.queue(job.queue)
     return None if queue is None else queue.elsewhere.get(job)
 
 
-def worker_of(node: Node, job: Job) -> tuple[bytes, bytes] | None:
+def worker_of(node: NodeView, job: Job) -> tuple[bytes, bytes] | None:
     """The worker that has a job, and the id of the node that it lives on; None when none is known to have it."""
-    state = node.state
-    worker = state.bound.get(job)
+    worker = node.holder_of(job)
     if worker is not None:
         return worker.id, node.id
-    home = state.elsewhere.get(job)
+    home = node.home_of(job)
     return None if home is None else (home.worker_id, home.node_id)
 
 
@@ -236,7 +236,7 @@ class Search:
         """Tell whether a job is one of those, its body aside."""
         return (
             job.queue == self.queue
-            and (job.holders is None or bool(job.holders))
+            and not job.is_dummy
             and (self.state == "any" or STATE_NAMES[job.state].decode() == self.state)
             and wall - job.ctime // 1_000_000 >= self.older_ms
             and not (self.text and job.state == ACKED)
@@ -266,9 +266,9 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
     found: dict[bytes, Job] = {}
     at = wanted.cursor
     while at - wanted.cursor < LOOKED_AT_MAX and len(found) < ROWS_MAX:
-        queue = gateway.node.state.queues.by_name.get(wanted.queue)
+        queue = gateway.view.queue(wanted.queue)
         units = [] if queue is None else list(islice(chain(queue.units, queue.log or ()), at, at + SLICE_ROWS))
-        passed = _pick([unit.job for unit in units], wanted, gateway.node.clock.wall(), found)
+        passed = _pick([unit.job for unit in units], wanted, gateway.view.wall(), found)
         at += passed
         if passed == len(units) < SLICE_ROWS:
             return Found(list(found.values()), at - wanted.cursor, 0)
@@ -282,8 +282,8 @@ async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
     looked_at = since = 0
     place, number = divmod(wanted.cursor, TABLES)
     while number < TABLES and looked_at < LOOKED_AT_MAX and len(found) < ROWS_MAX:
-        jobs = gateway.node.state.jobs.table(number)[place : place + SLICE_ROWS]
-        passed = _pick(jobs, wanted, gateway.node.clock.wall(), found)
+        jobs = gateway.view.jobs_of_table(number, place, SLICE_ROWS)
+        passed = _pick(jobs, wanted, gateway.view.wall(), found)
         looked_at += passed
         since += passed + 1
         place += passed

@@ -141,11 +141,11 @@ class Metrics:
 
         What there is to say of the groups of these queues is added to `groups`, `limit` at most.
         """
-        clock = self._gateway.node.clock
+        node = self._gateway.view
         rows: dict[str, _Row] = {}
         left_out = groups_left_out = 0
         async for queues in self._slices():
-            now, wall = clock.now(), clock.wall()
+            now, wall = node.now(), node.wall()
             for queue in queues:
                 if match is not None and not matches(match, queue.name):
                     continue
@@ -165,7 +165,7 @@ class Metrics:
         unseen = len(queue.log.groups) - len(found) if len(queue.log.groups) > group_views.GROUPS_LOOKED_AT else 0
         room = max(0, limit - len(groups))
         for group in found[:room]:
-            row = group_views.row_of(self._gateway.node, queue, group)
+            row = group_views.row_of(self._gateway.view, group)
             labels = f'queue="{label}",group="{_label(group.name)}"'
             groups.append(_GroupRow(labels, row.available, row.redo, row.inprogress, row.done, row.consumers))
         return len(found[room:]) + unseen
@@ -173,7 +173,7 @@ class Metrics:
     async def _slices(self) -> Any:
         """All queues, some in each turn of the loop."""
         serial = 0
-        while queues := self._gateway.node.state.queues.from_serial(serial, LOOKED_AT):
+        while queues := self._gateway.view.queues_from(serial, LOOKED_AT):
             yield queues
             serial = queues[-1].serial + 1
             await next_turn(self._gateway.reactor)

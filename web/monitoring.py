@@ -73,7 +73,7 @@ async def queue_history(site: Site, asked: Asked) -> Reply:
     """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
     name = queue_of(asked)
     series = site.history.queue(name, asked.query.get("span", "hour"))
-    if series is None and name not in site.gateway.node.state.queues.by_name:
+    if series is None and site.gateway.view.queue(name) is None:
         raise Problem(404, "there is no such queue on this node, and nothing is remembered of one")
     return await _written(site, series or Series(1, [], [], [], [], [], []))
 

@@ -14,10 +14,10 @@ import attrs
 from disqued.config import SETTINGS, Setting, Status
 from disqued.core.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Job
 from disqued.core.messages import Vitals
-from disqued.core.node import Node
 from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
 from disqued.core.queues import Queue
-from disqued.core.vitals import Account, own_vitals
+from disqued.core.view import NodeView
+from disqued.core.vitals import Account
 from disqued.web import actions, group_views, job_views, shown, worker_views
 from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.problems import Problem
@@ -41,15 +41,14 @@ _FLAGS: Final = ((PFAIL, "not answering"), (FAIL, "failing"), (LEAVING, "leaving
 def overview_values(site: Site) -> Values:
     """What the overview shows, now."""
     gateway = site.gateway
-    node, facts = gateway.node, gateway.facts()
-    state, memory, stats = node.state, node.state.memory, facts.get("Stats", {})
-    server = facts.get("Server", {})
+    node, facts = gateway.view, gateway.facts()
+    stats, server = facts.get("Stats", {}), facts.get("Server", {})
     return {
         "nodes": _node_rows(site),
-        "memory": {"used": memory.used, "limit": memory.limit, "level": memory.level,
+        "memory": {"used": node.memory_used, "limit": node.memory_limit, "level": node.memory_level,
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
-        "counts": {"jobs": len(state.jobs), "queues": len(state.queues.by_name), "blocked": len(state.blocked),
-                   "acked": len(state.acked), "clients": facts.get("Clients", {}).get("connected_clients", 0)},
+        "counts": {"jobs": node.job_count, "queues": node.queue_count, "blocked": node.blocked_count,
+                   "acked": node.acked_count, "clients": facts.get("Clients", {}).get("connected_clients", 0)},
         "rates": {**site.live.rates.of_node(node),
                   "commands": stats.get("instantaneous_ops_per_sec", 0),
                   "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
@@ -61,9 +60,9 @@ def overview_values(site: Site) -> Values:
 
 def _node_rows(site: Site) -> list[Values]:
     """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
-    node = site.gateway.node
-    own, *others = (_node_row(node, known) for known in (*node.membership.lines(), *node.membership.tried()))
-    vitals, rates = own_vitals(node.state), site.live.rates.of_node(node)
+    node = site.gateway.view
+    own, *others = (_node_row(node, known) for known in node.known_nodes())
+    vitals, rates = node.vitals, site.live.rates.of_node(node)
     return [own | _vital_values(vitals, rates["in"], rates["out"]), *others]
 
 
@@ -74,13 +73,13 @@ def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float |
     }  # fmt: skip
 
 
-def _rates_now(node: Node, known: KnownNode, told: Account) -> tuple[float | None, float | None]:
+def _rates_now(node: NodeView, known: KnownNode, told: Account) -> tuple[float | None, float | None]:
     """The rates that a node told of, while it goes on telling."""
-    is_old = node.clock.now() - told.at > node.membership.timeout_ms or known.flags & (PFAIL | FAIL)
+    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & (PFAIL | FAIL)
     return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
 
 
-def _node_row(node: Node, known: KnownNode) -> Values:
+def _node_row(node: NodeView, known: KnownNode) -> Values:
     flags = [text for bit, text in _FLAGS if known.flags & bit]
     if not known.met:
         flags.append("being called")
@@ -90,7 +89,7 @@ def _node_row(node: Node, known: KnownNode) -> Values:
     return said | {
         "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
         "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & (PFAIL | FAIL)),
-        "pong_ms": max(0, node.clock.wall() - known.pong_at) if known.pong_at else None,
+        "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None,
     }  # fmt: skip
 
 
@@ -107,9 +106,9 @@ def _trouble(site: Site) -> list[str]:
         found.append("Commands are put off: CLIENT PAUSE, or the node stops.")
     if gateway.store_failure:
         found.append(f"Nothing can be added: {gateway.store_failure}")
-    if gateway.node.state.memory.level >= 2:
+    if gateway.view.memory_level >= 2:
         found.append("Memory is nearly full; what may be dropped is dropped.")
-    if gateway.node.state.leaving:
+    if gateway.view.is_leaving:
         found.append("The node is leaving the cluster: it drains, and takes no new jobs.")
     return found
 
@@ -159,14 +158,14 @@ async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
 
 def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     """What changes by itself on the page of a queue."""
-    node = site.gateway.node
-    queue = node.state.queues.by_name.get(name)
+    node = site.gateway.view
+    queue = node.queue(name)
     row = None if queue is None else row_of(node, queue, site.live.rates)
     peeked = [job_row(node, job, visitor) for job in first_of(node, name, PEEKED)]
     totals = None
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
-                  "idle_ms": node.clock.now() - queue.accessed_at, "created": queue.created_wall,
+                  "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
                   "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
                   "elsewhere": len(queue.elsewhere)}  # fmt: skip
     pauses = actions.pause(name, row.pause if row is not None else "none")
@@ -191,12 +190,12 @@ def _kind_of(queue: Queue) -> str | None:
     return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.log is None else None
 
 
-def job_row(node: Node, job: Job, visitor: Visitor) -> Values:
+def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
     """A job in a table."""
     seen = visitor.sees_bodies
     return {
         "id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(), "size": len(job.body),
-        "age_ms": max(0, node.clock.wall() - job.ctime // 1_000_000), "nacks": job.nacks,
+        "age_ms": max(0, node.wall() - job.ctime // 1_000_000), "nacks": job.nacks,
         "again": job.redeliveries, "body": shown.body(job.body, PEEKED_BYTES) if seen else None,
     }  # fmt: skip
 
@@ -228,7 +227,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
         name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
     found = await job_views.search(site.gateway, wanted)
-    node = site.gateway.node
+    node = site.gateway.view
     further = ""
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
@@ -237,7 +236,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
         **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
         "is_named": name in shown.NO_SEGMENTS,
         "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
-        "known": len(node.state.jobs), "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
+        "known": node.job_count, "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
         "ways_with_log": actions.on_log(name),
         "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
     }  # fmt: skip
@@ -257,13 +256,13 @@ def _seconds(text: str) -> int:
 @page("/jobs/<job>", "queues", "Page: a job")
 async def job(site: Site, asked: Asked) -> tuple[str, Values]:
     """Everything that this node knows of a job."""
-    job_id, node = asked.path["job"], site.gateway.node
-    found = node.state.jobs.get(job_id)
+    job_id, node = asked.path["job"], site.gateway.view
+    found = node.job(job_id)
     if found is None:
         raise Problem(
             404, f"there is no job {shown.name(job_id, 60)} on this node: it is done, dropped, or never was here"
         )
-    is_known = found.holders is None or bool(found.holders)
+    is_known = not found.is_dummy
     holders = sorted(found.holders) if found.holders is not None else [node.id]
     body = shown.body(found.body, BODY_BYTES) if asked.visitor.sees_bodies and is_known else None
     return "job.html", {
@@ -273,7 +272,7 @@ async def job(site: Site, asked: Asked) -> tuple[str, Values]:
         "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
         "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
-        "now": node.clock.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS,
+        "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS,
     }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.core.node import Node
 from disqued.core.queues import PAUSE_NAMES, Queue
+from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.history import History, oldest_of
 from disqued.web.turns import next_turn
@@ -53,7 +53,7 @@ class Rates:
         #: When, counters, rates.
         self._node: tuple[int, tuple[int, ...], dict[str, float | None]] | None = None
 
-    def of_node(self, node: Node) -> dict[str, float | None]:
+    def of_node(self, node: NodeView) -> dict[str, float | None]:
         """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`; None = not known yet."""
         rates = self._measure_node(node)
         if rates["in"] is None and self._history is not None:
@@ -61,9 +61,9 @@ class Rates:
             return rates if remembered is None else dict(zip(rates, remembered, strict=True))
         return rates
 
-    def _measure_node(self, node: Node) -> dict[str, float | None]:
-        now, counters = node.clock.now(), node.state.counters
-        seen = (counters.queued, counters.delivered + counters.exported, counters.acked)
+    def _measure_node(self, node: NodeView) -> dict[str, float | None]:
+        now, counters = node.now(), node.counters
+        seen = (counters.queued, counters.given, counters.acked)
         last = self._node
         if last is not None and now - last[0] < LEAST_MS:
             return last[2]
@@ -99,14 +99,13 @@ class Rates:
             del self._last[serial]
 
 
-def row_of(node: Node, queue: Queue, rates: Rates) -> QueueRow:
+def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     """Describe a queue as it is now."""
-    now, wall = node.clock.now(), node.clock.wall()
+    now, wall = node.now(), node.wall()
     rate_in, rate_out = rates.of(queue, now)
     ctime = oldest_of(queue)
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
-    since = now - queue.import_rate.MEMORY_MS
-    sources = tuple(node_id for node_id, seen_at in queue.sources.items() if seen_at >= since)
+    sources = tuple(queue.recent_sources(now))
     return QueueRow(
         queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
         queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
@@ -177,8 +176,8 @@ async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
     serials: set[int] = set()
     serial = 0
     while True:
-        node = gateway.node
-        queues = node.state.queues.from_serial(serial, SLICE_ROWS)
+        node = gateway.view
+        queues = node.queues_from(serial, SLICE_ROWS)
         rows += (row_of(node, queue, rates) for queue in queues)
         serials.update(queue.serial for queue in queues)
         if len(queues) < SLICE_ROWS:
@@ -188,9 +187,9 @@ async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
         await next_turn(gateway.reactor)
 
 
-def first_of(node: Node, name: bytes, count: int) -> Iterator[Any]:
+def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:
     """The first jobs of a queue, and events of its log, oldest first; none when there is no such queue."""
-    queue = node.state.queues.by_name.get(name)
+    queue = node.queue(name)
     if queue is not None:
         for number, unit in enumerate(chain(queue.units, queue.log or ())):
             if number == count:

@@ -58,7 +58,7 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
     return {
         "visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
         "with_password": bool(config.password_digest), "redis_line": redis_line, "curl_line": curl_line,
-        "node_id": site.gateway.node.id.decode("ascii", "replace"),
+        "node_id": site.gateway.view.id.decode("ascii", "replace"),
         "has_reports": site.reports.path is not None,
         "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
     }  # fmt: skip

@@ -29,7 +29,7 @@ def workers_values(site: Site, view: WorkerView, cut: WorkerCut) -> Values:
     def link(number: int) -> str:
         return "/workers?" + urlencode({"q": view.text, "page": number})
 
-    return {"view": view, "cut": cut, "link": link, "sums": worker_views.sums_of(site.gateway.node)}
+    return {"view": view, "cut": cut, "link": link, "sums": worker_views.sums_of(site.gateway.view)}
 
 
 @page("/workers", "workers", "Page: workers", query=_VIEW)
@@ -43,8 +43,8 @@ async def workers(site: Site, asked: Asked) -> tuple[str, Values]:
 
 def worker_values(site: Site, worker_id: bytes, visitor: Visitor) -> Values:
     """What changes by itself on the page of a worker; `row` is None when it is not alive any more."""
-    node = site.gateway.node
-    found = worker_views.find(node, worker_id)
+    node = site.gateway.view
+    found = node.worker(worker_id)
     tasks = worker_views.tasks_of(node, found, visitor) if isinstance(found, Worker) else []
     row = None if found is None else worker_views.row_of(node, found)
     return {"worker_id": worker_id, "row": row, "tasks": tasks, "visitor": visitor}

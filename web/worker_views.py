@@ -14,9 +14,8 @@ from typing import Any, Final
 import attrs
 
 from disqued.core.job import Unit
-from disqued.core.node import Node
 from disqued.core.queues import Queue
-from disqued.core.units import LogUnit
+from disqued.core.view import NodeView
 from disqued.core.worker import Home, Worker
 from disqued.core.workers import attempt_of
 from disqued.web import shown
@@ -60,8 +59,8 @@ class WorkerView:
 
     async def cut(self, gateway: Gateway) -> "WorkerCut":
         """Find and cut; SLICE_ROWS are looked at in a turn of the loop.  Those of this node come first."""
-        node = gateway.node
-        found: list[Worker | Home] = [*node.workers.by_id.values(), *node.homes.known.values()]
+        node = gateway.view
+        found: list[Worker | Home] = [*node.workers_here, *node.workers_elsewhere]
         if self.text:
             everyone, found = found, []
             for at in range(0, len(everyone), SLICE_ROWS):
@@ -89,23 +88,16 @@ class WorkerCut:
     pages: int
 
 
-def _is_known(node: Node, one: Worker | Home) -> bool:
+def _is_known(node: NodeView, one: Worker | Home) -> bool:
     """Tell whether a worker that was found in an earlier turn, perhaps, is one still."""
-    if isinstance(one, Worker):
-        return node.workers.by_id.get(one.id) is one
-    return node.homes.known.get(one.worker_id) is one
+    return node.worker(one.id if isinstance(one, Worker) else one.worker_id) is one
 
 
-def find(node: Node, worker_id: bytes) -> Worker | Home | None:
-    """The worker of an id, as far as this node knows of it."""
-    return node.workers.by_id.get(worker_id) or node.homes.known.get(worker_id)
-
-
-def row_of(node: Node, one: Worker | Home) -> WorkerRow:
+def row_of(node: NodeView, one: Worker | Home) -> WorkerRow:
     """Describe a worker as it is now."""
     if isinstance(one, Home):
         return WorkerRow(one.worker_id, b"", one.node_id, False, one.ttl_ms)
-    now = node.clock.now()
+    now = node.now()
     since = next(iter(one.leases.values()), None)
     return WorkerRow(
         one.id, one.name, node.id, True, one.ttl_ms, max(0, now - one.last_sign), one.bound_to is not None,
@@ -114,21 +106,21 @@ def row_of(node: Node, one: Worker | Home) -> WorkerRow:
     )  # fmt: skip
 
 
-def sums_of(node: Node) -> dict[str, int]:
+def sums_of(node: NodeView) -> dict[str, int]:
     """What there is to say of all workers of a node together."""
-    counters = node.state.counters
+    counters = node.counters
     return {
-        "here": len(node.workers.by_id), "elsewhere": len(node.homes.known), "has": node.workers.units_held,
+        "here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere), "has": node.units_held,
         "died": counters.workers_died, "returned": counters.tasks_given_back, "refused": counters.unique_refused,
     }  # fmt: skip
 
 
-def tasks_of(node: Node, worker: Worker, visitor: Visitor) -> list[dict[str, Any]]:
+def tasks_of(node: NodeView, worker: Worker, visitor: Visitor) -> list[dict[str, Any]]:
     """What a worker has, oldest first; TASKS_SHOWN at most."""
     return _held(node, islice(worker.leases, TASKS_SHOWN), visitor)
 
 
-def held_of(node: Node, queue: Queue, visitor: Visitor) -> list[dict[str, Any]]:
+def held_of(node: NodeView, queue: Queue, visitor: Visitor) -> list[dict[str, Any]]:
     """Jobs of a queue that consumers have, longest first; HELD_SHOWN at most from this node, and as many from others.
 
     Of what consumers of other nodes have this node knows those that no timer queues again and that it has a copy of;
@@ -136,20 +128,19 @@ def held_of(node: Node, queue: Queue, visitor: Visitor) -> list[dict[str, Any]]:
     """
     own = _held(node, islice(queue.leased, HELD_SHOWN), visitor)
     others = nsmallest(HELD_SHOWN, islice(queue.elsewhere.items(), SLICE_ROWS), key=lambda entry: entry[1][0])
-    now = node.clock.now()
+    now = node.now()
     rows = own + [_row(unit, None, max(0, now - since), node_id, visitor) for unit, (since, node_id) in others]
     return sorted(rows, key=lambda row: -row["since_ms"])
 
 
-def _held(node: Node, units: Iterable[Unit], visitor: Visitor) -> list[dict[str, Any]]:
+def _held(node: NodeView, units: Iterable[Unit], visitor: Visitor) -> list[dict[str, Any]]:
     """Rows of what consumers of this node have."""
-    state, now = node.state, node.clock.now()
+    now = node.now()
     rows = []
     for unit in units:
-        worker = unit.worker if isinstance(unit, LogUnit) else state.bound.get(unit)
-        queue = state.queues.by_name.get(unit.queue)
-        since = worker.leases[unit] if worker is not None else now if queue is None else queue.leased.get(unit, now)
-        rows.append(_row(unit, None if worker is None else worker.id, max(0, now - since), None, visitor))
+        worker, since = node.holder_of(unit), node.held_since(unit)
+        since_ms = 0 if since is None else max(0, now - since)
+        rows.append(_row(unit, None if worker is None else worker.id, since_ms, None, visitor))
     return rows
 
 

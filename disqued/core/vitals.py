@@ -33,8 +33,7 @@ class Account(NamedTuple):
 def own_vitals(state: "State") -> Vitals:
     """What this node tells of itself."""
     memory, counters = state.memory, state.counters
-    given = counters.delivered + counters.exported
-    return Vitals(_VERSION, memory.used, memory.limit, len(state.jobs), counters.queued, given)
+    return Vitals(_VERSION, memory.used, memory.limit, len(state.jobs), counters.queued, counters.given)
 
 
 def account_of(vitals: Vitals, before: Account | None, now: int) -> Account:

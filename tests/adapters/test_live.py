@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from disqued.core.node import Node
+from disqued.core.view import NodeView
 from disqued.web import live
 from disqued.web.live import Draw, Listener, Live, Watched
 from disqued.web.problems import Problem
@@ -42,7 +42,7 @@ class _Gateway:
 
     def __init__(self) -> None:
         self.reactor = Clock()
-        self.node: Node
+        self.view: NodeView
 
 
 WATCHED = Watched("overview", b"", View(), True, Role.ADMIN)

@@ -66,7 +66,7 @@ async def test_the_overview_shows_this_node(admin: Admin) -> None:
     client = admin()
     await add(client, "q", "x")
     text = await page(client, "/")
-    assert client.site.gateway.node.id.decode()[:8] in text
+    assert client.site.gateway.view.id.decode()[:8] in text
     assert "this node" in text
     assert "1 Jobs held" in words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", text))
 
