@@ -15,10 +15,10 @@ from disqued.config import Config
 from disqued.core.node import Node
 from disqued.core.view import NodeView
 from disqued.testing.clock import Clock
-from disqued.web import history
-from disqued.web.history import History
-from disqued.web.pulse import RESTING_S, RESTS_AFTER_S, Pulse
-from disqued.web.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Sample, Track
+from disqued.web.views import history
+from disqued.web.views.history import History
+from disqued.web.views.pulse import RESTING_S, RESTS_AFTER_S, Pulse
+from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Sample, Track
 from tests.adapters.http import admin
 from tests.adapters.inprocess import Running, wait_until
 

@@ -11,7 +11,7 @@ from disqued.core.recovery import Recovery
 from disqued.core.view import NodeView
 from disqued.testing.clock import WALL_MS
 from disqued.web.gateway import Gateway
-from disqued.web.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
+from disqued.web.views.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.core_fixtures import Server
 

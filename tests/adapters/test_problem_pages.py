@@ -42,12 +42,12 @@ async def test_a_role_that_is_not_enough_is_a_page_that_says_so(admin: Admin, tm
 
 @async_test
 async def test_a_bug_is_a_page_without_its_traceback(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.web.pages.overview_values", lambda site: {}["planted"])
+    monkeypatch.setattr("disqued.web.pages.overview.overview_values", lambda site: {}["planted"])
     client = admin()
     html = await page(client, "/", status=500)
     assert_problem_page(html, "Internal error", "the log has its traceback.")
     assert "planted" not in html
-    monkeypatch.setattr("disqued.web.render.common", lambda *_: {}["planted"])
+    monkeypatch.setattr("disqued.web.pages.render.common", lambda *_: {}["planted"])
     answer = await client.get("/", headers=BROWSER)
     assert (answer.status, answer.headers["content-type"]) == (500, "application/problem+json")
 
