@@ -1,7 +1,6 @@
-"""The JSON API: what there is to read.  Every route is a command of the table, or several.
+"""Reads of the JSON API: each is a command of the table, or several.
 
-What changes something is in `api_acts`, any command by its name in `commands_api`, actions on many jobs in `bulk`, and
-the description of it all in `openapi`; they are declared with this module.
+`acts`, `bulk`, `commands_api` and `openapi` declare the other operations; they are imported with this module.
 
 A queue stands in a path, where its bytes are quoted with %, or in the query: ``/api/qstat?queue=``, which is how a
 queue without a name, or one called ``.`` or ``..``, is reached by programs that tidy up paths.
