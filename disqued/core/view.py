@@ -63,7 +63,8 @@ class NodeView:
     @property
     def vitals(self) -> Vitals:
         """Figures that it sends to other nodes with each PONG."""
-        return own_vitals(self._state)
+        state = self._state
+        return own_vitals(state.memory, len(state.jobs), state.counters)
 
     # Memory.
 
