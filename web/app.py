@@ -29,23 +29,24 @@ from werkzeug.exceptions import HTTPException
 from zope.interface import implementer
 
 from disqued.errors import CommandError
-from disqued.web import (  # noqa: F401 - they declare routes
-    access_api,
-    answers,
-    api,
+from disqued.web.api import access_api, health, monitoring, reads, reports_api  # noqa: F401 - they declare routes
+from disqued.web.http import answers
+from disqued.web.http.exchange import HTML, JSON, LOGIN, STREAM, Asked, Reply, Role, Visitor
+from disqued.web.http.inputs import read_body, read_query
+from disqued.web.http.problems import Problem
+from disqued.web.pages import (  # noqa: F401 - they declare routes
     assets,
-    events,
-    health,
-    monitoring,
-    pages,
-    reports_api,
+    job_pages,
+    overview,
+    queue_pages,
     reports_page,
+    settings_pages,
+    updates,
+    worker_pages,
 )
-from disqued.web.inputs import read_body, read_query
-from disqued.web.problems import Problem
-from disqued.web.routes import HTML, JSON, LOGIN, ROUTES, STREAM, Asked, Reply, Role, Route, Visitor, missing_command
+from disqued.web.pages.problem_pages import problem_reply, wants_page
+from disqued.web.routes import ROUTES, Route, missing_command
 from disqued.web.site import Site
-from disqued.web.told import told, wants_page
 
 log = Logger()
 
@@ -73,7 +74,7 @@ class Root(Resource):
                 self._site.access.check_host(request)
         except Problem as problem:
             nobody = self._site.access.nobody(request)
-            request.write(answers.reply(request, told(self._site, nobody, request, problem, request.path)))
+            request.write(answers.reply(request, problem_reply(self._site, nobody, request, problem, request.path)))
             request.finish()
             return NOT_DONE_YET
         request.postpath = [quote_from_bytes(segment, safe="").encode("ascii") for segment in request.postpath]
@@ -114,7 +115,7 @@ def _no_route(site: Site, request: Any, failure: Any) -> bytes:
             return answers.reply(request, Reply(b"", JSON, 204, allowed))
         detail = f"{request.method[:32].decode('latin-1')} is not possible here; allowed are {allowed['Allow']}"
         problem = Problem(405 if request.method in METHODS else 501, detail, headers=allowed)
-    return answers.reply(request, told(site, site.access.guest(request), request, problem, request.path))
+    return answers.reply(request, problem_reply(site, site.access.guest(request), request, problem, request.path))
 
 
 async def _answer(site: Site, entry: Route, request: Any, path: Mapping[str, bytes]) -> bytes:
@@ -186,9 +187,9 @@ class _Asking:
         return problem.status == 401 and is_page and wants_page(self._request, self._request.path)
 
     def told(self, problem: Problem) -> Reply:
-        """A problem, as it is told to who asks."""
+        """Return the answer that tells the visitor of a problem."""
         visitor = self._visitor or self._site.access.guest(self._request)
-        return told(self._site, visitor, self._request, problem, self._request.path)
+        return problem_reply(self._site, visitor, self._request, problem, self._request.path)
 
     def to_login(self) -> Reply:
         """The way to the login form, and from there back here."""

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
+from disqued.web.http.exchange import Schema
 from disqued.web.masking import is_understood, masked
-from disqued.web.routes import Schema
 
 log = Logger()
 

@@ -24,14 +24,15 @@ from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.server import Request
 from twisted.web.server import Site as HttpSite
 
-from disqued.web import answers, heads
 from disqued.web.app import Root
-from disqued.web.bodies import Body
-from disqued.web.framing import Chunks, Whole
-from disqued.web.problems import Problem
-from disqued.web.routes import ROUTES, Reply, Role
+from disqued.web.http import answers, heads
+from disqued.web.http.bodies import Body
+from disqued.web.http.exchange import Reply, Role
+from disqued.web.http.framing import Chunks, Whole
+from disqued.web.http.problems import Problem
+from disqued.web.pages.problem_pages import problem_reply
+from disqued.web.routes import ROUTES
 from disqued.web.site import Site
-from disqued.web.told import told
 
 CONNECTIONS_MAX: Final = 500
 SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
@@ -109,7 +110,7 @@ class AdminRequest(Request):
         if not self.startedWriting:
             admin = self.channel.site.admin
             problem = Problem(500, "internal error; the log has its traceback", code="ERR")
-            self.write(answers.reply(self, told(admin, admin.access.nobody(self), self, problem, self.path)))
+            self.write(answers.reply(self, problem_reply(admin, admin.access.nobody(self), self, problem, self.path)))
         self.finish()
         return reason
 
@@ -376,7 +377,7 @@ class AdminChannel(HTTPChannel):
             request, path = self.requests[-1], self._path
         else:
             request, path = self._sketch()
-        return told(admin, admin.access.nobody(request), request, problem, _path_of(path))
+        return problem_reply(admin, admin.access.nobody(request), request, problem, _path_of(path))
 
     def _sketch(self) -> tuple[AdminRequest, bytes]:
         """Return a request with the headers that have come and make sense, and its target: to see who asks."""

@@ -2,8 +2,8 @@
 
     page, curl, Prometheus --HTTP--> web --Gateway.call--> one step of the node, as a client's command is
 
-What changes the queue is a command and goes through `call`.  What only looks may read `node` within one turn of the
-loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
+What changes the queue is a command and goes through `call`.  What only looks reads the `view` of the node within one
+turn of the loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from disqued.attempts import Attempts
 from disqued.commands.host import Budget, Session
 from disqued.config import Config
-from disqued.core.node import Node
+from disqued.core.view import NodeView
 
 #: Bytes of a body that are searched for a text.
 BODY_SEARCHED: Final = 1 << 16
@@ -41,8 +41,8 @@ class Gateway(Protocol):
     ending: bool  #: the daemon stops
 
     @property
-    def node(self) -> Node:
-        """The node: to look at, never to change."""
+    def view(self) -> NodeView:
+        """Read-only view of the node."""
 
     @property
     def buffers(self) -> Budget:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from disqued.config_setting import SECRETS
 from disqued.config_table import SETTINGS
-from disqued.web.routes import Schema
-from disqued.web.values import Large, as_bytes
+from disqued.web.http.exchange import Schema
+from disqued.web.http.values import Large, as_bytes
 
 MASK: Final = "***"
 TEXT_MAX: Final = 256  #: characters that are shown of a string

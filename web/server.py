@@ -17,13 +17,14 @@ from twisted.python.failure import Failure
 from disqued.config import Config
 from disqued.credentials import written_out
 from disqued.endpoint_words import kind
-from disqued.web import openapi, render
+from disqued.web.api import openapi
 from disqued.web.audit import AuditLog
-from disqued.web.auth import Access
 from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
+from disqued.web.http.auth import Access
+from disqued.web.http.tokens import TokenError
+from disqued.web.pages import render
 from disqued.web.site import Site
-from disqued.web.tokens import TokenError
 from disqued.web.turns import next_turn
 
 if TYPE_CHECKING:

@@ -1,25 +1,22 @@
 """What every route shares: the way to the node, who may do what, the log of actions, histories, metrics, reports."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from disqued.commands import table
 from disqued.web.audit import AuditLog
-from disqued.web.auth import Access
-from disqued.web.bodies import Body, JSONWriter, Store
 from disqued.web.gateway import Gateway
-from disqued.web.history import History
-from disqued.web.live import Live
-from disqued.web.metrics import Metrics
-from disqued.web.problems import Problem
-from disqued.web.reports_file import ReportsFile
-from disqued.web.routes import JSON, Reply
+from disqued.web.http.auth import Access
+from disqued.web.http.bodies import Body, JSONWriter, Store
+from disqued.web.http.exchange import JSON, Reply, Visitor
+from disqued.web.http.problems import Problem
+from disqued.web.http.values import as_bytes
 from disqued.web.turns import InThread, OneAtATime
-from disqued.web.values import as_bytes
-
-if TYPE_CHECKING:
-    from disqued.web.routes import Visitor
+from disqued.web.views.history import History
+from disqued.web.views.live import Live
+from disqued.web.views.metrics import Metrics
+from disqued.web.views.reports_file import ReportsFile
 
 
 @attrs.define
@@ -51,7 +48,7 @@ class Site:
         init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
     )
 
-    async def call(self, visitor: "Visitor", *words: bytes | str | int) -> Any:
+    async def call(self, visitor: Visitor, *words: bytes | str | int) -> Any:
         """Run a command for a visitor; returns its value.
 
         Raises CommandError, and Problem 404 for a command that was renamed or removed.

@@ -39,12 +39,10 @@ def statistics(node: Node, name: bytes, group_name: bytes) -> tuple[int, ...]:
     queue = node.state.queues.by_name.get(name)
     log = None if queue is None else queue.log
     group = None if log is None else log.groups.get(group_name)
-    waiting = 0 if group is None else len(group.waiters)
-    consumers = waiting + node.logs.members.count(name, group_name)
     total = 0 if log is None else len(log)
     if group is None:
-        return (total, 0, 0, 0, total, consumers)
-    return (total, group.leased, group.redo, group.done, group.available, consumers)
+        return (total, 0, 0, 0, total, node.logs.members.count(name, group_name))
+    return (total, group.leased, group.redo, group.done, group.available, node.logs.consumers_of(group))
 
 
 def _groups(node: Node, name: bytes) -> Making[list[bytes]]:

@@ -32,10 +32,9 @@ from disqued.commands.values import integer as integer_kind
 from disqued.core import marks
 from disqued.core.delivery import COUNTED, PLAIN, requeue_within
 from disqued.core.groups import Group, units_of
-from disqued.core.job import ACKED, ACTIVE, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
+from disqued.core.job import ACKED, ACTIVE, KEYED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
 from disqued.core.node import Node
 from disqued.core.queues import Client, Form, Queue
-from disqued.core.state import KEYED
 from disqued.core.terms import NEVER_DELIVERED, ONCE, Terms
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
@@ -509,13 +508,13 @@ def touches(job: Job) -> int:
     return marks.count(job.marks) + sum(1 for _ in units_of(job))
 
 
-def _made_of(node: Node, event: Event, group: Group) -> list[Any] | None:
-    """What a group made of an event; None when it has not touched it."""
+def made_of(event: Event, group: Group, now: int) -> list[Any] | None:
+    """Return name, state, deliveries and milliseconds left of an event in a group; None when the group never had it."""
     unit = group.units.get(event)
     if unit is None:
         return [group.name, b"done", 0, 0] if group.is_done(event) else None
     is_held = unit.state == ACTIVE
-    left_ms = max(0, unit.requeue_at - node.state.now) if is_held else 0
+    left_ms = max(0, unit.requeue_at - now) if is_held else 0
     return [group.name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms]
 
 
@@ -529,19 +528,18 @@ def _touching(event: Event) -> list[Group]:
 
 def _units(node: Node, event: Event) -> list[list[Any]]:
     """What each group that touched an event made of it, by name."""
-    return [row for group in _touching(event) if (row := _made_of(node, event, group)) is not None]
+    return [row for group in _touching(event) if (row := made_of(event, group, node.state.now)) is not None]
 
 
 def _described(node: Node, job: Job) -> list[Any]:
     now = node.state.now
     options = job.options
-    is_dummy = job.holders is not None and not job.holders
     left_ms = max(0, job.expires_at - now)
     is_final = options.retry_ms == RETRY_NEVER_MS and job.requeue_at >= job.expires_at
     within_ms = requeue_within(job, now) if job.requeue_at and not is_final else None
     return [
         b"id", job.id,
-        b"queue", None if is_dummy else job.queue,
+        b"queue", None if job.is_dummy else job.queue,
         b"state", STATE_NAMES[job.state],
         b"repl", options.replicate,
         b"ttl", (left_ms + 999) // 1_000,
@@ -579,6 +577,6 @@ class Show:
 
     @staticmethod
     def _parts(node: Node, event: Event) -> Parts:
-        rows = (_made_of(node, event, group) for group in _touching(event))
+        rows = (made_of(event, group, node.state.now) for group in _touching(event))
         groups = yield from spelt(row for row in rows if row is not None)
         return [*_described(node, event), b"groups", groups]

@@ -92,7 +92,7 @@ def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:
     jobs, unknown = node.state.jobs, set()
     for job_id in job_ids_of(entry, call):
         job = jobs.get(job_id)
-        if job is None or (job.holders is not None and not job.holders):  # a dummy ack has no queue
+        if job is None or job.is_dummy:  # a dummy ack has no queue
             unknown.add(job_id)
         else:
             _check_queue(user, entry, job.queue, f"the queue of the job '{_text(job_id)}'")

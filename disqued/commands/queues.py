@@ -126,17 +126,12 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
         b"age", (now - queue.created_at) // 1_000,
         b"idle", (now - queue.accessed_at) // 1_000,
         b"blocked", len(queue.waiters),
-        b"import-from", _recent_sources(queue, now),
+        b"import-from", queue.recent_sources(now),
         b"import-rate", queue.import_rate.per_second(now),
         b"jobs-in", queue.jobs_in,
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.pause],
     ]  # fmt: skip
-
-
-def _recent_sources(queue: Queue, now: int) -> list[bytes]:
-    oldest = now - queue.import_rate.MEMORY_MS
-    return [node_id for node_id, seen_at in queue.sources.items() if seen_at >= oldest]
 
 
 _PAUSE_BITS = {b"IN": PAUSE_IN, b"OUT": PAUSE_OUT, b"ALL": PAUSE_IN | PAUSE_OUT}
@@ -361,7 +356,7 @@ class _JobScan:
         def wanted(job: Job) -> bool:
             return (
                 # Of a dummy ack there is nothing to show.
-                (job.holders is None or bool(job.holders))
+                not job.is_dummy
                 and (sees is None or sees(job.queue))
                 and (self.queue is None or job.queue == self.queue)
                 and (not self.states or job.state in self.states)

@@ -31,6 +31,7 @@ from disqued.commands.values import BYTES, PATTERN, Kind
 from disqued.core.memory import JOB_COST, QUEUE_COST
 from disqued.core.node import Node
 from disqued.core.queues import Client
+from disqued.core.view import NodeView
 from disqued.errors import CommandError
 from disqued.wire.replies import Status
 
@@ -216,30 +217,29 @@ def human_size(size: int) -> str:
     return f"{size / 1_024**power:.2f}{_UNITS[power]}" if power else f"{size}B"
 
 
-def _node_facts(node: Node) -> dict[str, dict[str, Any]]:
-    state, memory = node.state, node.state.memory
-    peak = max(memory.peak, memory.used)
+def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
+    used, peak = node.memory_used, node.memory_peak
     return {
-        "Clients": {"blocked_clients": len(state.blocked)},
+        "Clients": {"blocked_clients": node.blocked_count},
         "Memory": {
-            "used_memory": memory.used,
-            "used_memory_human": human_size(memory.used),
+            "used_memory": used,
+            "used_memory_human": human_size(used),
             "used_memory_peak": peak,
             "used_memory_peak_human": human_size(peak),
-            "maxmemory": memory.limit,
-            "memory_level": memory.level,
+            "maxmemory": node.memory_limit,
+            "memory_level": node.memory_level,
         },
-        "Jobs": {"registered_jobs": len(state.jobs)},
+        "Jobs": {"registered_jobs": node.job_count},
         "Queues": {
-            "registered_queues": len(state.queues),
-            "background_pushes": node.lists.background,
-            "background_pushes_failed": state.counters.background_failed,
+            "registered_queues": node.queue_count,
+            "background_pushes": node.background_pushes,
+            "background_pushes_failed": node.counters.background_failed,
         },
         "Stats": {
-            "background_additions": node.logs.background.running,
-            "background_additions_failed": node.logs.background.failed,
+            "background_additions": node.background_additions,
+            "background_additions_failed": node.background_additions_failed,
         },
-        "Replication": {"master_replid": node.state.node_id.decode()},
+        "Replication": {"master_replid": node.id.decode()},
         "Commandstats": _command_statistics(),
     }
 
@@ -289,7 +289,7 @@ class Info:
 
     def run(self, node: Node, client: Session) -> bytes:
         """Write the sections that are asked for."""
-        node_facts, host_facts = _node_facts(node), client.host.facts()
+        node_facts, host_facts = _node_facts(NodeView(node)), client.host.facts()
         sections = (_section(name, node_facts.get(name, {}), host_facts.get(name, {})) for name in self._names())
         return "\r\n".join(sections).encode("utf-8", "surrogateescape")
 

@@ -620,7 +620,7 @@ class WqProcs:
             return None
         if self.task is not None and unit.body != self.task:
             return None
-        worker = state.bound.get(unit)
+        worker = node.workers.holder_of(unit)
         since = queue.leased[unit] if worker is None else worker.leases[unit]
         name = b"" if worker is None else worker.id
         return (process_of(unit), unit.queue, name, unit.body, state.now - since, attempt_of(unit))

@@ -46,12 +46,22 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 from collections.abc import Callable
 
 from disqued.core.ids import comes_first
-from disqued.core.job import ACKED, FLAG_CAME_BACK, FLAG_LEASED, FLAG_PROMISED, WAIT_REPL, WORK_SCOPE, Job, NamedJob
+from disqued.core.job import (
+    ACKED,
+    FLAG_CAME_BACK,
+    FLAG_LEASED,
+    FLAG_PROMISED,
+    KEYED,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    NamedJob,
+)
 from disqued.core.messages import DELJOB, GOTACK, SETACK, Message
 from disqued.core.outbox import GONE_DELETED, JOB_ADDED
 from disqued.core.queues import Client
 from disqued.core.replication import Replication
-from disqued.core.state import KEYED, State
+from disqued.core.state import State
 from disqued.core.trail import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
 from disqued.core.unfinished import Parts
 from disqued.errors import WrongType

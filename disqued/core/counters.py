@@ -80,6 +80,11 @@ class Counters:
         return sum(self.waiting_buckets)
 
     @property
+    def given(self) -> int:
+        """Times that a job left its queue for a consumer or another node."""
+        return self.delivered + self.exported
+
+    @property
     def acked(self) -> int:
         """Jobs known here that were acknowledged, whoever said so."""
         return sum(self.flight_buckets) + self.acked_untimed

@@ -254,10 +254,8 @@ class Federation:
 
     def _recent_sources(self, queue: Queue) -> list[bytes]:
         """Nodes that brought jobs within the last seconds and can be asked."""
-        state = self._state
-        since = state.now - RECENT_MS
-        linked = state.peers.linked
-        return [node_id for node_id, at in queue.sources.items() if at >= since and node_id in linked]
+        linked = self._state.peers.linked
+        return [node_id for node_id in queue.recent_sources(self._state.now) if node_id in linked]
 
     def _tell(self, node_ids: list[bytes], queue: Queue, count: int) -> None:
         message = (NEEDJOBS if queue.waiters or not count else POLLJOBS, queue.name, count)

@@ -43,6 +43,7 @@ from disqued.core.job import (
     FLAG_PROMISED,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
+    KEYED,
     WAIT_REPL,
     Job,
     NamedJob,
@@ -65,7 +66,7 @@ from disqued.core.messages import (
 )
 from disqued.core.queues import Client
 from disqued.core.schedule import Timed
-from disqued.core.state import KEYED, State
+from disqued.core.state import State
 from disqued.errors import CommandError
 
 INQUIRY_MS: Final = 2_000

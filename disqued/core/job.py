@@ -90,6 +90,9 @@ FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it y
 FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
+UNIQUE: Final = b"u"  #: first byte of the alias of a unique task
+KEYED: Final = b"k"  #: first byte of the alias of a job with a key
+
 
 class JobOptions:
     """How a job wants to be treated; one object is shared by all jobs that want the same.
@@ -205,6 +208,11 @@ class Job(Unit):
         self.flags = 0
         self.nacks = 0
         self.additional_deliveries = 0
+
+    @property
+    def is_dummy(self) -> bool:
+        """True for a dummy ack: the node knows that the job is done, and nothing else of it."""
+        return self.holders is not None and not self.holders
 
     @property
     def job(self) -> "Job":

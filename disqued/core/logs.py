@@ -100,6 +100,10 @@ class Logs:
         delivery.serve_log = self.serve
         delivery.give_back_event = self.vanished
 
+    def consumers_of(self, group: Group) -> int:
+        """Count the consumers of a group: waiting ones and registered ones."""
+        return len(group.waiters) + self.members.count(group.log.queue, group.name)
+
     # Events come.
 
     def add(

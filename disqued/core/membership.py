@@ -411,7 +411,9 @@ class Membership(Timed):
         peer = self._peers.by_id[sender]
         self._hear(peer, message)
         self._state.send(sender, (messages.PONG, self._own_flags, self._rumours(sender)))
-        self._state.send(sender, (messages.VITALS, own_vitals(self._state)))
+        state = self._state
+        vitals = own_vitals(state.memory, len(state.jobs), state.counters)
+        state.send(sender, (messages.VITALS, vitals))
         if peer.linked and not peer.pong_at and not peer.asked_again:
             # It has a link to us by now: it had none when it heard our first question, and could not answer.
             peer.asked_again = True

@@ -331,6 +331,11 @@ class Queue(Timed):
         """Jobs that wait, and events that are kept."""
         return len(self.units) + (len(self.log) if self.log is not None else 0)
 
+    def recent_sources(self, now: int) -> list[bytes]:
+        """Return ids of the nodes that sent jobs within the memory of `import_rate`."""
+        since = now - ImportRate.MEMORY_MS
+        return [node_id for node_id, seen_at in self.sources.items() if seen_at >= since]
+
     @property
     def kind(self) -> int | None:
         """The KIND_... of what is in it; None when that is nothing, or, after a partition, both."""

@@ -10,6 +10,7 @@ find their table where the processor has it at hand, and not where memory was la
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from mypy_extensions import i64
@@ -73,9 +74,9 @@ class Registry:
         del self._tables[_number(job.id)][job.id]
         self._length -= 1
 
-    def table(self, number: int) -> list[Job]:
-        """The jobs of one of the `TABLES` tables, in the order in which they came."""
-        return list(self._tables[number].values())
+    def table(self, number: int, start: int = 0, end: int | None = None) -> list[Job]:
+        """Return the jobs of one of the `TABLES` tables from one place to another, oldest entry first: O(end)."""
+        return list(islice(self._tables[number].values(), start, end))
 
     def release(self) -> Iterator[int]:
         """Let go of all jobs, table by table; yields how many each held.  The registry is not used again."""

@@ -19,8 +19,10 @@ from disqued.core.job import (
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_WITH_CONSUMER,
+    KEYED,
     KIND_WORK,
     QUEUED,
+    UNIQUE,
     WORK_SCOPE,
     Event,
     Job,
@@ -62,8 +64,6 @@ HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
 ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
-UNIQUE = b"u"  #: first byte of the alias of a unique task
-KEYED = b"k"  #: first byte of the alias of a job with a key
 _BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may bring once more, though nobody holds them
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()

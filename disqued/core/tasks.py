@@ -35,13 +35,14 @@ from disqued.core.job import (
     FLAG_HELD_ELSEWHERE,
     FLAG_LEASED,
     QUEUED,
+    UNIQUE,
     WORK_SCOPE,
     Job,
     NamedJob,
     Unit,
 )
 from disqued.core.outbox import CANCEL, DELETE, DONE, HERE_ALONE, RETURNED, News
-from disqued.core.state import UNIQUE, State
+from disqued.core.state import State
 from disqued.core.unfinished import Parts
 from disqued.core.worker import Worker
 from disqued.core.workers import Workers, attempt_of, process_of, readable

@@ -8,13 +8,12 @@
 Counts grow from the node's start, so that the difference of two accounts is a rate whoever missed some in between.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from disqued import __version__
+from disqued.core.counters import Counters
+from disqued.core.memory import Memory
 from disqued.core.messages import Vitals
-
-if TYPE_CHECKING:
-    from disqued.core.state import State
 
 RATE_MS = 1_000  #: time between two accounts from which rates are worked out, at least
 _VERSION = __version__.encode("ascii")
@@ -30,11 +29,9 @@ class Account(NamedTuple):
     since: tuple[int, Vitals]  #: when, and what, the next rates are worked out from
 
 
-def own_vitals(state: "State") -> Vitals:
-    """What this node tells of itself."""
-    memory, counters = state.memory, state.counters
-    given = counters.delivered + counters.exported
-    return Vitals(_VERSION, memory.used, memory.limit, len(state.jobs), counters.queued, given)
+def own_vitals(memory: Memory, jobs: int, counters: Counters) -> Vitals:
+    """Return what a node with so many jobs tells of itself."""
+    return Vitals(_VERSION, memory.used, memory.limit, jobs, counters.queued, counters.given)
 
 
 def account_of(vitals: Vitals, before: Account | None, now: int) -> Account:

@@ -111,6 +111,10 @@ class Workers:
         """Jobs and events that workers of this node have."""
         return sum(len(worker.leases) for worker in self.by_id.values())
 
+    def holder_of(self, unit: Unit) -> Worker | None:
+        """Return the worker of this node that holds a unit; None when none does."""
+        return unit.worker if isinstance(unit, LogUnit) else self._state.bound.get(unit)
+
     def begin(self, worker: Worker, client: Client | None = None, *, bind: bool = False) -> None:
         """Take a worker in that lives here from now on.  Raises CommandError when there are too many."""
         if len(self.by_id) >= WORKERS_MAX and worker.id not in self.by_id:
@@ -406,7 +410,7 @@ class Workers:
         state = self._state
         counts: dict[bytes, int] = {}
         for unit in units:
-            worker = unit.worker if isinstance(unit, LogUnit) else state.bound.get(unit)
+            worker = self.holder_of(unit)
             if self._put_in_front(unit, asked=asked and not unit.flags & FLAG_LEASED):
                 counts[unit.queue] = counts.get(unit.queue, 0) + 1
                 if worker is not None:

@@ -31,6 +31,7 @@ from disqued.config import Config
 from disqued.core.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
+from disqued.core.view import NodeView
 from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
 from disqued.net import ends, settings
 from disqued.net.access import Access
@@ -113,6 +114,7 @@ class Daemon(Factory):
         self.ending = False
         self.loading = True
         self._node = node
+        self.view = NodeView(node)  #: what the admin side reads
         self.exit_status = 0
         self._last_id = 0
         self._stop: Callable[[], None] = lambda: None

@@ -20,9 +20,8 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
-import attrs
 import click
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
@@ -44,6 +43,7 @@ from disqued.core.queues import PAUSE_NAMES
 from disqued.persistence.interface import IStoreFactory
 from disqued.pipes import BROKEN_PIPE, silence
 from disqued.privatefile import create_anew
+from disqued.tools.exportcolumns import COLUMNS, Row, Value
 from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
@@ -51,44 +51,6 @@ from disqued.wire.texts import text
 
 TOOL = "export"
 BYTES_PER_WRITE = 1 << 16
-
-Value = str | int | bytes | None
-Row = tuple[Value, ...]
-
-
-@attrs.frozen
-class Column:
-    """One column."""
-
-    name: str
-    kind: Literal["text", "integer", "bytes"]
-
-
-#: The schema of both formats, in this order.
-COLUMNS: Final = (
-    Column("event", "text"),
-    Column("at", "integer"),
-    Column("id", "text"),
-    Column("queue", "text"),
-    Column("scope", "text"),
-    Column("reason", "text"),
-    Column("body", "bytes"),
-    Column("ctime", "integer"),
-    Column("ttl_ms", "integer"),
-    Column("retry_ms", "integer"),
-    Column("delay_ms", "integer"),
-    Column("replicate", "integer"),
-    Column("nacks", "integer"),
-    Column("additional_deliveries", "integer"),
-    Column("expires", "integer"),
-    Column("pause", "text"),
-    Column("kind", "text"),
-    Column("alias", "text"),
-    Column("worker", "text"),
-    Column("deliveries", "integer"),
-    Column("floor", "text"),
-)
-
 
 _NAMES: Final = tuple(column.name for column in COLUMNS)
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from disqued.tools.export import COLUMNS, Row, Value
+from disqued.tools.exportcolumns import COLUMNS, Row, Value
 
 ROWS_PER_GROUP = 1 << 16
 BYTES_PER_GROUP = 32 << 20  #: of bodies; one body more may come on top

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from disqued.web import actions, shown
-from disqued.web.commands_api import role_of
-from disqued.web.fields import COMMANDS
+from disqued.web.api.commands_api import role_of
+from disqued.web.api.fields import COMMANDS
+from disqued.web.pages import actions
+from disqued.web.views import rendering as shown
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import OPERATOR, VIEWER, Admin, async_test, page, run, with_tokens, words

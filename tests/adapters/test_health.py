@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from disqued.web.health import obstacles
-from disqued.web.routes import ROUTES, Role
+from disqued.web.api.health import obstacles
+from disqued.web.http.exchange import Role
+from disqued.web.routes import ROUTES
 from tests.adapters.http import admin
 from tests.adapters.inprocess import RecordingStore, Running, wait_until
 

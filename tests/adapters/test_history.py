@@ -13,11 +13,12 @@ from twisted.internet.task import Clock as Reactor
 from disqued.commands.table import find, parse
 from disqued.config import Config
 from disqued.core.node import Node
+from disqued.core.view import NodeView
 from disqued.testing.clock import Clock
-from disqued.web import history
-from disqued.web.history import History
-from disqued.web.pulse import RESTING_S, RESTS_AFTER_S, Pulse
-from disqued.web.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Sample, Track
+from disqued.web.views import history
+from disqued.web.views.history import History
+from disqued.web.views.pulse import RESTING_S, RESTS_AFTER_S, Pulse
+from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Sample, Track
 from tests.adapters.http import admin
 from tests.adapters.inprocess import Running, wait_until
 
@@ -33,10 +34,12 @@ class Bed:
     config: Any = attrs.field(factory=Config)
     loading: bool = False
     node: Any = None
+    view: Any = None
     history: Any = None
 
     def __attrs_post_init__(self) -> None:
         self.node = Node(b"a" * 40, self.clock, Random(1), maxmemory=1 << 40)
+        self.view = NodeView(self.node)
         self.history = History(self)  # type: ignore[arg-type]
         self.history.start()
 

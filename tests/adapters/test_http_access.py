@@ -10,11 +10,11 @@ import pytest_twisted
 from twisted.internet.task import Clock
 
 from disqued.attempts import BURST, REMEMBERED, Attempts, network_of
-from disqued.web.auth import Access
-from disqued.web.routes import Role
+from disqued.web.http.auth import Access
+from disqued.web.http.exchange import Role
+from disqued.web.http.sessions import LIFE_S, SESSIONS_MAX, Sessions
+from disqued.web.http.tokens import TokenError, TokenFile, digest_of, parse
 from disqued.web.server import AdminError, AdminServer
-from disqued.web.sessions import LIFE_S, SESSIONS_MAX, Sessions
-from disqued.web.tokens import TokenError, TokenFile, digest_of, parse
 from tests.adapters.http import AdminClient, admin
 from tests.adapters.inprocess import Running, wait_until
 

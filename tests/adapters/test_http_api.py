@@ -15,15 +15,17 @@ from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
 from disqued.core.ids import SHARERS
 from disqued.core.messages import VITALS, Greeting, Vitals
-from disqued.web import api, bodies
-from disqued.web.bodies import SLICE_BYTES, Body, JSONWriter, Store
-from disqued.web.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
-from disqued.web.fields import COMMANDS, schema, words
+from disqued.web.api import reads as api
+from disqued.web.api.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
+from disqued.web.api.fields import COMMANDS, schema, words
+from disqued.web.http import bodies
+from disqued.web.http.bodies import SLICE_BYTES, Body, JSONWriter, Store
+from disqued.web.http.exchange import Role, Visitor
+from disqued.web.http.problems import Problem
+from disqued.web.http.values import dump
 from disqued.web.masking import MASK
-from disqued.web.problems import Problem
-from disqued.web.routes import ROUTES, Role, Visitor
+from disqued.web.routes import ROUTES
 from disqued.web.turns import next_turn
-from disqued.web.values import dump
 from tests.adapters.http import AdminClient
 
 Admin = Callable[..., AdminClient]

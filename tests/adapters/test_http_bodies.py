@@ -11,10 +11,10 @@ from pytest_twisted import ensureDeferred
 
 from disqued.commands.table import Command, every_command
 from disqued.commands.values import BYTES
-from disqued.web.api_acts import ID
-from disqued.web.commands_api import EXAMPLES, role_of
+from disqued.web.api.acts import ID
+from disqued.web.api.commands_api import EXAMPLES, role_of
+from disqued.web.http.exchange import Role, Visitor
 from disqued.web.masking import BODIES
-from disqued.web.routes import Role, Visitor
 from tests.adapters.http import AdminClient
 
 Admin = Callable[..., AdminClient]

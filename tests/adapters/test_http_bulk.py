@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from disqued.core.job import KIND_LOG, RETRY_NEVER_MS
 from disqued.core.replication import Batch
 from disqued.errors import CommandError, NotReplicated
-from disqued.web import bulk
+from disqued.web.api import bulk
 from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
 from disqued.web.turns import next_turn
 from tests.adapters.http import AdminClient

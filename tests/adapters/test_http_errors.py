@@ -10,9 +10,9 @@ import pytest
 import disqued
 from disqued.commands.table import every_command
 from disqued.errors import CommandError
-from disqued.web.fields import error_words
-from disqued.web.problems import STATUS, Problem
-from disqued.web.reference import WHEN, page
+from disqued.web.api.fields import error_words
+from disqued.web.http.problems import STATUS, Problem
+from disqued.web.http_reference import WHEN, page
 from disqued.web.routes import ROUTES
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/http.md"

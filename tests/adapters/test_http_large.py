@@ -12,12 +12,12 @@ import pytest_twisted
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from disqued.web import inputs, jsontext, values
-from disqued.web.fields import COMMANDS, words
-from disqued.web.inputs import AT_ONCE_MAX
-from disqued.web.jsontext import FIELDS_MAX, PIECE, REST_MAX, STRING_MAX, BadJSON, read, read_large
-from disqued.web.problems import Problem
-from disqued.web.values import Large, as_bytes
+from disqued.web.api.fields import COMMANDS, words
+from disqued.web.http import inputs, jsontext, values
+from disqued.web.http.inputs import AT_ONCE_MAX
+from disqued.web.http.jsontext import FIELDS_MAX, PIECE, REST_MAX, STRING_MAX, BadJSON, read, read_large
+from disqued.web.http.problems import Problem
+from disqued.web.http.values import Large, as_bytes
 from tests.adapters.http import AdminClient, Exchange, read_answer
 from tests.adapters.inprocess import wait_until
 

@@ -15,8 +15,7 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net import buffers
 from disqued.web import channel as module
-from disqued.web import openapi, render
-from disqued.web.answers import begin
+from disqued.web.api import openapi
 from disqued.web.channel import (
     BODY_SLACK,
     CONNECTIONS_MAX,
@@ -33,7 +32,10 @@ from disqued.web.channel import (
     USUAL_BODY_MAX,
     AdminFactory,
 )
-from disqued.web.routes import ROUTES, Asked, Role, Route
+from disqued.web.http.answers import begin
+from disqued.web.http.exchange import Asked, Role
+from disqued.web.pages import render
+from disqued.web.routes import ROUTES, Route
 from disqued.web.server import AdminError, AdminServer
 from disqued.web.site import Site
 from tests.adapters.http import AdminClient, admin, read_answer
@@ -391,7 +393,7 @@ async def test_a_stream_that_fails_is_cut_and_never_looks_complete(
         raise ValueError("in the middle")
 
     monkeypatch.setattr("disqued.web.routes.ROUTES", ROUTES)
-    ROUTES.append(Route("GET", "/test/fails", Role.VIEWER, "", fail, media="text/plain", listed=False))
+    ROUTES.append(Route("GET", "/test/fails", Role.VIEWER, "", act=fail, media="text/plain", listed=False))
     try:
         client = admin(launch())
     finally:

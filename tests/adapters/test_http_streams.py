@@ -17,12 +17,13 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net import buffers
-from disqued.web import bodies, queue_views
-from disqued.web.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, Kept, Store
 from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
 from disqued.web.gateway import SLICE_ROWS
-from disqued.web.queue_views import PAGE_ROWS, QueueRow, View
-from disqued.web.values import dump
+from disqued.web.http import bodies
+from disqued.web.http.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, Kept, Store
+from disqued.web.http.values import dump
+from disqued.web.views import queue_views
+from disqued.web.views.queue_views import PAGE_ROWS, QueueRow, View
 from tests.adapters.http import LOCAL, AdminClient, admin, read_answer
 from tests.adapters.inprocess import Running, wait_until
 

@@ -8,9 +8,10 @@ from twisted.internet.testing import MemoryReactorClock
 
 from disqued.core.job import ACTIVE, QUEUED
 from disqued.core.recovery import Recovery
+from disqued.core.view import NodeView
 from disqued.testing.clock import WALL_MS
 from disqued.web.gateway import Gateway
-from disqued.web.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
+from disqued.web.views.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.core_fixtures import Server
 
@@ -22,11 +23,11 @@ AGAIN, WAITS, DELIVERED = (
 
 def moments(server: Server, job_id: bytes) -> dict[str, Moment]:
     """The timeline of a job, by what happens."""
-    return {moment.what: moment for moment in timeline(server.node, server.job(job_id))}
+    return {moment.what: moment for moment in timeline(NodeView(server.node), server.job(job_id))}
 
 
 def why(server: Server, job_id: bytes) -> str:
-    return why_not_running(server.node, server.job(job_id))
+    return why_not_running(NodeView(server.node), server.job(job_id))
 
 
 def test_a_job_that_was_delivered_at_most_once_is_not_said_to_come_back() -> None:
@@ -141,7 +142,7 @@ class OneNode:
     """As much of a gateway as a search needs."""
 
     def __init__(self, server: Server) -> None:
-        self.node = server.node
+        self.view = NodeView(server.node)
         self.reactor = MemoryReactorClock()
 
 

@@ -6,12 +6,12 @@ import pytest
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from disqued.core.node import Node
-from disqued.web import live
-from disqued.web.live import Draw, Listener, Live, Watched
-from disqued.web.problems import Problem
-from disqued.web.queue_views import View
-from disqued.web.routes import Role
+from disqued.core.view import NodeView
+from disqued.web.http.exchange import Role
+from disqued.web.http.problems import Problem
+from disqued.web.views import live
+from disqued.web.views.live import Draw, Listener, Live, Watched
+from disqued.web.views.queue_views import View
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import Admin, add, async_test
 
@@ -42,7 +42,7 @@ class _Gateway:
 
     def __init__(self) -> None:
         self.reactor = Clock()
-        self.node: Node
+        self.view: NodeView
 
 
 WATCHED = Watched("overview", b"", View(), True, Role.ADMIN)

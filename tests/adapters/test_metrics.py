@@ -9,8 +9,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from disqued.commands.table import every_command
-from disqued.web import metrics
 from disqued.web.gateway import SLICE_ROWS
+from disqued.web.views import metrics
 from tests.adapters.http import AdminClient, admin
 from tests.adapters.inprocess import RecordingStore, Running, wait_until
 

@@ -10,9 +10,10 @@ from pytest_twisted import ensureDeferred
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from disqued.web import app  # noqa: F401 - declares every route
-from disqued.web.openapi import document, operation_id, placeholders, shown_path
-from disqued.web.problems import MEDIA, STATUS
-from disqued.web.routes import ROUTES, Role, Route
+from disqued.web.api.openapi import document, operation_id, placeholders, shown_path
+from disqued.web.http.exchange import Role
+from disqued.web.http.problems import MEDIA, STATUS
+from disqued.web.routes import ROUTES, Route
 from tests.adapters.http import AdminClient
 
 LISTED = [entry for entry in ROUTES if entry.listed]

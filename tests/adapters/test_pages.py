@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from disqued.web import actions, assets, lines, queue_views, shown
-from disqued.web.job_views import Search
-from disqued.web.queue_views import PAGE_ROWS
+from disqued.web.pages import actions, assets, lines
+from disqued.web.views import queue_views
+from disqued.web.views import rendering as shown
+from disqued.web.views.job_views import Search
+from disqued.web.views.queue_views import PAGE_ROWS
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import Running
 from tests.limits import LIMIT
@@ -66,7 +68,7 @@ async def test_the_overview_shows_this_node(admin: Admin) -> None:
     client = admin()
     await add(client, "q", "x")
     text = await page(client, "/")
-    assert client.site.gateway.node.id.decode()[:8] in text
+    assert client.site.gateway.view.id.decode()[:8] in text
     assert "this node" in text
     assert "1 Jobs held" in words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", text))
 
@@ -96,8 +98,8 @@ async def test_any_bytes_name_a_queue(admin: Admin) -> None:
 async def test_a_name_that_browsers_take_out_of_a_path_stands_in_the_query(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.web.job_views.LOOKED_AT_MAX", 1)
-    monkeypatch.setattr("disqued.web.job_views.SLICE_ROWS", 1)
+    monkeypatch.setattr("disqued.web.views.job_views.LOOKED_AT_MAX", 1)
+    monkeypatch.setattr("disqued.web.views.job_views.SLICE_ROWS", 1)
     client = admin()
     for queue in (".", "..", ""):
         job_id = await add(client, queue, "x")
@@ -266,8 +268,8 @@ async def test_jobs_are_found_by_state_text_and_age(admin: Admin) -> None:
 
 @async_test
 async def test_a_search_ends_and_says_where_to_go_on(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.web.job_views.LOOKED_AT_MAX", 10)
-    monkeypatch.setattr("disqued.web.job_views.SLICE_ROWS", 5)
+    monkeypatch.setattr("disqued.web.views.job_views.LOOKED_AT_MAX", 10)
+    monkeypatch.setattr("disqued.web.views.job_views.SLICE_ROWS", 5)
     client = admin()
     for number in range(25):
         await add(client, "q", f"job {number:02}")

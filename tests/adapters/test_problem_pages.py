@@ -42,12 +42,12 @@ async def test_a_role_that_is_not_enough_is_a_page_that_says_so(admin: Admin, tm
 
 @async_test
 async def test_a_bug_is_a_page_without_its_traceback(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.web.pages.overview_values", lambda site: {}["planted"])
+    monkeypatch.setattr("disqued.web.pages.overview.overview_values", lambda site: {}["planted"])
     client = admin()
     html = await page(client, "/", status=500)
     assert_problem_page(html, "Internal error", "the log has its traceback.")
     assert "planted" not in html
-    monkeypatch.setattr("disqued.web.render.common", lambda *_: {}["planted"])
+    monkeypatch.setattr("disqued.web.pages.render.common", lambda *_: {}["planted"])
     answer = await client.get("/", headers=BROWSER)
     assert (answer.status, answer.headers["content-type"]) == (500, "application/problem+json")
 
@@ -70,7 +70,7 @@ async def test_programs_get_the_document_of_a_problem(admin: Admin, tmp_path: Pa
 async def test_a_stranger_learns_nothing_of_the_node_from_a_problem(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
     html = await page(client, "/none", status=404)
-    assert client.site.gateway.node.id.decode()[:8] not in html
+    assert client.site.gateway.view.id.decode()[:8] not in html
     assert 'href="/queues"' not in html
     assert_problem_page(html, "Not found", "there is nothing at this path")
 
@@ -97,7 +97,7 @@ async def test_whoever_asks_under_another_host_learns_nothing_of_the_node(admin:
     """A site that lets its name point here sees what is answered, though everybody who asks from here is an admin."""
     client = admin()
     html = (await client.get("/", headers=BROWSER | {"Host": "evil.example"})).body.decode()
-    assert client.site.gateway.node.id.decode()[:8] not in html
+    assert client.site.gateway.view.id.decode()[:8] not in html
     assert 'href="/queues"' not in html
     assert "local, admin" not in words(html)
 

@@ -119,9 +119,7 @@ async def test_a_new_store_that_fails_changes_nothing(
         if moment == "copy":
             new.fails = True
         else:
-            new.before_commit = lambda: setattr(
-                new, "fails", not running.daemon.turn.under_way and bool(new.commits)
-            )
+            new.before_commit = lambda: setattr(new, "fails", not running.daemon.turn.under_way and bool(new.commits))
         assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
         await wait_until(lambda: running.daemon.stores.switch.target is None)
         assert new.discarded

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from disqued.core.worker import Home
-from disqued.web import worker_views
 from disqued.web.gateway import SLICE_ROWS
+from disqued.web.views import worker_views
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (

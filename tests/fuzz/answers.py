@@ -9,7 +9,7 @@ import json
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, Final, NamedTuple, cast
 
-from disqued.web.problems import HTTP_WORD, STATUS, TITLES
+from disqued.web.http.problems import HTTP_WORD, STATUS, TITLES
 
 WORDS: Final = {*STATUS, HTTP_WORD}
 #: What is answered besides problems; 101 and other ways out of HTTP are not among it.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.web.routes import Role, Visitor
+from disqued.web.http.exchange import Role, Visitor
 from tests.fuzz import access
 from tests.fuzz.answers import check, read_all
 from tests.fuzz.corpus import FOLDER, kept
@@ -74,8 +74,8 @@ def test_a_door_that_is_open_is_noticed_by_a_kept_input(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("file", ["stranger-lists", "viewer-api", "viewer-writes"])
 def test_an_admin_side_without_roles_is_noticed_by_a_kept_input(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    monkeypatch.setattr("disqued.web.auth.Access.admit", lambda *_: None)
-    monkeypatch.setattr("disqued.web.auth._visitor", lambda *_: Visitor("ann", Role.ADMIN, True, "127.0.0.1:1"))
+    monkeypatch.setattr("disqued.web.http.auth.Access.admit", lambda *_: None)
+    monkeypatch.setattr("disqued.web.http.auth._visitor", lambda *_: Visitor("ann", Role.ADMIN, True, "127.0.0.1:1"))
     access.guarded.cache_clear()
     try:
         with pytest.raises(AssertionError):

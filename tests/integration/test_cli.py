@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from disqued.net.identity import Identity, IdentityError
 from disqued.net.switching import StoreWord
-from disqued.tools.export import COLUMNS
+from disqued.tools.exportcolumns import COLUMNS
 from disqued.tools.verbs import VERBS
 from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, loaded, moved, told
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until

@@ -11,9 +11,9 @@ import attrs
 import jsonschema_rs
 import pytest
 
-from disqued.web.api_acts import ID
-from disqued.web.reference import BASE
-from disqued.web.reference import title as title_of
+from disqued.web.api.acts import ID
+from disqued.web.http_reference import BASE
+from disqued.web.http_reference import title as title_of
 from disqued.web.routes import ROUTES, Route
 from tests import reports_sample
 from tests.integration.daemon import HOST, LIMIT, ROOT, Daemon, free_port, launch

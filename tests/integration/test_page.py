@@ -17,9 +17,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from disqued.pipeline.reports.html import page as report_page
-from disqued.web.actions import bulk
-from disqued.web.job_views import Search
-from disqued.web.lines import redis_line
+from disqued.web.pages.actions import bulk
+from disqued.web.pages.lines import redis_line
+from disqued.web.views.job_views import Search
 from tests import reports_sample
 from tests.browser import Browser, browser
 from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from disqued.web import app  # noqa: F401 - declares every route
-from disqued.web.openapi import shown_path
+from disqued.web.api.openapi import shown_path
 from disqued.web.routes import ROUTES
 from tests import reports_sample
 from tests.integration.daemon import HOST, free_port, launch

@@ -13,7 +13,7 @@ USUAL = (
     "disqued/core", "disqued/commands", "disqued/wire", "disqued/acl",
     "disqued/net/bus.py", "disqued/net/links.py", "disqued/net/linkqueue.py", "disqued/net/linkinbox.py",
     "disqued/net/members.py", "disqued/net/secret.py", "disqued/net/identity.py", "disqued/net/cluster",
-    "persistence", "web/auth.py", "web/auth",
+    "persistence", "web/http/auth.py",
 )  # fmt: skip
 
 

@@ -43,6 +43,9 @@ def test_the_contracts_hold(copy: Path) -> None:
         ("persistence/__init__.py", "import disqued.net", "disqued.persistence -> disqued.net"),
         ("disqued/net/__init__.py", "import disqued.pipeline", "disqued.net -> disqued.pipeline"),
         ("web/__init__.py", "import pyspark", "disqued.web -> pyspark"),
+        ("web/http/heads.py", "import disqued.web.site", "disqued.web.http.heads -> disqued.web.site"),
+        ("web/api/acts.py", "import disqued.web.pages.render", "disqued.web.api.acts -> disqued.web.pages.render"),
+        ("web/site.py", "import disqued.core.node", "disqued.web.site -> disqued.core.node"),
     ],
 )
 def test_a_wrong_import_breaks_a_contract(copy: Path, file: str, line: str, chain: str) -> None:

@@ -25,7 +25,9 @@ def test_the_reference_of_the_reports_is_what_their_layout_says() -> None:
 
 
 def test_the_reference_of_the_http_api_is_what_the_routes_say() -> None:
-    written = subprocess.run([sys.executable, "-m", "disqued.web.reference"], cwd=ROOT, capture_output=True, check=True)
+    written = subprocess.run(
+        [sys.executable, "-m", "disqued.web.http_reference"], cwd=ROOT, capture_output=True, check=True
+    )
     assert (ROOT / "docs/reference/http.md").read_bytes() == written.stdout
 
 

@@ -43,7 +43,7 @@ def modules() -> set[str]:
 
 def files_of_pages() -> set[str]:
     """Name the files that the pages need, as they lie in the package."""
-    inside = {f"disqued/{top}": ROOT / top for top in ("web", "pipeline/reports")}
+    inside = {f"disqued/{top}": ROOT / top for top in ("web/pages", "pipeline/reports")}
     inside["disqued/reports"] = ROOT / "disqued" / "reports"
     return {
         f"{name}/{file.relative_to(place)}"

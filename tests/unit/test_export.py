@@ -23,7 +23,8 @@ from disqued.core.outbox import (
     Record,
 )
 from disqued.core.queues import PAUSE_IN, PAUSE_OUT
-from disqued.tools.export import COLUMNS, JsonLines, Row, row, text
+from disqued.tools.export import JsonLines, row, text
+from disqued.tools.exportcolumns import COLUMNS, Row
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
 from disqued.tools.running import ToolError
 

@@ -207,9 +207,9 @@ def test_the_summary_counts_what_is_not_equivalent():
     done = [
         {"path": "disqued/core/x.py", "outcome": outcome, "seconds": 1} for outcome in ("caught", "caught", "survived")
     ]
-    done.append({"path": "web/auth.py", "outcome": "equivalent"})
+    done.append({"path": "web/http/auth.py", "outcome": "equivalent"})
     assert summary(done).splitlines()[2:] == [
         "| `disqued/core` | 3 | 2 | 0 | 1 | 66.7 % | 1.0 |",
-        "| `web` | 1 | 0 | 1 | 0 | 100.0 % | 0.0 |",
+        "| `web/http` | 1 | 0 | 1 | 0 | 100.0 % | 0.0 |",
         "| `all` | 4 | 2 | 1 | 1 | 66.7 % | 1.0 |",
     ]

@@ -1,0 +1,216 @@
+"""Read-only view of a node: everything that people and programs may look at without a command.
+
+    pages, API, metrics, INFO --> NodeView --> Node
+
+The view copies nothing large.  It returns the node's own objects: read them, never change them, and look them up
+again in the next turn of the loop.  A look-up costs as much as its answer.
+
+The clocks are read at each call.  Times are integer milliseconds.
+"""
+
+from collections.abc import Collection
+
+from disqued.core.counters import Counters
+from disqued.core.groups import Group
+from disqued.core.job import Job, Unit
+from disqued.core.messages import Vitals
+from disqued.core.node import Node
+from disqued.core.peers import KnownNode, Peer
+from disqued.core.queues import Queue
+from disqued.core.vitals import own_vitals
+from disqued.core.worker import Home, Worker
+
+
+class NodeView:
+    """The readable part of one node."""
+
+    __slots__ = ("_node", "_state")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._state = node.state
+
+    # The node.
+
+    @property
+    def id(self) -> bytes:
+        """Its id; CLUSTER RESET HARD changes it."""
+        return self._state.node_id
+
+    def now(self) -> int:
+        """Return monotonic milliseconds."""
+        return self._node.clock.now()
+
+    def wall(self) -> int:
+        """Return unix milliseconds."""
+        return self._node.clock.wall()
+
+    @property
+    def counters(self) -> Counters:
+        """Counts since its start."""
+        return self._state.counters
+
+    @property
+    def is_leaving(self) -> bool:
+        """True while it leaves its cluster and takes no new jobs."""
+        return self._state.leaving
+
+    @property
+    def is_read_only(self) -> bool:
+        """True while the journal fails and no jobs are added."""
+        return self._state.read_only
+
+    @property
+    def vitals(self) -> Vitals:
+        """Figures that it sends to other nodes with each PONG."""
+        state = self._state
+        return own_vitals(state.memory, len(state.jobs), state.counters)
+
+    # Memory.
+
+    @property
+    def memory_used(self) -> int:
+        """Bytes of its data, by its own count."""
+        return self._state.memory.used
+
+    @property
+    def memory_peak(self) -> int:
+        """Highest value of `memory_used`, as far as anybody looked."""
+        return max(self._state.memory.peak, self._state.memory.used)
+
+    @property
+    def memory_limit(self) -> int:
+        """maxmemory, in bytes."""
+        return self._state.memory.limit
+
+    @property
+    def memory_level(self) -> int:
+        """Memory level 0 .. 3, as `memory` defines them."""
+        return self._state.memory.level
+
+    # Jobs.
+
+    def job(self, job_id: bytes) -> Job | None:
+        """Return the job with this id; None when the node does not know it."""
+        return self._state.jobs.get(job_id)
+
+    def jobs_of_table(self, number: int, place: int = 0, count: int | None = None) -> list[Job]:
+        """Return jobs of one of the TABLES of the registry, oldest entry first: `count` from a place on, or the rest.
+
+        The cost is that of `place + count` entries.
+        """
+        return self._state.jobs.table(number, place, None if count is None else place + count)
+
+    @property
+    def job_count(self) -> int:
+        """Number of jobs that it knows, in any state."""
+        return len(self._state.jobs)
+
+    @property
+    def acked_count(self) -> int:
+        """Number of acknowledged jobs, kept until every holder knows."""
+        return len(self._state.acked)
+
+    @property
+    def pending_count(self) -> int:
+        """Number of jobs that wait for their copies."""
+        return len(self._state.pending)
+
+    @property
+    def blocked_count(self) -> int:
+        """Number of consumers that wait in a command that fetches."""
+        return len(self._state.blocked)
+
+    # Queues.
+
+    def queue(self, name: bytes) -> Queue | None:
+        """Return the queue of this name; None when there is none."""
+        return self._state.queues.by_name.get(name)
+
+    def queues_from(self, serial: int, count: int) -> list[Queue]:
+        """Return the first `count` queues from this serial on, in the order of their creation."""
+        return self._state.queues.from_serial(serial, count)
+
+    @property
+    def queue_count(self) -> int:
+        """Number of queues."""
+        return len(self._state.queues)
+
+    def consumers_of(self, group: Group) -> int:
+        """Count the consumers of a group: waiting ones and registered ones."""
+        return self._node.logs.consumers_of(group)
+
+    # Workers.
+
+    def worker(self, worker_id: bytes) -> Worker | Home | None:
+        """Return the worker with this id, or its home when it lives on another node; None for an unknown one."""
+        return self._node.workers.by_id.get(worker_id) or self._node.homes.known.get(worker_id)
+
+    @property
+    def workers_here(self) -> Collection[Worker]:
+        """Live workers of this node; iterate within one turn of the loop."""
+        return self._node.workers.by_id.values()
+
+    @property
+    def workers_elsewhere(self) -> Collection[Home]:
+        """Live workers of other nodes; iterate within one turn of the loop."""
+        return self._node.homes.known.values()
+
+    @property
+    def units_held(self) -> int:
+        """Number of jobs and events held by workers of this node: O(workers)."""
+        return self._node.workers.units_held
+
+    def holder_of(self, unit: Unit) -> Worker | None:
+        """Return the worker of this node that holds a unit; None when none does."""
+        return self._node.workers.holder_of(unit)
+
+    def held_since(self, unit: Unit) -> int | None:
+        """Return when a consumer of this node took a unit that it still holds; None when none holds it."""
+        worker = self.holder_of(unit)
+        if worker is not None:
+            return worker.leases[unit]
+        queue = self.queue(unit.queue)
+        return None if queue is None else queue.leased.get(unit)
+
+    def home_of(self, job: Job) -> Home | None:
+        """Return the home of the worker on another node that holds a job; None when none is known."""
+        return self._state.elsewhere.get(job)
+
+    # Background work.
+
+    @property
+    def background_pushes(self) -> int:
+        """Number of NOBLOCK pushes that still wait for copies."""
+        return self._node.lists.background
+
+    @property
+    def background_additions(self) -> int:
+        """Number of NOBLOCK additions of events that still wait for copies."""
+        return self._node.logs.background.running
+
+    @property
+    def background_additions_failed(self) -> int:
+        """Number of those that failed since the start."""
+        return self._node.logs.background.failed
+
+    # The cluster.
+
+    @property
+    def peers(self) -> Collection[Peer]:
+        """The other nodes; iterate within one turn of the loop."""
+        return self._state.peers.by_id.values()
+
+    @property
+    def linked_count(self) -> int:
+        """Number of other nodes to which our link is open."""
+        return len(self._state.peers.linked)
+
+    @property
+    def peer_timeout_ms(self) -> int:
+        """cluster-node-timeout: silence after which a node is suspected."""
+        return self._state.peers.timeout_ms
+
+    def known_nodes(self) -> list[KnownNode]:
+        """Return this node, then the others, then the addresses that it tries to reach."""
+        return [*self._node.membership.lines(), *self._node.membership.tried()]

@@ -1,0 +1,105 @@
+"""The JSON API: what can be done to jobs, queues, this node and the cluster, each by the command that does it.
+
+A body is a JSON object with the names of the command's fields; `fields` turns it into the words of the command.
+"""
+
+from typing import Any, Final
+
+from disqued.web.api.fields import COMMANDS, error_words, read_object, schema, words
+from disqued.web.http.exchange import Asked, Role, object_of
+from disqued.web.http.problems import Problem
+from disqued.web.routes import route
+from disqued.web.site import Site
+
+ID: Final = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"  #: of the job in the examples
+
+
+OK: Final = object_of(ok={"const": True})
+
+
+@route(
+    "POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
+    reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
+    commands=("ADDJOB",), is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
+)  # fmt: skip
+async def add(site: Site, asked: Asked) -> dict[str, Any]:
+    """ADDJOB: the answer comes when enough nodes hold the job.
+
+    With a `key` the same request may be sent again, here or to another node, until it is answered: one job is added.
+    """
+    return {"id": await site.call(asked.visitor, *words(COMMANDS["ADDJOB"], asked.body))}
+
+
+def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
+    """Declare a route for a command that takes job ids and answers to how many it applied."""
+    entry = COMMANDS[name]
+
+    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+        if "ids" not in read_object(asked.body, ["ids"]):
+            raise Problem(400, "the field ids is needed: a list of job ids")
+        return {"changed": await site.call(asked.visitor, *words(entry, asked.body))}
+
+    act.__doc__ = doc
+    act.__name__ = path.rpartition("/")[2]
+    route(
+        "POST", path, role=Role.OPERATOR, summary=summary, body={**schema(entry), "required": ["ids"]},
+        reply=object_of(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True, errors=error_words(entry),
+        commands=(name,), example={"ids": [ID]},
+    )(act)  # fmt: skip
+
+
+_on_jobs("/api/ack", "ACKJOB", "Acknowledge jobs", "They are done and are never delivered again.")
+_on_jobs(
+    "/api/nack", "NACK", "Give jobs back", "They are queued again now, and it is counted that they were given back."
+)
+_on_jobs("/api/enqueue", "ENQUEUE", "Queue jobs that are active", "Delivered, delayed and dequeued ones are active.")
+_on_jobs("/api/dequeue", "DEQUEUE", "Take jobs out of their queue", "They stay active: their retry timer goes on.")
+_on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that hold them keep them.")
+
+
+@route(
+    "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
+    reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
+    errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",), example={"queue": "mail", "words": ["in", "bcast"]},
+)  # fmt: skip
+async def pause(site: Site, asked: Asked) -> dict[str, Any]:
+    """PAUSE with the words in, out, all, none, state and bcast; answers the state afterwards."""
+    return {"pause": await site.call(asked.visitor, *words(COMMANDS["PAUSE"], asked.body))}
+
+
+@route(
+    "POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
+    body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
+    writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
+    example={"leaving": False},
+)  # fmt: skip
+async def drain(site: Site, asked: Asked) -> dict[str, Any]:
+    """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""
+    leaving = read_object(asked.body, ["leaving"]).get("leaving")
+    if not isinstance(leaving, bool):
+        raise Problem(400, "the field leaving is needed: true or false")
+    await site.call(asked.visitor, "CLUSTER", "LEAVING", leaving)
+    return {"leaving": leaving}
+
+
+@route(
+    "POST", "/api/config", role=Role.ADMIN, summary="Change a setting now",
+    body=schema(COMMANDS["CONFIG SET"]), reply=OK, tag="node", writes=True, errors=error_words(COMMANDS["CONFIG SET"]),
+    commands=("CONFIG SET",),
+    example={"name": "slowlog-max-len", "value": 64},
+)  # fmt: skip
+async def set_config(site: Site, asked: Asked) -> dict[str, Any]:
+    """CONFIG SET: the value is as it would stand in the file.  CONFIG REWRITE makes it last."""
+    await site.call(asked.visitor, *words(COMMANDS["CONFIG SET"], asked.body))
+    return {"ok": True}
+
+
+@route(
+    "POST", "/api/meet", role=Role.ADMIN, summary="Join the cluster of another node",
+    body=schema(COMMANDS["CLUSTER MEET"]), reply=OK, tag="cluster", writes=True,
+    errors=error_words(COMMANDS["CLUSTER MEET"]), commands=("CLUSTER MEET",), example={"ip": "127.0.0.1", "port": 7712},
+)  # fmt: skip
+async def meet(site: Site, asked: Asked) -> dict[str, Any]:
+    """CLUSTER MEET: the other node will be called; `/api/cluster/nodes` tells what came of it."""
+    await site.call(asked.visitor, *words(COMMANDS["CLUSTER MEET"], asked.body))
+    return {"ok": True}

@@ -1,0 +1,482 @@
+"""Actions on every job that fits a filter: first a dry run that counts, then the act.
+
+    {"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}}                     -> {"matched": 42, ...}
+    {"filter": {...}, "dry_run": false, "token": "<of the dry run>"}                            -> {"done": 42, ...}
+
+The registry is walked table by table.  In one turn of the loop at most `SLICE_ROWS` jobs are looked at and
+`SLICE_BYTES` of bodies searched; then others have their turn.  What fits is acted on at once, by commands of at most
+`IDS_AT_ONCE` ids, so that nothing has changed in between and no list of all of it is kept.
+
+A job is moved in an order that never loses it: a copy is added to the other queue first, and only when that is as safe
+as its REPLICATE demands, the old one is acknowledged.  When the copy is refused the job stays where it is.  What may
+come twice is a job that a consumer has, or takes, while it is moved, and one whose acknowledgement is lost in a crash.
+A job that must never come twice (RETRY 0) is therefore not moved, nor one of which ADDJOB cannot say all that it is:
+that has a name in its queue, or that no timer queues again.
+
+An event of a log is nobody's to be done with: each group of consumers goes its own way with it.  It is left alone, and
+the answer says why.
+
+Ages are seconds since the job was created, on the wall clock.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import attrs
+from twisted.internet.defer import ensureDeferred, gatherResults
+
+from disqued.core.ids import is_job_id
+from disqued.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_QUEUED_BEFORE,
+    KIND_LOG,
+    QUEUED,
+    RETRY_NEVER_MS,
+    STATE_NAMES,
+    Job,
+    NamedJob,
+)
+from disqued.core.registry import TABLES
+from disqued.errors import CommandError
+from disqued.web.api.fields import VALUE, read_bytes, read_object, whole
+from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
+from disqued.web.http.exchange import Asked, Role, Schema, Visitor
+from disqued.web.http.problems import Problem
+from disqued.web.routes import route
+from disqued.web.site import Site
+from disqued.web.turns import next_turn
+
+IDS_AT_ONCE: Final = 250  #: jobs of one command
+MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
+SAMPLE: Final = 20  #: ids that a dry run shows
+FAILED_MAX: Final = 1_000  #: jobs that fail before the rest is left alone
+LIMIT_MAX: Final = 100_000_000
+MOVE_TIMEOUT_MS: Final = 5_000  #: for the copies on other nodes of a job that is moved
+
+_STATES: Final = {name.decode(): int(state) for state, name in STATE_NAMES.items()}
+#: What is looked at unless states are named: a job that is done, or not there yet, is left alone.
+_USUAL: Final = frozenset({ACTIVE, QUEUED})
+_FIELDS: Final = ("ids", "queue", "state", "older_than_s", "newer_than_s", "body_contains", "limit")
+IDS_MAX: Final = 10_000  #: jobs that one filter names
+
+
+@attrs.frozen
+class Filter:
+    """Which jobs are meant; what is None is no condition."""
+
+    ids: tuple[bytes, ...] | None  #: these alone, each once
+    queue: bytes | None
+    states: frozenset[int] | None
+    older_than_ms: int | None
+    newer_than_ms: int | None
+    body_contains: bytes | None
+    limit: int  #: jobs at most
+
+    @property
+    def is_open(self) -> bool:
+        """True when every job is meant."""
+        conditions = (self.ids, self.queue, self.states, self.older_than_ms, self.newer_than_ms, self.body_contains)
+        return all(condition is None for condition in conditions)
+
+    def fits(self, job: Job, wall: int) -> bool:
+        """Tell whether a job is meant, its body aside; `wall` is unix milliseconds."""
+        age = wall - job.ctime // 1_000_000
+        return (
+            # Of a dummy ack there is nothing to act on.
+            not job.is_dummy
+            and job.state in (self.states or _USUAL)
+            and (self.queue is None or job.queue == self.queue)
+            and (self.older_than_ms is None or age >= self.older_than_ms)
+            and (self.newer_than_ms is None or age < self.newer_than_ms)
+        )
+
+
+def read_filter(given: Any, visitor: Visitor) -> Filter:
+    """Read a filter.  Raises Problem 400, and 403 for bodies that the visitor may not see."""
+    values = read_object(given, _FIELDS, "the filter")
+    contains = values.get("body_contains")
+    if contains is not None and not visitor.sees_bodies:
+        raise Problem(403, f"{visitor.name} may not see the bodies of jobs, and body_contains would tell of them")
+    limit = whole("limit", values.get("limit", LIMIT_MAX))
+    if not 1 <= limit <= LIMIT_MAX:
+        raise Problem(400, f"limit is {limit}; allowed are whole numbers from 1 to {LIMIT_MAX}")
+    return Filter(
+        _read_ids(values["ids"]) if "ids" in values else None,
+        read_bytes("queue", values["queue"]) if "queue" in values else None,
+        _read_states(values["state"]) if "state" in values else None,
+        _read_age("older_than_s", values), _read_age("newer_than_s", values),
+        None if contains is None else read_bytes("body_contains", contains), limit,
+    )  # fmt: skip
+
+
+def _read_ids(given: Any) -> tuple[bytes, ...]:
+    ids = [text.encode() for text in given if isinstance(text, str)] if isinstance(given, list) else []
+    if not ids or len(ids) > IDS_MAX or len(ids) != len(given) or not all(map(is_job_id, ids)):
+        raise Problem(400, f"ids: allowed are lists of 1 to {IDS_MAX} job ids")
+    return tuple(dict.fromkeys(ids))
+
+
+def _read_states(given: Any) -> frozenset[int]:
+    known = isinstance(given, list) and all(isinstance(name, str) and name in _STATES for name in given)
+    if not known or not given:
+        raise Problem(400, f"state: allowed are lists of {', '.join(_STATES)}")
+    return frozenset(_STATES[name] for name in given)
+
+
+def _read_age(name: str, values: Any) -> int | None:
+    if name not in values:
+        return None
+    seconds = values[name]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 2**31:
+        raise Problem(400, f"{name}: allowed are numbers of seconds from 0 to {2**31}")
+    return round(seconds * 1_000)
+
+
+#: Acts on jobs that were found in this turn, and notes in the run what came of it.
+Act = Callable[["Run", list[Job]], Awaitable[None]]
+
+
+@attrs.define
+class Run:
+    """One walk over the jobs."""
+
+    site: Site
+    visitor: Visitor
+    wanted: Filter
+    until: int | None = None  #: ctime of the newest job that is meant, where there was a dry run
+    leaves_out: bytes | None = None  #: a queue whose jobs are not meant: that to which the others are moved
+    newest: int = 0  #: ctime of the newest job that was found
+    matched: int = 0
+    done: int = 0
+    failed: list[dict[str, Any]] = attrs.field(factory=list)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.matched >= self.wanted.limit or len(self.failed) >= FAILED_MAX
+
+    async def walk(self, act: Act, most: int) -> None:
+        """Find the jobs that are meant and hand them to `act`, at most so many at a time."""
+        jobs = self._jobs()
+        more = True
+        while more and not self._is_over:
+            found, more = self._slice(jobs, min(most, self.wanted.limit - self.matched))
+            self.matched += len(found)
+            if found:
+                await act(self, found)
+            await next_turn(self.site.gateway.reactor)
+
+    def _jobs(self) -> Iterator[Job]:
+        """The jobs that are named, or every job of the node; a table is copied when the walk comes to it."""
+        node = self.site.gateway.view
+        if self.wanted.ids is not None:
+            yield from filter(None, map(node.job, self.wanted.ids))
+            return
+        for number in range(TABLES):
+            yield from node.jobs_of_table(number)
+
+    def _slice(self, jobs: Iterator[Job], most: int) -> tuple[list[Job], bool]:
+        """Look at as many jobs as one turn may; returns those that fit, and whether there may be more."""
+        node = self.site.gateway.view
+        wall = node.wall()
+        found: list[Job] = []
+        searched = 0
+        for looked_at, job in enumerate(jobs, 1):
+            # The table was copied in an earlier turn, perhaps: the job may be gone.
+            if self._is_meant(job, wall) and node.job(job.id) is job:
+                searched += self._to_search(job)
+                if self._has_text(job.body):
+                    found.append(job)
+                    self.newest = max(self.newest, job.ctime)
+            if looked_at >= SLICE_ROWS or len(found) >= most or searched >= SLICE_BYTES:
+                return found, True
+        return found, False
+
+    def _has_text(self, body: bytes) -> bool:
+        text = self.wanted.body_contains
+        return text is None or body.find(text, 0, BODY_SEARCHED) >= 0
+
+    def _to_search(self, job: Job) -> int:
+        return 0 if self.wanted.body_contains is None else min(len(job.body), BODY_SEARCHED)
+
+    def _is_meant(self, job: Job, wall: int) -> bool:
+        return (
+            (self.until is None or job.ctime <= self.until)
+            and job.queue != self.leaves_out
+            and self.wanted.fits(job, wall)
+        )
+
+    def fail(self, jobs: Sequence[Job], error: CommandError, detail: str = "") -> None:
+        """Note that nothing came of some jobs, and why."""
+        self.failed += [{"id": job.id, "code": error.code, "detail": detail or error.text} for job in jobs]
+
+
+_EVENT: Final = (
+    "it is an event of a log, which each group of consumers is given until its time is over; QGROUP says where a group "
+    "goes on, and QFLUSH empties the log"
+)
+
+
+def _with_ids(name: str, *, takes_events: bool = False) -> Act:
+    """Act by a command that takes job ids."""
+
+    async def act(run: Run, jobs: list[Job]) -> None:
+        if not takes_events:
+            run.fail([job for job in jobs if job.options.kind == KIND_LOG], CommandError(_EVENT))
+            jobs = [job for job in jobs if job.options.kind != KIND_LOG]
+        if not jobs:
+            return
+        try:
+            run.done += await run.site.call(run.visitor, name, *(job.id for job in jobs))
+        except CommandError as error:
+            run.fail(jobs, error)
+
+    return act
+
+
+# Moving.
+
+
+def _move_to(queue: bytes) -> Act:
+    """Act by a copy in another queue and an acknowledgement of the old job, in this order."""
+
+    async def act(run: Run, jobs: list[Job]) -> None:
+        copies = await gatherResults([ensureDeferred(_copy(run, job, queue)) for job in jobs])
+        pairs = [(job, copy) for job, copy in zip(jobs, copies, strict=True) if copy is not None]
+        find = run.site.gateway.view.job
+        over = {job.id for job, _ in pairs if (now := find(job.id)) is None or now.state == ACKED}
+        if over:  # consumers were faster: the copies are work that is done
+            await run.site.call(run.visitor, "ACKJOB", *(copy for job, copy in pairs if job.id in over))
+        rest = [job for job, _ in pairs if job.id not in over]
+        if not rest:
+            return
+        try:
+            run.done += await run.site.call(run.visitor, "ACKJOB", *(job.id for job in rest))
+        except CommandError as error:
+            run.fail(rest, error, f"it is in both queues: the copy is made, and the old one is there: {error.text}")
+
+    return act
+
+
+async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
+    """Add a job like this one to another queue; returns the id of the new one, None where that failed."""
+    problem = _unmovable(job)
+    if problem:
+        run.fail([job], CommandError(problem))
+        return None
+    options, now = job.options, run.site.gateway.view.now()
+    ttl = max(1, -(-(job.expires_at - now) // 1_000))
+    words: list[str | int] = ["REPLICATE", options.replicate, "RETRY", options.retry_ms // 1_000, "TTL", ttl]
+    if job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms and job.requeue_at > now:
+        words += ["DELAY", min(ttl - 1, -(-(job.requeue_at - now) // 1_000))]
+    try:
+        new_id: bytes = await run.site.call(run.visitor, "ADDJOB", queue, job.body, MOVE_TIMEOUT_MS, *words)
+    except CommandError as error:
+        run.fail([job], error)
+        return None
+    return new_id
+
+
+def _unmovable(job: Job) -> str:
+    """Why a job cannot be moved; empty when it can."""
+    if job.options.kind == KIND_LOG:
+        return _EVENT
+    if isinstance(job, NamedJob):
+        return "it has a name in its queue, which a copy in another queue would not have"
+    if job.options.retry_ms >= RETRY_NEVER_MS:
+        return "no timer queues it again, which ADDJOB has no word for; RQ.PUSHX adds such a job"
+    if not job.options.retry_ms:
+        return "RETRY 0: it is delivered at most once, and a move could deliver it twice"
+    return "" if job.state in _USUAL else "only active and queued jobs can be moved"
+
+
+# The routes.
+
+
+class DryRun(NamedTuple):
+    """What a dry run found."""
+
+    until: int  #: ctime of the newest job
+    matched: int  #: how many jobs
+
+
+def _token(action: str, body: Any, dry: DryRun) -> str:
+    """What ties an act to its dry run: the filter, how many jobs were found, and the newest of them."""
+    meant = json.dumps([action, body.get("filter"), body.get("to"), body.get("all", False), *dry], sort_keys=True)
+    digest = hashlib.sha256(meant.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{dry.until:x}-{dry.matched:x}-{digest[:16]}"
+
+
+def _dry_run(action: str, body: Any) -> DryRun | None:
+    """What the dry run found that the token is of; None where there was none.  Raises Problem 400, 409."""
+    token = body.get("token")
+    if token is None:
+        return None
+    text = token if isinstance(token, str) else ""
+    try:
+        until, matched, _ = text.split("-")
+        dry = DryRun(int(until, 16), int(matched, 16))
+    except ValueError:
+        raise Problem(400, "token: allowed is what the dry run answered") from None
+    if text != _token(action, body, dry):
+        raise Problem(409, "the token is of another dry run: action, filter, all and to have to be the same")
+    return dry
+
+
+def _flag(body: Any, name: str, *, default: bool) -> bool:
+    value = body.get(name, default)
+    if not isinstance(value, bool):
+        raise Problem(400, f"{name}: allowed are true and false")
+    return value
+
+
+async def _run(
+    site: Site, asked: Asked, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
+) -> dict[str, Any]:
+    """Do what a request for an action asks for: the dry run, or the act."""
+    body = asked.body
+    wanted = read_filter(body.get("filter", {}), asked.visitor)
+    dry = _flag(body, "dry_run", default=True)
+    means_all = _flag(body, "all", default=False)
+    if wanted.is_open and not means_all:
+        raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
+    if not dry and "token" not in body:
+        raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
+    before = _dry_run(action, body)
+    if before is not None and not dry:
+        # Nothing that came since, and no more than was said.
+        wanted = attrs.evolve(wanted, limit=min(wanted.limit, before.matched))
+    run = Run(site, asked.visitor, wanted, None if before is None else before.until, leaves_out)
+    if not dry:
+        await run.walk(act, most)
+        return {"dry_run": False, "matched": run.matched, "done": run.done, "failed": run.failed}
+    sample: list[bytes] = []
+
+    async def note(_: Run, jobs: list[Job]) -> None:
+        sample.extend(job.id for job in jobs[: SAMPLE - len(sample)])
+
+    await run.walk(note, SLICE_ROWS)
+    return {"dry_run": True, "matched": run.matched, "sample": sample,
+            "token": _token(action, body, DryRun(run.newest, run.matched))}  # fmt: skip
+
+
+_CONDITIONS: Final = ", ".join(_FIELDS[:-1])
+_AGE: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 2**31}
+_FILTER: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "ids": {
+            "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": IDS_MAX,
+            "description": "These jobs.",
+        },
+        "queue": {**VALUE, "description": "Jobs of this queue."},
+        "state": {
+            "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,
+            "description": "Jobs in one of these states; active and queued unless given.",
+        },
+        "older_than_s": {**_AGE, "description": "Jobs created this many seconds ago, or more."},
+        "newer_than_s": {**_AGE, "description": "Jobs created less than this many seconds ago."},
+        "body_contains": {
+            **VALUE,
+            "description": f"Jobs with these bytes in the first {BODY_SEARCHED} of their body; needs the right to see "
+            "bodies.",
+        },
+        "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Jobs at most, any of those."},
+    },
+    "additionalProperties": False,
+    "description": "All of the conditions have to hold.",
+}  # fmt: skip
+_BODY: Final[dict[str, Any]] = {
+    "filter": _FILTER,
+    "all": {"type": "boolean", "default": False, "description": "Needed for a filter without a condition."},
+    "dry_run": {"type": "boolean", "default": True, "description": "false: act."},
+    "token": {
+        "type": ["string", "null"],
+        "description": "Needed for the act: what the dry run answered. The act is refused for another filter, acts on "
+        "no more jobs than were counted, and leaves those alone that were added since. null: act without a dry run.",
+    },
+}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_FAILURE: Final[Schema] = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "code": {"type": "string"}, "detail": {"type": "string"}},
+    "required": ["id", "code", "detail"],
+    "additionalProperties": False,
+}
+
+
+def _answer(dry: bool, **more: Schema) -> Schema:
+    properties = {"dry_run": {"const": dry}, "matched": _COUNT, **more}
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+
+
+_REPLY: Final[Schema] = {
+    "oneOf": [
+        _answer(True, sample={"type": "array", "items": {"type": "string"}}, token={"type": "string"}),
+        _answer(False, done=_COUNT, failed={"type": "array", "items": _FAILURE}),
+    ]
+}
+
+
+def _declare(action: str, command: str, summary: str, doc: str, *, takes_events: bool = False) -> None:
+    """Declare the route of an action that a command with ids does."""
+    act = _with_ids(command, takes_events=takes_events)
+
+    async def bulk(site: Site, asked: Asked) -> dict[str, Any]:
+        read_object(asked.body, _BODY)
+        return await _run(site, asked, action, act, most=IDS_AT_ONCE)
+
+    route(
+        "POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
+        body={"type": "object", "properties": _BODY, "additionalProperties": False}, reply=_REPLY, tag="bulk",
+        writes=True, errors=_ERRORS, commands=(command,),
+        example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}},
+    )(bulk)  # fmt: skip
+
+
+_ERRORS: Final = ("ERR", "TRYAGAIN", "LOADING")
+_HOW: Final = (
+    "Unless dry_run is false nothing is changed: the answer counts the jobs and shows some ids, and a token for the "
+    "act.  The act answers how many jobs fitted, to how many of them the action applied, and which failed and why; "
+    f"after {FAILED_MAX} failures the rest is left alone.  Hanging up ends it where it is."
+)
+_declare(
+    "requeue", "ENQUEUE", "Queue every job that fits",
+    "ENQUEUE: jobs that are active are queued now; those that wait stay.",
+)  # fmt: skip
+_declare(
+    "delete", "DELJOB", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
+    takes_events=True,
+)  # fmt: skip
+_declare(
+    "ack", "ACKJOB", "Acknowledge every job that fits",
+    "ACKJOB: they are done, on every node, and are never delivered again.",
+)  # fmt: skip
+
+
+@route(
+    "POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
+    body={
+        "type": "object",
+        "properties": {**_BODY, "to": {**VALUE, "description": "The queue to move to."}},
+        "required": ["to"], "additionalProperties": False,
+    },
+    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB"),
+    example={"filter": {"queue": "mail"}, "to": "post"},
+)  # fmt: skip
+async def move(site: Site, asked: Asked) -> dict[str, Any]:
+    """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.
+
+    RETRY, REPLICATE, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the place in
+    the queue are new.  Nothing is lost; a job that a consumer has, or takes meanwhile, may come twice.  Jobs with
+    RETRY 0, which must not, are not moved but told in `failed`.  Jobs that are in that queue already are left out.
+    """
+    body = read_object(asked.body, [*_BODY, "to"])
+    if "to" not in body:
+        raise Problem(400, "the field to is needed: the queue to move to")
+    queue = read_bytes("to", body["to"])
+    return await _run(site, asked, "move", _move_to(queue), most=MOVED_AT_ONCE, leaves_out=queue)

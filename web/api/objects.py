@@ -1,0 +1,104 @@
+"""Jobs, queues and settings as objects, without what their reader may not see.
+
+    SHOW   [b"id", b"DI...", b"queue", b"mail", ..., b"body", b"hi"]  ->  {"id": "DI...", "queue": "mail", ...}
+
+Who may not see bodies gets the same object without `body`, and `"body_withheld": true` in its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from disqued.commands.jobs import SHOWN
+from disqued.commands.queues import MORE_STATISTICS, STATISTICS
+from disqued.web.http.exchange import Schema, Visitor
+from disqued.web.http.values import BYTES
+from disqued.web.masking import MASK, SECRET_SETTINGS
+
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_MAYBE: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
+_ID: Final[Schema] = {"type": "string"}
+_IDS: Final[Schema] = {"type": "array", "items": _ID}
+_WITHHELD: Final[Schema] = {"const": True, "description": "There is a body, and the token has no right to see it."}
+
+_JOB: Final[dict[str, Schema]] = {
+    "id": _ID,
+    "queue": {"anyOf": [BYTES, {"type": "null"}]},
+    "state": {"enum": ["wait-repl", "active", "queued", "acked"]},
+    "repl": _COUNT,
+    "ttl": {**_COUNT, "description": "Seconds that are left."},
+    "ctime": {**_COUNT, "description": "Unix milliseconds times 1000000, plus a counter."},
+    "delay": {**_COUNT, "description": "Seconds."},
+    "retry": {**_COUNT, "description": "Seconds; 0 = delivered at most once."},
+    "nacks": _COUNT,
+    "additional-deliveries": _COUNT,
+    "nodes-delivered": _IDS,
+    "nodes-confirmed": _IDS,
+    "next-requeue-within": {**_MAYBE, "description": "Milliseconds."},
+    "next-awake-within": {**_MAYBE, "description": "Milliseconds."},
+}
+_GROUPS: Final[Schema] = {
+    "type": "array",
+    "items": {
+        "type": "array",
+        "items": {"anyOf": [BYTES, _COUNT]},
+        "minItems": 4,
+        "maxItems": 4,
+    },
+    "description": "Of an event alone: group; in progress, redo or done; deliveries; milliseconds until its deadline.",
+}
+JOB: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        **_JOB,
+        "body": {"anyOf": [BYTES, {"type": "null"}]},
+        "body_withheld": _WITHHELD,
+        "groups": _GROUPS,
+        "key": {**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
+    },
+    "required": [name for name in SHOWN if name != "body"],
+    "additionalProperties": False,
+    "description": "A job as SHOW describes it.",
+}
+PEEKED: Final[Schema] = {
+    "type": "object",
+    "properties": {"queue": BYTES, "id": _ID, "body": BYTES, "body_withheld": _WITHHELD},
+    "required": ["queue", "id"],
+    "additionalProperties": False,
+}
+QUEUE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "name": BYTES, "len": _COUNT, "age": {**_COUNT, "description": "Seconds."},
+        "idle": {**_COUNT, "description": "Seconds."}, "blocked": {**_COUNT, "description": "Consumers that wait."},
+        "import-from": _IDS, "import-rate": {**_COUNT, "description": "Jobs a second."}, "jobs-in": _COUNT,
+        "jobs-out": _COUNT, "pause": {"enum": ["none", "in", "out", "all"]}, "produced": _COUNT, "consumed": _COUNT,
+        "sources": _IDS, "ctime": {**_COUNT, "description": "Unix seconds."},
+        "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
+    },
+    "required": [*STATISTICS, *MORE_STATISTICS],
+    "additionalProperties": False,
+    "description": "A queue as QSTAT FULL describes it.",
+}  # fmt: skip
+
+
+def by_name(values: Sequence[Any]) -> dict[str, Any]:
+    """An object of names and values that take turns."""
+    return {name.decode("ascii"): value for name, value in zip(values[::2], values[1::2], strict=True)}
+
+
+def shown_to(visitor: Visitor, job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job, without its body if the visitor may not see that."""
+    if visitor.sees_bodies:
+        return dict(job)
+    return {name: value for name, value in job.items() if name != "body"} | {"body_withheld": True}
+
+
+def peeked(visitor: Visitor, row: Sequence[bytes]) -> dict[str, Any]:
+    """A row ``(queue, id, body)`` of QPEEK as an object."""
+    return shown_to(visitor, dict(zip(("queue", "id", "body"), row, strict=True)))
+
+
+def without_secrets(settings: dict[bytes, bytes]) -> dict[str, Any]:
+    """Settings without what nobody needs to see."""
+    texts = {name.decode("ascii", "backslashreplace"): value for name, value in settings.items()}
+    return {name: MASK if name in SECRET_SETTINGS and value else value for name, value in texts.items()}

@@ -1,0 +1,195 @@
+"""Everything that can be done from the page, with its fields, its command and its request."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from disqued.config import Setting
+from disqued.web.http.exchange import Role
+from disqued.web.pages.lines import PICKED, Action, Input, quoted
+from disqued.web.views import rendering
+from disqued.web.views.job_views import Search
+
+#: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
+_ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
+_DEFAULT: Final = "as the node sees fit"
+_ANY_STATE: Final = ("wait-repl", "active", "queued", "acked")
+
+
+def add_job(queue: bytes | None) -> Action:
+    """Add a job: to a queue, or to one that is asked for."""
+    to: bytes | Input = Input("queue", "Queue") if queue is None else queue
+    return Action(
+        "add", "Add the job", "/api/add",
+        (
+            b"ADDJOB", to, Input("body", "Body", "area"),
+            Input("timeout", "Wait for copies, ms", "number", "1000"),
+            Input("delay", "Delay, s", "number", hint="none", word="DELAY"),
+            Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
+            Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
+            Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
+        ),
+        {} if queue is None else {"queue": queue}, "Added as {result}.",
+    )  # fmt: skip
+
+
+def pause(queue: bytes, now: str) -> list[Action]:
+    """Pause and resume a queue whose pause is `now`: in, out, all or none."""
+    is_in, is_out = now in ("in", "all"), now in ("out", "all")
+    ways = [
+        ("pause-in", "Resume adding" if is_in else "Pause adding", _pause_words(not is_in, is_out)),
+        ("pause-out", "Resume handing out" if is_out else "Pause handing out", _pause_words(is_in, not is_out)),
+    ]
+    return [
+        Action(key, label, "/api/pause", (b"PAUSE", queue, word), {"queue": queue, "words": [word]}, "Pause: {result}.")
+        for key, label, word in ways
+    ]
+
+
+def _pause_words(stops_in: bool, stops_out: bool) -> bytes:
+    return {(True, True): b"all", (True, False): b"in", (False, True): b"out"}.get((stops_in, stops_out), b"none")
+
+
+def on_job(job_id: bytes) -> list[Action]:
+    """What can be done with a job."""
+    ways = (
+        ("enqueue", "Queue now", b"ENQUEUE", "Queued: {result}.", ""),
+        ("dequeue", "Take out of the queue", b"DEQUEUE", "Taken out of the queue: {result}.", ""),
+        ("nack", "Give back (NACK)", b"NACK", "Given back: {result}.", ""),
+        ("ack", "Acknowledge", b"ACKJOB", "Acknowledged: {result}.", "It is done then, and never delivered again."),
+        ("delete", "Delete here", b"DELJOB", "Deleted: {result}.", "It is dropped from this node, whatever its state."),
+    )
+    return [
+        Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm, ends=bool(confirm))
+        for key, label, word, done, confirm in ways
+    ]
+
+
+def on_worker(worker_id: bytes) -> list[Action]:
+    """What can be done with a worker."""
+    back = "What it has goes to the front of its queues, for others to take."
+    ways = (
+        ("fail", "Declare it dead", b"FAIL", "Dead. Tasks queued again: {result}."),
+        ("stop", "Stop it in order", b"STOP", "Stopped. Tasks queued again: {result}."),
+    )
+    return [
+        Action(key, label, f"/api/commands/WORKER%20{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
+               done, back, ends=True)
+        for key, label, word, done in ways
+    ]  # fmt: skip
+
+
+def on_groups(queue: bytes) -> list[Action]:
+    """What can be done with the groups of consumers of a log."""
+    group, at = Input("group", "Group", needed=True), Input("at", "Begins at", value="NOW", hint="FIRST, NOW or an id")
+    return [
+        Action(
+            "group-start", "Let a group begin anew", "/api/commands/QGROUP%20START",
+            (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "The group begins there: {result}.",
+            "What its consumers have, and what it is done with, is forgotten.",
+        ),
+        Action(
+            "group-forget", "Forget a group", "/api/commands/QGROUP%20FORGET",
+            (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups forgotten: {result}.",
+            "Should it come again it is a new group, and begins at the oldest event.",
+        ),
+    ]  # fmt: skip
+
+
+def on_log(queue: bytes) -> list[Action]:
+    """What can be done with a log as a whole."""
+    return [
+        Action(
+            "flush", "Empty the log (QFLUSH)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
+            "The log is empty.",
+            "All events of the log go, on the other nodes, too, whoever has them, with all that groups made of them.",
+            counted=rendering.qstat_path(queue),
+        ),
+    ]  # fmt: skip
+
+
+def on_event(queue: bytes, event_id: bytes) -> list[Action]:
+    """What can be done with an event of a log, for one of the groups."""
+    group = Input("group", "Group", needed=True)
+    return [
+        Action(
+            "group-return", "Give it back for a group", "/api/commands/QGROUP%20RETURN",
+            (b"QGROUP", b"RETURN", queue, group, event_id), {"queue": queue, "ids": [event_id]},
+            "Given back: {result}.",
+        ),
+    ]  # fmt: skip
+
+
+def selected() -> list[Action]:
+    """What can be done with the jobs that are selected in a table."""
+    ways = (
+        ("enqueue", "Queue them now", b"ENQUEUE", "Jobs queued: {result}.", ""),
+        ("ack", "Acknowledge them", b"ACKJOB", "Jobs acknowledged: {result}.", "The selected jobs are done then."),
+        ("delete", "Delete them here", b"DELJOB", "Jobs deleted: {result}.", "They are dropped from this node."),
+    )
+    found = [
+        Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm)
+        for key, label, word, done, confirm in ways
+    ]
+    # In whichever state they are: those that cannot be moved are told of, not passed over.
+    meant = {"ids": [PICKED.value], "state": list(_ANY_STATE)}
+    return [*found, _move("selected-move", "Move them", meant)]
+
+
+def bulk(wanted: Search, port: int) -> list[Action]:
+    """What can be done with every job of a queue that a search would find."""
+    ways = (
+        ("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}."),
+        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
+        ("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}."),
+    )
+    body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
+    found = [
+        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
+        for key, label, word, done in ways
+    ]
+    return [*found, _move("bulk-move", "Move all", body["filter"])]
+
+
+def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
+    """Move the jobs that a filter means to a queue that is asked for."""
+    body = {"filter": meant, **_ACT}
+    to = Input("to", "To queue", needed=True)
+    return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
+
+
+def _filter(wanted: Search) -> dict[str, Any]:
+    states = _ANY_STATE if wanted.state == "any" else (wanted.state,)
+    found: dict[str, Any] = {"queue": wanted.queue, "state": list(states)}
+    if wanted.older_ms:
+        found["older_than_s"] = wanted.older_ms // 1_000
+    if wanted.text:
+        found["body_contains"] = wanted.text
+    return found
+
+
+def _loop(wanted: Search, command: bytes, port: int) -> str:
+    """The loop of a shell that does it with redis-cli; empty where redis-cli cannot tell which jobs are meant.
+
+    redis-cli prints an error like an answer and exits with 0: what does not begin with a cursor is said, and ends it.
+    """
+    try:
+        name = wanted.queue.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    if wanted.text or wanted.older_ms or not name.isprintable():
+        return ""
+    state = "" if wanted.state == "any" else f" STATE {wanted.state}"
+    return (
+        f"at=0; while set -- $(redis-cli --raw -p {port} JSCAN $at QUEUE {quoted(name)}{state}); "
+        'expr "x${1-}" : \'x[0-9][0-9]*$\' >/dev/null || { echo "ended: $*" >&2; false; }; '
+        f'do at=$1; shift; [ $# = 0 ] || redis-cli -p {port} {command.decode()} "$@"; [ "$at" != 0 ] || break; done'
+    )
+
+
+def set_setting(setting: Setting, value: str) -> Action:
+    """Change a setting that can be changed while the daemon runs; `value` is what it is now, empty for a secret."""
+    return Action(
+        f"set-{setting.name}", "Change", "/api/config",
+        (b"CONFIG", b"SET", setting.name.encode(), Input("value", setting.name, value=value)),
+        {"name": setting.name}, "Changed.", role=Role.ADMIN,
+    )  # fmt: skip

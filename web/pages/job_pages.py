@@ -1,0 +1,36 @@
+"""Page of a job: everything that this node knows of it, and what can be done with it."""
+
+from typing import Final
+
+from disqued.core.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES
+from disqued.web.http.exchange import Asked
+from disqued.web.http.problems import Problem
+from disqued.web.pages import actions
+from disqued.web.pages.render import Values, page
+from disqued.web.site import Site
+from disqued.web.views import group_views, job_views, rendering
+
+BODY_BYTES: Final = 65_536  #: of the body
+
+
+@page("/jobs/<job>", "queues", "Page: a job")
+async def job(site: Site, asked: Asked) -> tuple[str, Values]:
+    """Everything that this node knows of a job."""
+    job_id, node = asked.path["job"], site.gateway.view
+    found = node.job(job_id)
+    if found is None:
+        raise Problem(
+            404, f"there is no job {rendering.name(job_id, 60)} on this node: it is done, dropped, or never was here"
+        )
+    is_known = not found.is_dummy
+    holders = sorted(found.holders) if found.holders is not None else [node.id]
+    body = rendering.body(found.body, BODY_BYTES) if asked.visitor.sees_bodies and is_known else None
+    return "job.html", {
+        "job": found, "job_id": job_id, "is_known": is_known, "state": STATE_NAMES[found.state].decode(), "body": body,
+        "holders": holders, "confirmed": sorted(found.confirmed or ()), "origin": job_id[2:10].decode("latin-1"),
+        "kind": KIND_NAMES[found.options.kind].decode(), "worker": job_views.worker_of(node, found),
+        "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
+        "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
+        "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
+        "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS,
+    }  # fmt: skip

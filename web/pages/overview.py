@@ -1,0 +1,95 @@
+"""Page of the cluster and of this node: addresses, memory, rates, and what an operator should know at once."""
+
+from typing import Final
+
+from disqued.core.messages import Vitals
+from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.view import NodeView
+from disqued.core.vitals import Account
+from disqued.web.http.exchange import Asked
+from disqued.web.pages import actions
+from disqued.web.pages.render import Values, page
+from disqued.web.site import Site
+
+_FLAGS: Final = ((PFAIL, "not answering"), (FAIL, "failing"), (LEAVING, "leaving"), (FULL, "full"))
+
+
+def overview_values(site: Site) -> Values:
+    """What the overview shows, now."""
+    gateway = site.gateway
+    node, facts = gateway.view, gateway.facts()
+    stats, server = facts.get("Stats", {}), facts.get("Server", {})
+    return {
+        "nodes": _node_rows(site),
+        "memory": {"used": node.memory_used, "limit": node.memory_limit, "level": node.memory_level,
+                   "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
+        "counts": {"jobs": node.job_count, "queues": node.queue_count, "blocked": node.blocked_count,
+                   "acked": node.acked_count, "clients": facts.get("Clients", {}).get("connected_clients", 0)},
+        "rates": {**site.live.rates.of_node(node),
+                  "commands": stats.get("instantaneous_ops_per_sec", 0),
+                  "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
+                  "sent": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
+        "uptime_ms": int(server.get("uptime_in_seconds", 0)) * 1_000,
+        "store": gateway.config.persistence, "trouble": _trouble(site),
+    }  # fmt: skip
+
+
+def _node_rows(site: Site) -> list[Values]:
+    """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
+    node = site.gateway.view
+    own, *others = (_node_row(node, known) for known in node.known_nodes())
+    vitals, rates = node.vitals, site.live.rates.of_node(node)
+    return [own | _vital_values(vitals, rates["in"], rates["out"]), *others]
+
+
+def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float | None) -> Values:
+    return {
+        "version": vitals.version.decode("ascii"), "memory": vitals.memory, "limit": vitals.limit,
+        "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate,
+    }  # fmt: skip
+
+
+def _rates_now(node: NodeView, known: KnownNode, told: Account) -> tuple[float | None, float | None]:
+    """The rates that a node told of, while it goes on telling."""
+    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & (PFAIL | FAIL)
+    return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
+
+
+def _node_row(node: NodeView, known: KnownNode) -> Values:
+    flags = [text for bit, text in _FLAGS if known.flags & bit]
+    if not known.met:
+        flags.append("being called")
+    host = known.host or ("this machine" if known.myself else "?")
+    told = known.account
+    said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
+    return said | {
+        "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
+        "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & (PFAIL | FAIL)),
+        "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None,
+    }  # fmt: skip
+
+
+def _trouble(site: Site) -> list[str]:
+    """What an operator should know at once."""
+    gateway, found = site.gateway, []
+    if site.access.complaint:
+        found.append("The file of tokens is not in force as it is; those of before are. The log says why.")
+    if site.audit.failures:
+        found.append(f"Actions that could not be written to the log of actions: {site.audit.failures}.")
+    if gateway.loading:
+        found.append("The node is loading its store; commands hear LOADING.")
+    if gateway.paused:
+        found.append("Commands are put off: CLIENT PAUSE, or the node stops.")
+    if gateway.store_failure:
+        found.append(f"Nothing can be added: {gateway.store_failure}")
+    if gateway.view.memory_level >= 2:
+        found.append("Memory is nearly full; what may be dropped is dropped.")
+    if gateway.view.is_leaving:
+        found.append("The node is leaving the cluster: it drains, and takes no new jobs.")
+    return found
+
+
+@page("/", "overview", "Page: the cluster, and this node")
+async def overview(site: Site, asked: Asked) -> tuple[str, Values]:
+    """Nodes, facts, rates."""
+    return "overview.html", {**overview_values(site), "trial": actions.add_job(None)}

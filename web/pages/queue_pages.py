@@ -1,0 +1,151 @@
+"""Pages of queues: a table of all, and for each its figures, its jobs and its groups."""
+
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import attrs
+
+from disqued.core.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
+from disqued.core.queues import Queue
+from disqued.core.view import NodeView
+from disqued.web.http.exchange import Asked, Param, Visitor
+from disqued.web.http.problems import Problem
+from disqued.web.pages import actions
+from disqued.web.pages.render import Values, page
+from disqued.web.site import Site
+from disqued.web.views import group_views, job_views, rendering, worker_views
+from disqued.web.views.queue_views import SORTS, Cut, View, first_of, row_of, walk
+
+PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
+PEEKED_BYTES: Final = 400  #: of each body
+
+
+# Queues.
+
+_VIEW: Final = (
+    Param("q", "Part of the names"),
+    Param("sort", "Column", {"type": "string", "enum": list(SORTS)}),
+    Param("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
+)
+
+
+def view_of(asked: Asked) -> View:
+    """The view that a query asks for."""
+    query = asked.query
+    return View(query.get("q", ""), query.get("sort", "name"), query.get("page", 1))
+
+
+def queues_values(view: View, cut: Cut) -> Values:
+    """What the table of queues shows."""
+
+    def link(**changes: Any) -> str:
+        chosen = attrs.evolve(view, page=1, **changes) if "page" not in changes else attrs.evolve(view, **changes)
+        return "/queues?" + urlencode({"q": chosen.text, "sort": chosen.sort, "page": chosen.page})
+
+    return {"view": view, "cut": cut, "link": link}
+
+
+@page("/queues", "queues", "Page: queues", query=_VIEW)
+async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
+    """A table of queues."""
+    view = view_of(asked)
+    async with site.large_walk:
+        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.reactor)
+    return "queues.html", {**queues_values(view, cut), "add": actions.add_job(None)}
+
+
+# One queue.
+
+
+def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
+    """What changes by itself on the page of a queue."""
+    node = site.gateway.view
+    queue = node.queue(name)
+    row = None if queue is None else row_of(node, queue, site.live.rates)
+    peeked = [job_row(node, job, visitor) for job in first_of(node, name, PEEKED)]
+    totals = None
+    if queue is not None:
+        totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
+                  "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
+                  "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
+                  "elsewhere": len(queue.elsewhere)}  # fmt: skip
+    pauses = actions.pause(name, row.pause if row is not None else "none")
+    return {
+        "queue": name,
+        "row": row,
+        "totals": totals,
+        "peeked": peeked,
+        "visitor": visitor,
+        "pauses": pauses,
+        "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
+        "groups": [] if queue is None else group_views.group_rows(node, queue),
+        "kind": None if queue is None else _kind_of(queue),
+    }
+
+
+def _kind_of(queue: Queue) -> str | None:
+    """What a queue is for: work or log; None while nothing is in it, or both."""
+    if queue.kind is not None:
+        return KIND_NAMES[queue.kind].decode()
+    # What consumers of other nodes have is work; both are in it after a partition alone.
+    return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.log is None else None
+
+
+def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
+    """A job in a table."""
+    seen = visitor.sees_bodies
+    return {
+        "id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(), "size": len(job.body),
+        "age_ms": max(0, node.wall() - job.ctime // 1_000_000), "nacks": job.nacks,
+        "again": job.redeliveries, "body": rendering.body(job.body, PEEKED_BYTES) if seen else None,
+    }  # fmt: skip
+
+
+_STATES: Final = ("queued", "active", "wait-repl", "acked", "any")
+_SEARCH: Final = (
+    Param("state", "State of the jobs", {"type": "string", "enum": list(_STATES)}),
+    Param("text", "Part of the body", {"type": "string", "format": "bytes"}),
+    Param("older", "Seconds since they were added, at least", {"type": "string"}),
+    Param("cursor", "Where to go on", {"type": "integer", "minimum": 0, "maximum": 2**48}),
+)
+
+
+_NAME: Final = Param("name", "Which queue", {"type": "string", "format": "bytes"})
+
+
+@page("/queues/<queue>", "queues", "Page: a queue", query=_SEARCH)
+@page("/queue", "queues", "Page: a queue, whose name cannot stand in a path", query=(_NAME, *_SEARCH))
+async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
+    """A queue, and the jobs in it that are looked for."""
+    query, visitor = asked.query, asked.visitor
+    name: bytes | None = asked.path.get("queue", query.get("name"))
+    if name is None:
+        raise Problem(400, "the parameter name is needed: the name of a queue")
+    text: bytes = query.get("text", b"")
+    if text and not visitor.sees_bodies:
+        raise Problem(403, f"{visitor.name} may not see the bodies of jobs, nor look for text in them")
+    wanted = job_views.Search(
+        name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
+    )
+    found = await job_views.search(site.gateway, wanted)
+    node = site.gateway.view
+    further = ""
+    if found.cursor:
+        terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
+        further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
+    return "queue.html", {
+        **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
+        "is_named": name in rendering.NO_SEGMENTS,
+        "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
+        "known": node.job_count, "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
+        "ways_with_log": actions.on_log(name),
+        "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
+    }  # fmt: skip
+
+
+def _seconds(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Problem(400, f"older={text[:100]}: allowed are whole numbers of seconds, below 1000000000")
+    return int(text)

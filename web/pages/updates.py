@@ -1,0 +1,79 @@
+"""GET /api/events: what changes on a page, drawn with the templates of the page itself."""
+
+from typing import Any
+
+from disqued.web.http import answers
+from disqued.web.http.exchange import STREAM, Asked, Param, Reply, Role, Visitor
+from disqued.web.http.problems import Problem
+from disqued.web.pages import overview, queue_pages, render, worker_pages
+from disqued.web.routes import route
+from disqued.web.site import Site
+from disqued.web.views.live import Watched
+from disqued.web.views.queue_views import SORTS, QueueRow, View
+from disqued.web.views.worker_views import WorkerView
+
+
+@route(
+    "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=STREAM,
+    listed=False,
+    query=(
+        Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker"]}),
+        Param("queue", "Which queue", {"type": "string", "format": "bytes"}),
+        Param("worker", "Which worker", {"type": "string", "format": "bytes"}),
+        Param("q", "Part of the names of queues or workers"),
+        Param("sort", "Column of the table of queues"),
+        Param("n", "Page of the table of queues or workers", {"type": "integer", "minimum": 1}),
+    ),
+)  # fmt: skip
+async def events(site: Site, asked: Asked) -> Reply:
+    """Keep sending until either end has had enough."""
+    query, visitor = asked.query, asked.visitor
+    sort = query.get("sort", "name")
+    if sort not in SORTS:
+        raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
+    watched = Watched(
+        query.get("page", "overview"), query.get("queue", b""),
+        View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
+        query.get("worker", b""),
+    )  # fmt: skip
+    answers.begin(asked.request, STREAM)
+    await site.live.listen(
+        asked.request, watched, lambda one, rows: draw(site, one, rows),
+        lambda: site.access.still_holds(asked.request, visitor),
+    )  # fmt: skip
+    return Reply(b"", STREAM)
+
+
+async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
+    """What of a page changes, as it is now."""
+    reader = Visitor("", watched.role, watched.sees_bodies, "")
+    shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
+    at = site.gateway.view.wall() / 1_000
+    point: list[Any] = []
+    if watched.page == "queues":
+        values = queue_pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.reactor))
+        parts = {"queue-rows": "_queue_rows.html"}
+    elif watched.page == "queue":
+        values = queue_pages.queue_values(site, watched.queue, reader)
+        row = values["row"]
+        point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
+        parts = {
+            "queue-facts": "_queue_facts.html",
+            "peeked": "_peeked.html",
+            "held": "_held.html",
+            "groups": "_groups.html",
+        }
+    elif watched.page == "workers":
+        view = WorkerView(watched.view.text, watched.view.page)
+        values = worker_pages.workers_values(site, view, await view.cut(site.gateway))
+        parts = {"worker-facts": "_worker_facts.html", "worker-rows": "_worker_rows.html"}
+    elif watched.page == "worker":
+        values = worker_pages.worker_values(site, watched.worker, reader)
+        parts = {"worker": "_worker.html", "tasks": "_tasks.html"}
+    else:
+        values = overview.overview_values(site)
+        rates = values["rates"]
+        point = [at, None, rates["in"], rates["out"], rates["acked"]]
+        parts = {"facts": "_facts.html", "nodes": "_nodes.html"}
+    html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
+    return {"html": html, "point": point}

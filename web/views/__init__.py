@@ -1,0 +1,9 @@
+"""What API, pages and metrics read from a node through its `NodeView`, without HTML or JSON.
+
+queue_views, job_views, worker_views, group_views   rows of tables, found, sorted and cut into pages
+rendering               names, spans, sizes and moments as text
+live                    listeners of pages, and when they hear
+history, rings, pulse   the last hour in seconds and the last week in minutes
+metrics, metric_families    what Prometheus scrapes
+reports_file            reports.sqlite, read in a thread
+"""

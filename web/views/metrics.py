@@ -1,0 +1,267 @@
+"""Metrics for Prometheus: of the whole node, and of each queue; written in pieces, so that nobody waits for them.
+
+    GET /metrics            walk over the queues, LOOKED_AT a turn --> sums --> families --PIECE samples a turn--+
+    GET /metrics/per-queue  walk over the queues --> rows, `limit` at most --> families --LINES samples a turn---+
+                            and their groups, `limit` at most, too
+                                                                                                                 |
+                                           text, or OpenMetrics where the reader takes it <----------------------+
+
+prometheus-client writes everything but the samples of queues: these are very many, and are the same in both formats.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import attrs
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from disqued.core.glob import matches
+from disqued.core.queues import Queue
+from disqued.web.gateway import NAME_MAX, Gateway
+from disqued.web.turns import next_turn
+from disqued.web.views import group_views, metric_families
+from disqued.web.views.metric_families import Sums
+from disqued.web.views.pulse import Pulse
+
+PIECE: Final = 50  #: samples written by prometheus-client in one turn of the loop, less than a millisecond's work
+LINES: Final = 500  #: samples of queues written in one turn, less than that: they are all alike
+LOOKED_AT: Final = 200  #: queues looked at in one turn
+QUEUES_SHOWN: Final = 1_000  #: queues of /metrics/per-queue, unless told otherwise
+QUEUES_MAX: Final = 10_000
+
+_END = b"# EOF\n"
+
+
+class _Row(NamedTuple):
+    """A queue at one moment."""
+
+    label: str  #: escaped
+    jobs_in: int
+    jobs_out: int
+    length: int
+    age_s: float
+    idle_s: float
+    blocked: int
+    oldest_s: float
+
+
+#: Families of /metrics/per-queue: name, meaning, kind; each has the field of a row that stands at its place.
+PER_QUEUE: Final[tuple[tuple[str, str, type[Any]], ...]] = (
+    ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
+    ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
+    ("disque_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
+    ("disque_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
+    ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
+    ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
+    ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
+)
+
+
+class _GroupRow(NamedTuple):
+    """A group of consumers of a queue at one moment."""
+
+    labels: str  #: of its samples
+    available: int
+    redo: int
+    inprogress: int
+    done: int
+    consumers: int
+
+
+#: Families of groups: name, meaning; each has the field of a group's row that stands at its place.
+PER_GROUP: Final[tuple[tuple[str, str], ...]] = (
+    ("disqued_group_available_events", "Events that a group has yet to be given: how far it lags behind."),
+    ("disqued_group_redo_events", "Events that wait for a group again."),
+    ("disqued_group_inprogress_events", "Events that consumers of a group have."),
+    ("disqued_group_done_events", "Events that a group is done with, of those that are kept."),
+    ("disqued_group_consumers", "Consumers of a group that wait, or are registered."),
+)
+
+
+@attrs.frozen
+class _Families:
+    """What an encoder takes for a registry."""
+
+    families: Sequence[Metric]
+
+    def collect(self) -> Sequence[Metric]:
+        """All of them."""
+        return self.families
+
+
+class Metrics:
+    """The exporter of one site; it has nothing to do with the registry of the process."""
+
+    def __init__(self, gateway: Gateway, pulse: Pulse) -> None:
+        """`pulse` knows the lag of the loop."""
+        self._gateway = gateway
+        self._pulse = pulse
+
+    async def of_node(self, accept: str) -> tuple[bytes, str]:
+        """Everything about the node: text and its media type, as the header Accept says."""
+        self._pulse.look()
+        sums = await self._add_up()
+        return await self._write(metric_families.of_node(self._gateway, sums, self._pulse), accept)
+
+    async def of_queues(self, accept: str, *, limit: int, match: bytes | None) -> tuple[bytes, str]:
+        """Every queue whose name fits the pattern, `limit` at most: text and its media type."""
+        self._pulse.look()
+        groups: list[_GroupRow] = []
+        rows, left_out, groups_left_out = await self._rows(limit, match, groups)
+        encode, media = _encoder(accept)
+        texts = [_text(encode, _about_rows(len(rows), left_out, len(groups), groups_left_out))]
+        for place, (name, doc, kind) in enumerate(PER_QUEUE, 1):
+            texts.append(_text(encode, [kind(name, doc, labels=["queue"])]))
+            sample = f"{name}_total" if kind is CounterMetricFamily else name
+            for at in range(0, len(rows), LINES):
+                lines = [f'{sample}{{queue="{row[0]}"}} {row[place]}\n' for row in rows[at : at + LINES]]
+                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
+                await next_turn(self._gateway.reactor)
+        for place, (name, doc) in enumerate(PER_GROUP, 1):
+            texts.append(_text(encode, [GaugeMetricFamily(name, doc, labels=["queue", "group"])]))
+            for at in range(0, len(groups), LINES):
+                lines = [f"{name}{{{row.labels}}} {row[place]}\n" for row in groups[at : at + LINES]]
+                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
+                await next_turn(self._gateway.reactor)
+        return _ended(texts, media), media
+
+    # Looking.
+
+    async def _add_up(self) -> Sums:
+        sums = Sums()
+        async for queues in self._slices():
+            for queue in queues:
+                _add(sums, queue)
+        return sums
+
+    async def _rows(self, limit: int, match: bytes | None, groups: list[_GroupRow]) -> tuple[list[_Row], int, int]:
+        """Queues in the order of their creation, how many more there are, and how many more groups.
+
+        What there is to say of the groups of these queues is added to `groups`, `limit` at most.
+        """
+        node = self._gateway.view
+        rows: dict[str, _Row] = {}
+        left_out = groups_left_out = 0
+        async for queues in self._slices():
+            now, wall = node.now(), node.wall()
+            for queue in queues:
+                if match is not None and not matches(match, queue.name):
+                    continue
+                label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
+                if label is not None and len(rows) < limit and label not in rows:
+                    rows[label] = _row(queue, label, now, wall)
+                    groups_left_out += self._add_groups(queue, label, limit, groups)
+                else:
+                    left_out += 1
+        return list(rows.values()), left_out, groups_left_out
+
+    def _add_groups(self, queue: Queue, label: str, limit: int, groups: list[_GroupRow]) -> int:
+        """Add the groups of a queue to those that are shown, as far as there is room; returns how many had none."""
+        if queue.log is None:
+            return 0
+        found = group_views.groups_of(queue)
+        unseen = len(queue.log.groups) - len(found) if len(queue.log.groups) > group_views.GROUPS_LOOKED_AT else 0
+        room = max(0, limit - len(groups))
+        for group in found[:room]:
+            row = group_views.row_of(self._gateway.view, group)
+            labels = f'queue="{label}",group="{_label(group.name)}"'
+            groups.append(_GroupRow(labels, row.available, row.redo, row.inprogress, row.done, row.consumers))
+        return len(found[room:]) + unseen
+
+    async def _slices(self) -> Any:
+        """All queues, some in each turn of the loop."""
+        serial = 0
+        while queues := self._gateway.view.queues_from(serial, LOOKED_AT):
+            yield queues
+            serial = queues[-1].serial + 1
+            await next_turn(self._gateway.reactor)
+
+    # Writing.
+
+    async def _write(self, found: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+        encode, media = _encoder(accept)
+        texts: list[bytes] = []
+        for piece in _pieces(found):
+            texts.append(_text(encode, piece))
+            await next_turn(self._gateway.reactor)
+        return _ended(texts, media), media
+
+
+def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """The writer for a header Accept, and its media type; one that cannot be read asks for nothing in particular."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # it compares what is no number with a version
+        return choose_encoder("")
+
+
+def _pieces(found: Iterable[Metric]) -> Iterator[list[Metric]]:
+    """Families, several small ones together."""
+    piece: list[Metric] = []
+    size = 0
+    for family in found:
+        if piece and size + len(family.samples) > PIECE:
+            yield piece
+            piece, size = [], 0
+        piece.append(family)
+        size += len(family.samples)
+    yield piece
+
+
+def _text(encode: Callable[[Any], bytes], found: Sequence[Metric]) -> bytes:
+    """Families as text."""
+    return encode(_Families(found)).removesuffix(_END)
+
+
+def _ended(texts: list[bytes], media: str) -> bytes:
+    """The whole answer."""
+    if "openmetrics" in media:
+        texts.append(_END)
+    return b"".join(texts)
+
+
+def _add(sums: Sums, queue: Queue) -> None:
+    sums.queues += 1
+    length = len(queue.units)
+    if length:
+        sums.queued += length
+        ctime = queue.units.first.job.ctime
+        if sums.oldest_ctime is None or ctime < sums.oldest_ctime:
+            sums.oldest_ctime = ctime
+    if sums.created_at is None or queue.created_at < sums.created_at:
+        sums.created_at = queue.created_at
+    if sums.accessed_at is None or queue.accessed_at > sums.accessed_at:
+        sums.accessed_at = queue.accessed_at
+
+
+def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
+    oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
+    return _Row(
+        label, queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
+        max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000,
+    )  # fmt: skip
+
+
+def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:
+    return [
+        GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=count),
+        GaugeMetricFamily(
+            "disqued_queues_left_out",
+            "Queues that fit and are not in this answer: more than `limit`, or with names of kilobytes.",
+            value=left_out,
+        ),
+        GaugeMetricFamily("disqued_groups_exported", "Groups of consumers that are in this answer.", value=groups),
+        GaugeMetricFamily(
+            "disqued_groups_left_out",
+            "Groups of these queues that are not in this answer: more than `limit`.",
+            value=groups_left_out,
+        ),
+    ]
+
+
+def _label(name: bytes) -> str:
+    """The name of a queue as the value of a label."""
+    text = name.decode("utf-8", "backslashreplace")
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,197 @@
+"""What the pages show of queues: a row each, found, sorted and cut into pages without holding up the node.
+
+    10 000 queues --500 a turn of the loop--> rows --filter, sort--> page of 100
+
+Rates are the difference to the walk before, so each walk leaves its counters behind (`Rates`); where nobody has looked
+for a while they are those of the last sample that the history took.
+Spans are milliseconds.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import chain, islice
+from typing import Any, Final
+
+import attrs
+
+from disqued.core.queues import PAUSE_NAMES, Queue
+from disqued.core.view import NodeView
+from disqued.web.gateway import SLICE_ROWS, Gateway
+from disqued.web.turns import next_turn
+from disqued.web.views.history import History, oldest_of
+
+PAGE_ROWS: Final = 100  #: queues on a page
+LEAST_MS: Final = 500  #: counters that are closer together make no rate
+STALE_MS: Final = 120_000  #: counters that are older make none either
+
+
+@attrs.frozen
+class QueueRow:
+    """A queue at one moment."""
+
+    name: bytes
+    length: int  #: jobs that wait, and events that are kept
+    in_rate: float | None  #: jobs queued a second; None = not known yet
+    out_rate: float | None  #: jobs handed out a second
+    oldest_ms: int | None  #: age of the job that waits first, or of the oldest event; None = there is none
+    blocked: int  #: consumers that wait
+    sources: tuple[bytes, ...]  #: nodes that sent jobs within the last seconds
+    import_rate: int  #: jobs a second from these
+    pause: str  #: none, in, out or all
+
+
+class Rates:
+    """Counters of queues and of the node as they were, and what follows for jobs a second."""
+
+    __slots__ = ("_history", "_last", "_node")
+
+    def __init__(self, history: History | None = None) -> None:
+        self._history = history
+        #: Serial of a queue: (when, in, out, rate in, rate out).
+        self._last: dict[int, tuple[int, int, int, float | None, float | None]] = {}
+        #: When, counters, rates.
+        self._node: tuple[int, tuple[int, ...], dict[str, float | None]] | None = None
+
+    def of_node(self, node: NodeView) -> dict[str, float | None]:
+        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`; None = not known yet."""
+        rates = self._measure_node(node)
+        if rates["in"] is None and self._history is not None:
+            remembered = self._history.last_rates_of_node()
+            return rates if remembered is None else dict(zip(rates, remembered, strict=True))
+        return rates
+
+    def _measure_node(self, node: NodeView) -> dict[str, float | None]:
+        now, counters = node.now(), node.counters
+        seen = (counters.queued, counters.given, counters.acked)
+        last = self._node
+        if last is not None and now - last[0] < LEAST_MS:
+            return last[2]
+        rates: dict[str, float | None] = dict.fromkeys(("in", "out", "acked"))
+        if last is not None and now - last[0] < STALE_MS:
+            seconds = (now - last[0]) / 1_000
+            changes = zip(rates, last[1], seen, strict=True)
+            rates = {name: (after - before) / seconds for name, before, after in changes}
+        self._node = (now, seen, rates)
+        return rates
+
+    def of(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
+        """Jobs in and out a second since the look before, or as they are remembered; None = not known yet."""
+        rates = self._measure(queue, now)
+        if rates[0] is None and self._history is not None:
+            return self._history.last_rates(queue) or rates
+        return rates
+
+    def _measure(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
+        last = self._last.get(queue.serial)
+        if last is not None and now - last[0] < LEAST_MS:
+            return last[3], last[4]
+        rate_in = rate_out = None
+        if last is not None and now - last[0] < STALE_MS:
+            seconds = (now - last[0]) / 1_000
+            rate_in, rate_out = (queue.jobs_in - last[1]) / seconds, (queue.jobs_out - last[2]) / seconds
+        self._last[queue.serial] = (now, queue.jobs_in, queue.jobs_out, rate_in, rate_out)
+        return rate_in, rate_out
+
+    def keep(self, serials: set[int]) -> None:
+        """Forget queues that are gone."""
+        for serial in self._last.keys() - serials:
+            del self._last[serial]
+
+
+def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
+    """Describe a queue as it is now."""
+    now, wall = node.now(), node.wall()
+    rate_in, rate_out = rates.of(queue, now)
+    ctime = oldest_of(queue)
+    oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
+    sources = tuple(queue.recent_sources(now))
+    return QueueRow(
+        queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
+        queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
+    )  # fmt: skip
+
+
+#: What a table can be sorted by: the key, and whether the largest come first.
+SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
+    "name": (lambda row: row.name, False),
+    "length": (lambda row: (row.length, row.name), True),
+    "in": (lambda row: (row.in_rate or 0, row.name), True),
+    "out": (lambda row: (row.out_rate or 0, row.name), True),
+    "oldest": (lambda row: (-1 if row.oldest_ms is None else row.oldest_ms, row.name), True),
+    "blocked": (lambda row: (row.blocked, row.name), True),
+    "imported": (lambda row: (row.import_rate, row.name), True),
+    "paused": (lambda row: (row.pause != "none", row.name), True),
+}
+
+
+@attrs.frozen
+class View:
+    """Which queues somebody looks at."""
+
+    text: str = ""  #: part of the name, in any case; empty = all
+    sort: str = "name"  #: a key of SORTS
+    page: int = 1
+
+    async def cut(self, rows: list[QueueRow], reactor: Any) -> "Cut":
+        """Find, sort and cut; SLICE_ROWS are looked at in a turn of the loop."""
+        key, largest_first = SORTS[self.sort]
+        runs: list[list[QueueRow]] = []
+        for at in range(0, len(rows), SLICE_ROWS):
+            if at:
+                await next_turn(reactor)
+            run = [row for row in rows[at : at + SLICE_ROWS] if self._lets_through(row)]
+            run.sort(key=key, reverse=largest_first)
+            runs.append(run)
+        count = sum(map(len, runs))
+        pages = max(1, -(-count // PAGE_ROWS))
+        page = min(max(1, self.page), pages)
+        in_order = merge(*runs, key=key, reverse=largest_first)
+        before = (page - 1) * PAGE_ROWS
+        while before:
+            if len(runs) > 1:
+                await next_turn(reactor)
+            passed = min(before, SLICE_ROWS)
+            deque(islice(in_order, passed), maxlen=0)
+            before -= passed
+        return Cut(list(islice(in_order, PAGE_ROWS)), count, page, pages)
+
+    def _lets_through(self, row: QueueRow) -> bool:
+        return not self.text or self.text.casefold() in row.name.decode("utf-8", "backslashreplace").casefold()
+
+
+@attrs.frozen
+class Cut:
+    """A page of queues."""
+
+    rows: list[QueueRow]
+    found: int  #: queues that the filter lets through
+    page: int
+    pages: int
+
+
+async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
+    """Describe every queue, SLICE_ROWS in a turn of the loop; one that comes or goes meanwhile may be missed."""
+    rows: list[QueueRow] = []
+    serials: set[int] = set()
+    serial = 0
+    while True:
+        node = gateway.view
+        queues = node.queues_from(serial, SLICE_ROWS)
+        rows += (row_of(node, queue, rates) for queue in queues)
+        serials.update(queue.serial for queue in queues)
+        if len(queues) < SLICE_ROWS:
+            rates.keep(serials)
+            return rows
+        serial = queues[-1].serial + 1
+        await next_turn(gateway.reactor)
+
+
+def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:
+    """The first jobs of a queue, and events of its log, oldest first; none when there is no such queue."""
+    queue = node.queue(name)
+    if queue is not None:
+        for number, unit in enumerate(chain(queue.units, queue.log or ())):
+            if number == count:
+                return
+            yield unit.job
