@@ -595,15 +595,13 @@ class AofFactory:
             yield from journal.read()
 
     def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> AofStore:
-        return AofStore(
+        store = AofStore(
             journal_path(config),
             clock=clock,
             reactor=reactor,
             fsync=config.appendfsync,
             cut_torn=config.aof_load_truncated,
             enqueue_once=config.aof_enqueue_jobs_once,
-            growth_percent=config.auto_aof_rewrite_percentage,
-            min_size=config.auto_aof_rewrite_min_size,
-            incremental_fsync=config.aof_rewrite_incremental_fsync,
-            hold_syncs=config.no_appendfsync_on_rewrite,
         )
+        store.configure(config)
+        return store
