@@ -165,6 +165,7 @@ docs: .venv/.test-stamp
 	$(call write,disqued.config conf,disqued.conf)
 	$(call write,disqued.config markdown,docs/reference/configuration.md)
 	$(call write,disqued.commands.reference,docs/reference/commands.md)
+	$(call write,disqued.wire.reference,docs/reference/bus.md)
 	$(call write,disqued.web.http_reference,docs/reference/http.md)
 	$(call write,disqued.pipeline.reference,docs/reference/disqued-spark.md)
 	$(call write,disqued.reports.reference,docs/reference/reports.md)

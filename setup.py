@@ -49,7 +49,7 @@ LINUX = ("-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt", "-flt
 FLAGS = [*LINUX] if sys.platform == "linux" else []
 #: mypy's words for what it takes for wrong where it has no plugin for zope.interface.  The build does without: types
 #: are checked, with it, before anything is built.
-UNKNOWN = ("arg-type", "call-arg", "misc")
+UNKNOWN = ("arg-type", "call-arg", "list-item", "misc")
 #: Commands that build: mypyc takes seconds, so metadata and source distributions are made without it.
 BUILDING = {"build", "build_ext", "bdist_wheel", "install"}
 #: The one warning of a build that was to be compiled and is not.

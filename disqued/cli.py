@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from disqued.pipes import ends_quietly, open_missing
+from disqued.tools.stdio import ends_quietly, open_missing
 from disqued.tools.verbs import COMPLETION_VARIABLE, VERBS
 
 HELP = "\n".join(

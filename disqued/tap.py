@@ -69,7 +69,7 @@ MISUSED = 2  #: exit status, as that of verbs
 ADMIN_LINE = 'pip install "disqued[admin]"'
 
 
-def _described(setting: Setting) -> str:
+def _described(setting: Setting[Any]) -> str:
     """A setting as `--help` shows it: what it is, what it is when nobody says so, and whether it matters."""
     text = setting.summary
     if setting.status is not Status.LIVE:
@@ -134,7 +134,7 @@ class Options(usage.Options):
         if name:
             known = [option.rstrip("=") for option in self.longOpt]
             begun = [option for option in known if option.startswith(name[1])]
-            like = [option for option in (UnknownDirective(name[1]).suggestion,) if option in known]
+            like = [option for option in (UnknownDirective(name[1], SETTINGS).suggestion,) if option in known]
             if meant := dict.fromkeys(f"--{option}" for option in (*begun[:2], *like)):
                 return f"did you mean {' or '.join(meant)}?"
         return "see disqued --help"

@@ -20,16 +20,14 @@ A store is found as a Twisted plugin: an object that provides `IStoreFactory`, i
 
 # ruff: noqa: N805 - the methods of an interface are written without self
 
-import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.plugin import IPlugin
 from zope.interface import Attribute, Interface
 
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 
@@ -66,42 +64,6 @@ def nobody() -> None:
     """What a store's `attention` calls until somebody listens."""
 
 
-class StoreSettings(Protocol):
-    """The settings that the stores of this package read."""
-
-    @property
-    def appendfilename(self) -> str | os.PathLike[str] | None:
-        """Path of the journal: its files are named after it."""
-
-    @property
-    def appendfsync(self) -> str:
-        """When records are forced to the disk: always, everysec or no."""
-
-    @property
-    def aof_load_truncated(self) -> bool:
-        """Whether a torn end is cut off; otherwise it stops the start."""
-
-    @property
-    def aof_enqueue_jobs_once(self) -> bool:
-        """Whether this start restores queues."""
-
-    @property
-    def auto_aof_rewrite_percentage(self) -> int:
-        """How much a journal may grow before it is compacted, in percent of what it was; 0 = it is not."""
-
-    @property
-    def auto_aof_rewrite_min_size(self) -> int:
-        """Bytes below which a journal is not compacted by itself."""
-
-    @property
-    def aof_rewrite_incremental_fsync(self) -> bool:
-        """Whether a compaction syncs as it goes, and not only at its end."""
-
-    @property
-    def no_appendfsync_on_rewrite(self) -> bool:
-        """Whether the journal goes unsynced during a compaction; never under `always`."""
-
-
 class IStore(Interface):
     """Where the journal of one node goes."""
 
@@ -133,7 +95,7 @@ class IStore(Interface):
     def renew() -> "Deferred[None] | None":
         """Begin anew, in place of `load`: what was stored is gone, and the store takes records.  Raises StoreFailed."""
 
-    def configure(config: StoreSettings) -> None:
+    def configure(config: Settings) -> None:
         """Follow settings that may have changed since the store was made; from the next commit on."""
 
     def append(records: list[Record]) -> None:
@@ -190,41 +152,17 @@ class IStoreFactory(IPlugin):
 
     name: str = Attribute("The word for it in the setting `persistence`.")
 
-    def create(config: StoreSettings, reactor: IReactorTime, clock: Clock) -> IStore:
+    def create(config: Settings, reactor: IReactorTime, clock: Clock) -> IStore:
         """Make a store that is not open yet; `clock` is the one that the node is given."""
 
-    def holds(config: StoreSettings) -> bool:
+    def holds(config: Settings) -> bool:
         """Tell whether there is a store of this kind already, jobs or no jobs; True where only opening it can tell."""
 
-    def peek(config: StoreSettings) -> "Iterator[Record | Deferred[None]]":
+    def peek(config: Settings) -> "Iterator[Record | Deferred[None]]":
         """Yield what is stored, as `IStore.load` does, beside a node that may be writing it; nothing is changed.
 
         A record that is being written ends it.  What a store keeps of finished jobs belongs to it.  Raises StoreError.
         """
-
-
-class EventSettings(Protocol):
-    """The settings that an event log follows."""
-
-    @property
-    def events_dir(self) -> Path | None:
-        """Folder that its files go to."""
-
-    @property
-    def events_file_size(self) -> int:
-        """Bytes after which a file is published."""
-
-    @property
-    def events_file_seconds(self) -> int:
-        """Seconds after which a file is published."""
-
-    @property
-    def events_keep_days(self) -> int:
-        """Days that published files are kept; 0 = for ever."""
-
-    @property
-    def events_keep_size(self) -> int:
-        """Bytes of published files that are kept; 0 = without a limit."""
 
 
 class IEventLog(Interface):
@@ -236,7 +174,7 @@ class IEventLog(Interface):
         `word` is told of the start: `start` for that of the node.
         """
 
-    def configure(config: EventSettings) -> None:
+    def configure(config: Settings) -> None:
         """Follow settings that may have changed."""
 
     def wake() -> None:

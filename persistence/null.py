@@ -12,13 +12,14 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.manifest import JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalReader
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, StoreSettings, nobody
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
 
 
 @implementer(IStore)
@@ -81,7 +82,7 @@ class NullStore:
     def renew(self) -> None:
         """Nothing is kept, so nothing has to go."""
 
-    def configure(self, config: StoreSettings) -> None:
+    def configure(self, config: Settings) -> None:
         """There is no setting that it could follow."""
 
     def append(self, records: list[Record]) -> None:
@@ -133,12 +134,12 @@ class NullFactory:
 
     name = "none"
 
-    def holds(self, config: StoreSettings) -> bool:
+    def holds(self, config: Settings) -> bool:
         return False
 
-    def peek(self, config: StoreSettings) -> Iterator[Record]:
+    def peek(self, config: Settings) -> Iterator[Record]:
         """Refuse: nothing is stored."""
         raise StoreError("nothing is stored: `persistence` is none")
 
-    def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> NullStore:
+    def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> NullStore:
         return NullStore(journal_path(config), clock=clock, enqueue_once=config.aof_enqueue_jobs_once)

@@ -112,11 +112,12 @@ class Server:
         """Run a command within the step that has begun.  Raises CommandError."""
         line = words(args)
         entry = table.find(line)
+        before = len(self.node.outbox.journal)
         value = self.node.command(client, self._parse(entry, line))
         if value is not BLOCKED:
             assert entry.reply.matches(value), (line, value)
             assert all(entry.encoder(protocol)(value) for protocol in (2, 3))
-            added = {record[1].id for record in self.node.outbox.journal if record[0] == JOB_ADDED}
+            added = {record[1].id for record in self.node.outbox.journal[before:] if record[0] == JOB_ADDED}
             # What is added in the background is promised to nobody.
             promised = () if entry.promised is None else entry.promised(value)
             assert b"NOBLOCK" in line or added <= {*promised}, f"{line} does not tell the turn of {added}"

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 
-from disqued.attempts import Attempts
+from disqued.acl.attempts import Attempts
 from disqued.commands.host import Budget, Session
 from disqued.config import Config
 from disqued.core.view import NodeView

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from disqued.config_setting import SECRETS
-from disqued.config_table import SETTINGS
+from disqued.config import SECRETS, SETTINGS
 from disqued.web.http.exchange import Schema
 from disqued.web.http.values import Large, as_bytes
 

@@ -15,8 +15,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.config import Config
-from disqued.credentials import written_out
-from disqued.endpoint_words import kind
+from disqued.config.credentials import written_out
+from disqued.config.endpoint_strings import kind
 from disqued.web.api import openapi
 from disqued.web.audit import AuditLog
 from disqued.web.channel import AdminFactory
@@ -28,7 +28,7 @@ from disqued.web.site import Site
 from disqued.web.turns import next_turn
 
 if TYPE_CHECKING:
-    from disqued.tls_context import Certificates
+    from disqued.tls.context import Certificates
 
 log = Logger()
 
@@ -124,7 +124,7 @@ class AdminServer:
         text = written_out(text, quoteStringArgument)
         if kind(text) != "ssl":
             return serverFromString(self._reactor, text)
-        from disqued.tls_endpoint import RenewableTLS
+        from disqued.tls.endpoint import RenewableTLS
 
         self._tls = RenewableTLS(self._reactor, text)
         return self._tls

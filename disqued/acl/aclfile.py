@@ -15,8 +15,7 @@ from typing import Final
 
 from disqued.acl.rules import Book, RuleError, apply, is_name
 from disqued.acl.user import User
-from disqued.config_rewrite import replace_file
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.files import PrivateFileError, read_private, replace_file
 
 FILE_MAX: Final = 8 << 20  #: bytes of the file
 MODE: Final = 0o600

@@ -1,65 +1,15 @@
-"""What nodes say to each other.
+"""The messages between nodes.
 
-A message is a plain tuple whose first element is its kind.  It is addressed to a node and leaves on the link to it;
-a node that has no link to the other drops it.  Any message may be lost, come twice or come late: what the machines
-send is sent again until it is answered, or is not needed to keep a promise.  Where a unit is meant it is named by
-(job id, scope).
+A message is a plain tuple whose first element is its kind.  It is addressed to a node and leaves on the link to that
+node; without a link it is dropped.  Any message may be lost, duplicated or delayed: the machines send it again until it
+is answered, unless no promise depends on it.  A unit is named by (job id, scope).
 
-    membership    PING, PONG (PING | PONG, flags, rumours)       rumours: tuple of `Rumour`
-                  FAIL       (FAIL, node id)
-                  VITALS     (VITALS, `Vitals`)                  how much I hold and do; with each PONG
-    copies        REPLJOB    (REPLJOB, job, quiet)               keep a copy; say GOTJOB unless quiet
-                  GOTJOB     (GOTJOB, job id)                    a copy is kept
-                  HOLDERS    (HOLDERS, job id, node ids)         these may hold it, too; without the receiver among
-                                                                them: I do not have it, queue it; with nobody, to a
-                                                                node whose producer waits: I keep no copy, as the
-                                                                queue is paused here
-                  ENQUEUE    (ENQUEUE, job id, scope, delay ms)  queue it for the first time
-    delivery      WILLQUEUE  (WILLQUEUE, job id, scope)          I shall queue it: does anybody know better?
-                  QUEUED     (QUEUED, job id, scope, how)        it waits in my queue; how: one of AS_BEFORE ...
-                  WORKING    (WORKING, job id, scope, left ms)   a consumer has it for so long
-                  DELIVERED  (DELIVERED, job id, scope, left ms, elapsed ms, deliveries)    a consumer has it, which no
-                                                                timer takes it from: for so long, since so long, for
-                                                                the so-manieth time
-                  CLAIM      (CLAIM, queue, number, count, elapsed ms, worker)    give me what your consumers have had
-                                                                for so long: so many jobs at most, and to a worker of
-                                                                mine if it is not empty (HANDOVER)
-                  CLAIMED    (CLAIMED, number, jobs)             the answer: these are with consumers of yours now
-    acks          SETACK     (SETACK, job id, scope, last, node ids)    it is done; these may hold it, none = I do
-                                                                not know; last: all of them know, but for you
-                  GOTACK     (GOTACK, job id, scope, known, node ids)   I know that it is done; do I hold it, and who
-                  DELJOB     (DELJOB, job id)                    forget it
-    federation    NEEDJOBS   (NEEDJOBS, queue, count)            my consumers could take so many; 0 = not any more
-                  YOURJOBS   (YOURJOBS, jobs, queued)            take these over: into the queue, or with their timers
-                  POLLJOBS   (POLLJOBS, queue, count)            likewise, of consumers that come again and do not wait
-    logs          FACTS      (FACTS, number, facts, last)         what I know of these events, a tuple of `Fact`; last:
-                                                                and of all others that you may hold
-                  MISSING    (MISSING, number, job ids)         the answer: of these I hold none
-                  BEGIN      (BEGIN, queue, scope, floor, left ms, asks)    where a group began, to be known so long;
-                                                                with the empty scope, up to where the log was
-                                                                flushed; asks: and behind all that you made, too;
-                                                                of a group for no time: that is forgotten, or asks:
-                                                                do you need it?
-                  WANT       (WANT, queue, group, whether)      say whether my consumers could have an event for this
-                                                                group, and when they could; or do so no more
-                  HAVE       (HAVE, queue, group, whether)      they could, or could not
-                  TAKE       (TAKE, queue, group, number, count, lease ms, strict)    let them have some
-                  GIVE       (GIVE, number, scope, events)      the answer: tuple of (job id, body)
-                  SETTLE     (SETTLE, queue, group, number, verb, job ids)    a consumer is done with these, or ...
-                  SETTLED    (SETTLED, number, outcomes)        the answer: tuple of (job id, OUTCOME_...)
-    names         INQUIRE    (INQUIRE, queue, number, verb, aliases)    who has these names; and do this with them
-                  FOUND      (FOUND, number, what)              the answer: (how, job id) of each, in their order
-    queues        PAUSE      (PAUSE, queue, PAUSE_... bits)
-                  FLUSH      (FLUSH, queue, 0)                   all that you have of this queue is done
-    workers       LIVES      (LIVES, `Life`s)                    these workers of mine are alive, or not any more
-                  LEASED     (LEASED, worker, epoch, ttl ms, `Held`s)       one of them has these units
-                  HANDOVER   (HANDOVER, worker, epoch, name, queues, `Held`s, last)   one that is yours now had these
-    events        LISTEN     (LISTEN, whether)                   my clients want to hear of events
-                  EVENT      (EVENT, queue, type, content)       something happened; at most once
+Each kind is declared once, below: its number, its name, its fields and what it says.  Names in error texts, counters
+and the page docs/reference/bus.md are derived from that, and `wire.messages` has a form for each kind.
 
-Who sends gives a `Job` and may go on changing it: it is written down when it leaves.  Who receives gets a `StoredJob`
-in its place, in which the deadlines are what is left of them in milliseconds: no clock is compared with another.
-Node ids are frozensets of 40 hex digits.
+The sender passes a `Job` and may go on changing it: it is encoded when it leaves.  The receiver gets a `StoredJob`,
+whose deadlines are the milliseconds that are left, so that no two clocks are compared.  Sets of node ids are frozensets
+of 40 hex digits each.
 
 Source: Disque, src/cluster.h; the Disque README, "Cluster bus messages and related semantics".
 """
@@ -68,56 +18,173 @@ from typing import Any, Final, NamedTuple
 
 Message = tuple[Any, ...]
 
-PING: Final = 0
-PONG: Final = 1
-FAIL: Final = 2
-REPLJOB: Final = 3
-GOTJOB: Final = 4
-HOLDERS: Final = 5
-ENQUEUE: Final = 6
-WILLQUEUE: Final = 7
-QUEUED: Final = 8
-WORKING: Final = 9
-SETACK: Final = 10
-GOTACK: Final = 11
-DELJOB: Final = 12
-NEEDJOBS: Final = 13
-YOURJOBS: Final = 14
-PAUSE: Final = 15
-POLLJOBS: Final = 16
-VITALS: Final = 17
-LIVES: Final = 18
-LEASED: Final = 19
-HANDOVER: Final = 20
-LISTEN: Final = 21
-EVENT: Final = 22
-DELIVERED: Final = 23
-CLAIM: Final = 24
-CLAIMED: Final = 25
-FLUSH: Final = 26
-FACTS: Final = 27
-MISSING: Final = 28
-BEGIN: Final = 29
-WANT: Final = 30
-HAVE: Final = 31
-TAKE: Final = 32
-GIVE: Final = 33
-SETTLE: Final = 34
-SETTLED: Final = 35
-INQUIRE: Final = 36
-FOUND: Final = 37
 
-NAMES: Final = (
-    "PING", "PONG", "FAIL", "REPLJOB", "GOTJOB", "HOLDERS", "ENQUEUE", "WILLQUEUE", "QUEUED", "WORKING", "SETACK",
-    "GOTACK", "DELJOB", "NEEDJOBS", "YOURJOBS", "PAUSE", "POLLJOBS", "VITALS", "LIVES", "LEASED",
-    "HANDOVER", "LISTEN", "EVENT", "DELIVERED", "CLAIM", "CLAIMED", "FLUSH", "FACTS", "MISSING", "BEGIN",
-    "WANT", "HAVE", "TAKE", "GIVE", "SETTLE", "SETTLED", "INQUIRE", "FOUND",
+class Kind(NamedTuple):
+    """The declaration of one kind of message."""
+
+    number: int  #: first byte of the message
+    name: str
+    topic: str
+    fields: str  #: elements of the tuple behind the number
+    meaning: str
+    durable: bool  #: promises that something is durable, or asks for that
+    urgent: bool  #: says who is alive
+
+
+_declared: Final[dict[int, Kind]] = {}
+
+
+def _kind(
+    topic: str, number: int, name: str, fields: str, meaning: str, *, durable: bool = False, urgent: bool = False
+) -> int:
+    """Declare a kind; returns its number."""
+    assert number not in _declared
+    _declared[number] = Kind(number, name, topic, fields, meaning, durable, urgent)
+    return number
+
+
+PING: Final[int] = _kind(
+    "membership", 0, "PING", "flags, rumours",
+    "I am alive, and what I say of other nodes: a tuple of `Rumour`.", urgent=True,
+)  # fmt: skip
+PONG: Final[int] = _kind("membership", 1, "PONG", "flags, rumours", "The answer to PING.", urgent=True)
+FAIL: Final[int] = _kind(
+    "membership", 2, "FAIL", "node id",
+    "The majority agrees that this node has failed.", urgent=True,
+)  # fmt: skip
+VITALS: Final[int] = _kind("membership", 17, "VITALS", "`Vitals`", "How much I hold and do; with each PONG.")
+
+REPLJOB: Final[int] = _kind(
+    "copies", 3, "REPLJOB", "job, quiet",
+    "Keep a copy, and answer GOTJOB unless quiet.", durable=True,
+)  # fmt: skip
+GOTJOB: Final[int] = _kind("copies", 4, "GOTJOB", "job id", "I keep a copy.", durable=True)
+HOLDERS: Final[int] = _kind(
+    "copies", 5, "HOLDERS", "job id, node ids",
+    "These nodes may hold the job, too. Without the receiver among them: I do not have it, queue it. Empty, to "
+    "a node whose producer waits: I keep no copy, as the queue is paused here.",
+)  # fmt: skip
+ENQUEUE: Final[int] = _kind("copies", 6, "ENQUEUE", "job id, scope, delay ms", "Queue it for the first time.")
+
+WILLQUEUE: Final[int] = _kind(
+    "delivery", 7, "WILLQUEUE", "job id, scope",
+    "I am about to queue it, unless somebody knows better.",
+)  # fmt: skip
+QUEUED: Final[int] = _kind(
+    "delivery", 8, "QUEUED", "job id, scope, how",
+    "It waits in my queue; how is AS_BEFORE, AFTER_NACK, AGAIN or ASKED.",
+)  # fmt: skip
+WORKING: Final[int] = _kind("delivery", 9, "WORKING", "job id, scope, left ms", "A consumer has it for so long.")
+DELIVERED: Final[int] = _kind(
+    "delivery", 23, "DELIVERED", "job id, scope, left ms, elapsed ms, deliveries",
+    "A consumer has it and no timer takes it back: the time left, the time since its delivery, the delivery "
+    "count.",
+)  # fmt: skip
+CLAIM: Final[int] = _kind(
+    "delivery", 24, "CLAIM", "queue, number, count, elapsed ms, worker",
+    "Give me up to count jobs that your consumers have had for so long; to this worker of mine, unless it is "
+    "empty (HANDOVER).",
+)  # fmt: skip
+CLAIMED: Final[int] = _kind(
+    "delivery", 25, "CLAIMED", "number, jobs",
+    "The answer to CLAIM: these are with your consumers now.",
 )  # fmt: skip
 
-#: Kinds that promise that something is durable, or ask for that: no other node hears them while it cannot be made so.
-DURABLE_ALONE: Final = frozenset({REPLJOB, GOTJOB, GOTACK, GIVE, SETTLED, FOUND})
-#: Kinds that tell who is there: they go ahead of everything else on a link.
-URGENT: Final = frozenset({PING, PONG, FAIL})
+SETACK: Final[int] = _kind(
+    "acknowledgements", 10, "SETACK", "job id, scope, last, node ids",
+    "It is acknowledged, and these nodes may hold it; empty: I do not know which. last: all of them know, "
+    "except for you.",
+)  # fmt: skip
+GOTACK: Final[int] = _kind(
+    "acknowledgements", 11, "GOTACK", "job id, scope, known, node ids",
+    "I know that it is acknowledged; whether I hold it, and who may.", durable=True,
+)  # fmt: skip
+DELJOB: Final[int] = _kind("acknowledgements", 12, "DELJOB", "job id", "Every holder knows: forget it.")
+
+NEEDJOBS: Final[int] = _kind(
+    "federation", 13, "NEEDJOBS", "queue, count",
+    "My waiting consumers can take so many jobs; 0 takes that back.",
+)  # fmt: skip
+POLLJOBS: Final[int] = _kind(
+    "federation", 16, "POLLJOBS", "queue, count",
+    "The same for consumers that poll and do not wait.",
+)  # fmt: skip
+YOURJOBS: Final[int] = _kind(
+    "federation", 14, "YOURJOBS", "jobs, queued",
+    "Take these over: into the queue, or with their timers.",
+)  # fmt: skip
+
+PAUSE: Final[int] = _kind("queues", 15, "PAUSE", "queue, bits", "The queue is paused here as the PAUSE_... bits say.")
+FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that you have of this queue is done.")
+
+FACTS: Final[int] = _kind(
+    "streams", 27, "FACTS", "number, facts, last",
+    "My acknowledgement sets of these events, a tuple of `Fact`. last: and of all others that you may hold.",
+)  # fmt: skip
+MISSING: Final[int] = _kind("streams", 28, "MISSING", "number, job ids", "The answer to FACTS: I hold none of these.")
+BEGIN: Final[int] = _kind(
+    "streams", 29, "BEGIN", "queue, scope, floor, left ms, asks",
+    "Where a group starts, to be remembered for so long; with the empty scope, up to where the stream was "
+    "flushed. asks: and after everything that you made, too. With no time left the group is forgotten, or, with "
+    "asks, do you need it?",
+)  # fmt: skip
+WANT: Final[int] = _kind(
+    "streams", 30, "WANT", "queue, group, whether",
+    "Tell me whether, and when, my consumers could have an event for this group; or stop that.",
+)  # fmt: skip
+HAVE: Final[int] = _kind(
+    "streams", 31, "HAVE", "queue, group, whether",
+    "The answer to WANT: they could, or could not.",
+)  # fmt: skip
+TAKE: Final[int] = _kind(
+    "streams", 32, "TAKE", "queue, group, number, count, lease ms, strict",
+    "Give my consumers some events.",
+)  # fmt: skip
+GIVE: Final[int] = _kind(
+    "streams", 33, "GIVE", "number, scope, events",
+    "The answer to TAKE: a tuple of (job id, body).", durable=True,
+)  # fmt: skip
+SETTLE: Final[int] = _kind(
+    "streams", 34, "SETTLE", "queue, group, number, verb, job ids",
+    "A consumer is done with these (ACK), gives them back (RETURN) or never saw them (UNSEEN).",
+)  # fmt: skip
+SETTLED: Final[int] = _kind(
+    "streams", 35, "SETTLED", "number, outcomes",
+    "The answer to SETTLE: a tuple of (job id, OUTCOME_...).", durable=True,
+)  # fmt: skip
+
+INQUIRE: Final[int] = _kind(
+    "names", 36, "INQUIRE", "queue, number, verb, aliases",
+    "Which of these names do you have? The verb says what to do with their jobs.",
+)  # fmt: skip
+FOUND: Final[int] = _kind(
+    "names", 37, "FOUND", "number, what",
+    "The answer to INQUIRE: (how, job id) for each name, in order.", durable=True,
+)  # fmt: skip
+
+LIVES: Final[int] = _kind(
+    "workers", 18, "LIVES", "`Life`s",
+    "Which workers of mine are alive, and which no longer are.",
+)  # fmt: skip
+LEASED: Final[int] = _kind(
+    "workers", 19, "LEASED", "worker, epoch, ttl ms, `Held`s",
+    "A worker of mine has these units.",
+)  # fmt: skip
+HANDOVER: Final[int] = _kind(
+    "workers", 20, "HANDOVER", "worker, epoch, name, queues, `Held`s, last",
+    "A worker that is yours now had these units.",
+)  # fmt: skip
+
+LISTEN: Final[int] = _kind("events", 21, "LISTEN", "whether", "My clients want to hear of events, or no longer do.")
+EVENT: Final[int] = _kind("events", 22, "EVENT", "queue, type, content", "Something happened; sent at most once.")
+
+#: Every kind, by its number.
+KINDS: Final[tuple[Kind, ...]] = tuple(_declared[number] for number in range(len(_declared)))
+NAMES: Final[tuple[str, ...]] = tuple(kind.name for kind in KINDS)
+#: Kinds that promise that something is durable, or ask for that: they wait while nothing can be made durable.
+DURABLE_ALONE: Final[frozenset[int]] = frozenset(kind.number for kind in KINDS if kind.durable)
+#: Kinds that say who is alive: they go ahead of everything else on a link.
+URGENT: Final[frozenset[int]] = frozenset(kind.number for kind in KINDS if kind.urgent)
 
 # How a job came into the queue: QUEUED.
 AS_BEFORE: Final = 0  #: it was there already, or it is there for the first time

@@ -23,12 +23,12 @@ from twisted.logger import Logger
 
 from disqued.acl import aclfile
 from disqued.acl.aclfile import AclFileError
+from disqued.acl.attempts import Attempts
 from disqued.acl.denials import AUTH, Denials
 from disqued.acl.passwords import digest_of
 from disqued.acl.rules import RuleError, apply, is_name
 from disqued.acl.user import DEFAULT, User
 from disqued.acl.users import Users, first_default, with_password
-from disqued.attempts import Attempts
 from disqued.commands.categories import CommandBook
 from disqued.commands.clients import describe_client
 from disqued.commands.permission import FOR_STRANGERS, check_command, check_names

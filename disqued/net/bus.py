@@ -38,7 +38,7 @@ from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 
 if TYPE_CHECKING:
-    from disqued.tls_context import Certificates
+    from disqued.tls.context import Certificates
 
 STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one

@@ -23,7 +23,7 @@ from disqued.net.news import News
 
 if TYPE_CHECKING:
     from disqued.net.tls import TlsFactory
-    from disqued.tls_context import Certificates
+    from disqued.tls.context import Certificates
 
 DAY_S: Final = 86_400
 WARN_S: Final = 30 * DAY_S  #: before the end of a certificate the log begins to speak of it
@@ -39,7 +39,7 @@ class CertificateError(Exception):
 def certificates_of(config: Config, asked: str) -> "Certificates":
     """Read the files that the settings name; `asked`: yes, no, optional.  Raises CertificateError."""
     try:
-        from disqued.tls_context import Asked, Certificates, Files, TlsError
+        from disqued.tls.context import Asked, Certificates, Files, TlsError
     except ImportError as error:
         raise CertificateError(f"{NEEDED}: {error}") from None
     assert config.tls_cert_file is not None

@@ -21,7 +21,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.attempts import Attempts
+from disqued.acl.attempts import Attempts
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.permission import FOR_STRANGERS

@@ -15,8 +15,8 @@ import attrs
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
 
-from disqued.credentials import written_out
-from disqued.endpoint_words import ALLOWED, KINDS, kind
+from disqued.config.credentials import written_out
+from disqued.config.endpoint_strings import ALLOWED, KINDS, kind
 from disqued.net.passed import Adopter
 from disqued.net.socketfile import UnixPort
 from disqued.net.transport import EagerPort
@@ -74,7 +74,7 @@ def listen_at(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
 
 
 def _listen_with_tls(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
-    from disqued.tls_endpoint import RenewableTLS
+    from disqued.tls.endpoint import RenewableTLS
 
     tls = RenewableTLS(reactor, text)
     above = secured.factory(f"endpoint {text}", tls, factory, label=f"endpoint {tls.interface or '*'}:{tls.port}")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from disqued.config import Config, as_bytes, as_text
-from disqued.config_table import MAX_PASSWORD_BYTES
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.config import MAX_PASSWORD_BYTES, Config, as_bytes, as_text
+from disqued.files import PrivateFileError, read_private
 
 log = Logger()
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from disqued.config import Config, ConfigError, NoConfigFile, NotMutable, UnknownDirective
-from disqued.config_setting import shown_value
+from disqued.config import SETTINGS, Config, ConfigError, NoConfigFile, NotMutable, UnknownDirective
 from disqued.core.node import Node
 from disqued.errors import CommandError
 
@@ -77,7 +76,7 @@ def change(config: Config, name: bytes, value: bytes) -> None:
             raise CommandError(f"The store stays as it is: {error.problem}") from None
         if error.value is None:
             raise CommandError(f"Unsupported CONFIG parameter: {name_text}") from None
-        refusal = f"Invalid argument '{shown_value(name_text, value_text)}' for CONFIG SET '{name_text}'"
+        refusal = f"Invalid argument '{SETTINGS[name_text.lower()].shown(value_text)}' for CONFIG SET '{name_text}'"
         raise CommandError(f"{refusal} - {error.reason}" if error.reason else refusal) from None
     for warning in config.warnings[told:]:
         log.warn("{warning}", warning=warning)

@@ -13,17 +13,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from disqued.config import BadValue, Config
+from disqued.config.settings import Persistence
 from disqued.core.recovery import snapshot
 from disqued.errors import CommandError
 from disqued.net.driver import Driver
 from disqued.net.switching import OpenStore, StoreWord, Switch
 from disqued.persistence.interface import StoreError
-
-#: Settings that stores follow while they run.
-SETTINGS: Final = (
-    "appendfsync", "aof-rewrite-incremental-fsync", "auto-aof-rewrite-min-size", "auto-aof-rewrite-percentage",
-    "no-appendfsync-on-rewrite", "redis-backlog", "sqlite-history",
-)  # fmt: skip
 
 LOOK_S: Final = 1.0  #: how often the store's files are looked for
 
@@ -40,8 +35,9 @@ class StoreKeeper:
         self.switch = Switch(driver, StoreWord(config.dir), name, opener=open_store, failed=self._stays)
         self._looks = LoopingCall(self._look)
         self._looks.clock = driver.reactor
-        for setting in SETTINGS:
-            config.subscribe(setting, lambda _: self._configure())
+        for setting in Persistence.settings.values():
+            if setting.mutable and setting not in (Persistence.persistence, Persistence.appendonly):
+                config.subscribe(setting.name, lambda _: self._configure())
 
     def start(self) -> None:
         """Look every second whether the store is still there."""

@@ -24,7 +24,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
 from disqued.net.rounds import READ_SIZE
-from disqued.tls_context import Certificates, name_in, openssl_reason
+from disqued.tls.context import Certificates, name_in, openssl_reason
 
 HANDSHAKE_S: Final = 10.0
 SHAKING_MAX: Final = 256  #: handshakes of others that are under way at a time

@@ -18,8 +18,7 @@ from typing import Final
 
 from disqued.acl.passwords import SHORT
 from disqued.acl.users import Users
-from disqued.config import Config
-from disqued.config_setting import SECRETS
+from disqued.config import SECRETS, Config
 
 NAMED: Final = 5  #: users that a line names
 

@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 import click
 
 from disqued.client.errors import ServerError
-from disqued.pipes import silence
 from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
+from disqued.tools.stdio import silence
 
 RANGE: Final = Threshold()
 DAY_S: Final = 86_400

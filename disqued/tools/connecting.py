@@ -32,8 +32,8 @@ import click
 from disqued.client.addresses import DEFAULT_PORT, MOST_PORT, Access, Address, Named, Socket, read_nodes, written
 from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, Uncertain, Unreachable
 from disqued.client.tls import Tls
-from disqued.credentials import written_out
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.config.credentials import written_out
+from disqued.files import PrivateFileError, read_private
 from disqued.tools.program import INTERRUPTED, end_echo
 from disqued.tools.values import Seconds
 

@@ -40,13 +40,13 @@ from disqued.core.outbox import (
     Record,
 )
 from disqued.core.queues import PAUSE_NAMES
+from disqued.files import create_anew
 from disqued.persistence.interface import IStoreFactory
-from disqued.pipes import BROKEN_PIPE, silence
-from disqued.privatefile import create_anew
 from disqued.tools.exportcolumns import COLUMNS, Row, Value
 from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
+from disqued.tools.stdio import BROKEN_PIPE, silence
 from disqued.wire.texts import text
 
 TOOL = "export"

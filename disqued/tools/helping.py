@@ -5,7 +5,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from disqued.nearest import listed
+from disqued.suggestions import listed
 from disqued.tools.program import program
 
 

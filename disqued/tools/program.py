@@ -5,7 +5,7 @@
                 +-- click.UsageError      2, with the options that there are
                 +-- click.ClickException  its own status, mostly 1
                 +-- Ctrl-C                130, as a shell says it
-                +-- a reader that has gone (`| head`)  141, quietly (`disqued.pipes`)
+                +-- a reader that has gone (`| head`)  141, quietly (`disqued.tools.stdio`)
 
 A package that a verb needs and that is not there is told with the extra to install.  Anything else that escapes is a
 bug and keeps its traceback.
@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from disqued.nearest import listed
+from disqued.suggestions import listed
 from disqued.tools.verbs import VERBS
 
 PROGRAM: Final = "disqued"
@@ -87,7 +87,7 @@ class Verbs(click.Group):
 def values_of(option: str, incomplete: str) -> list[CompletionItem]:
     """What may stand behind an option that starts a node, as far as there are words for it."""
     from disqued.config import SETTINGS
-    from disqued.config_values import Choice, FilePath, Folder, FolderPath, StoreName, YesNo
+    from disqued.config.kinds import Choice, FilePath, Folder, FolderPath, StoreName, YesNo
 
     setting = SETTINGS.get(option.removeprefix("--"))
     kind = setting.kind if setting else None
@@ -107,8 +107,7 @@ def values_of(option: str, incomplete: str) -> list[CompletionItem]:
 
 def daemon_options() -> Iterator[tuple[str, str]]:
     """The options that start a node, each with what it is for."""
-    from disqued.config import SETTINGS
-    from disqued.config_setting import Status
+    from disqued.config import SETTINGS, Status
 
     yield "--config", "Configuration file to read."
     for name, setting in SETTINGS.items():

@@ -24,7 +24,7 @@ import attrs
 import click
 
 from disqued.config import Config, ConfigError
-from disqued.privatefile import create_anew
+from disqued.files import create_anew
 from disqued.tools.program import DONE, FAILED, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import Advance, meter
 from disqued.tools.running import complain

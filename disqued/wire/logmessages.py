@@ -1,21 +1,4 @@
-"""What nodes say to each other of the events of logs, as bytes; `messages` says how messages are written.
-
-    FACTS   FACTS                            number 4, last 1, events 2, then for each
-                                                 length of job id 1, done 2, leases 2, job id, for each that is done
-                                                 the length of its scope 2, and it; for each lease
-                                                 length of its scope 2, left 8, elapsed 8, deliveries 4, and it
-    IDS     MISSING                          number 4, ids 2, then for each its length 1, and it
-    BEGIN   BEGIN                            asks 1, length of the scope 2, of the queue's name 4, stamps 2, left 8,
-                                                 scope, name, for each stamp the first 4 bytes of a node id, stamp 8
-    WANT    WANT, HAVE                       whether 1, length of the queue's name 4, name, group
-    TAKE    TAKE                             strict 1, number 4, count 2, lease 8, length of the queue's name 4, name,
-                                                 group
-    GIVE    GIVE                             number 4, length of the scope 2, events 2, scope, then for each
-                                                 length of job id 1, of the body 4, job id, body
-    SETTLE  SETTLE                           verb 1, number 4, length of the queue's name 4, of the group's 4, ids 2,
-                                                 name, group, then for each id its length 1, and it
-    SETTLED SETTLED                          number 4, events 2, then for each
-                                                 outcome 1, length of job id 1, job id
+"""The messages about streams as bytes; `messages` says how messages are written.
 
 Times are integer milliseconds, all of them spans; stamps are those of `Job.ctime`.
 """
@@ -27,17 +10,26 @@ from typing import Final
 
 from disqued.core.job import STAMP_MAX
 from disqued.core.messages import (
+    BEGIN,
+    FACTS,
     FACTS_PER_MESSAGE,
+    GIVE,
+    HAVE,
     JOBS_PER_MESSAGE,
+    MISSING,
     NAMES,
     OUTCOME_LATER,
+    SETTLE,
+    SETTLED,
+    TAKE,
     UNSEEN,
+    WANT,
     Fact,
     Lease,
     Message,
 )
 from disqued.core.peers import PEERS_MAX
-from disqued.wire.fields import BadMessage, cut, cut_id, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Form, cut, cut_id, ends_at, flag_of, need
 from disqued.wire.jobdump import SPAN_MAX_MS
 
 SCOPE_MAX: Final = (1 << 16) - 1  #: bytes
@@ -305,3 +297,34 @@ def decode_settled(data: bytes) -> Message:
         outcomes.append((job_id, outcome))
     ends_at(data, at)
     return (kind, number, tuple(outcomes))
+
+
+_WANT_FORM: Final = Form("whether 1, length of queue 4, queue, group", encode_want, decode_want)
+
+FORMS: Final[dict[int, Form]] = {
+    FACTS: Form(
+        "number 4, last 1, events 2; for each: length of job id 1, done 2, leases 2, job id; for each that is done:"
+        " length 2, scope; for each lease: length of scope 2, left 8, elapsed 8, deliveries 4, scope",
+        encode_facts, decode_facts,
+    ),
+    MISSING: Form("number 4, ids 2; for each: length 1, job id", encode_missing, decode_missing),
+    BEGIN: Form(
+        "asks 1, length of scope 2, of queue 4, stamps 2, left 8, scope, queue; for each stamp: the first 4 bytes of a"
+        " node id, stamp 8",
+        encode_begin, decode_begin,
+    ),
+    WANT: _WANT_FORM,
+    HAVE: _WANT_FORM,
+    TAKE: Form("strict 1, number 4, count 2, lease 8, length of queue 4, queue, group", encode_take, decode_take),
+    GIVE: Form(
+        "number 4, length of scope 2, events 2, scope; for each: length of job id 1, of body 4, job id, body",
+        encode_give, decode_give,
+    ),
+    SETTLE: Form(
+        "verb 1, number 4, length of queue 4, of group 4, ids 2, queue, group; for each id: length 1, job id",
+        encode_settle, decode_settle,
+    ),
+    SETTLED: Form(
+        "number 4, events 2; for each: outcome 1, length of job id 1, job id", encode_settled, decode_settled
+    ),
+}  # fmt: skip

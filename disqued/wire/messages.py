@@ -1,37 +1,8 @@
-"""What nodes say to each other, as bytes: one message of `core.messages` at a time.
+"""The messages between nodes as bytes: one message of `core.messages` at a time.
 
-All integers are little-endian and unsigned.  A message begins with its kind, 1 byte; what follows is of the form
+A message begins with its kind, 1 byte; `FORMS` says what follows, and docs/reference/bus.md is written from it.  All
+integers are little-endian and unsigned.  Forms for streams are in `logmessages`, for names in `namemessages`.
 
-    GOSSIP  PING, PONG                       flags 1, rumours 2, then for each
-                                                 id 20, flags 1, client port 2, bus port 2, bytes of the address 1,
-                                                 address: 4 bytes of IPv4 or 16 of IPv6
-    NODE    FAIL                             id 20
-    VITALS  VITALS                           bytes of the version 1, memory 8, limit 8, jobs 8, queued 8, given 8,
-                                                 version
-    COPY    REPLJOB                          quiet 1, a job as in `jobdump` (a copy)
-    COPIES  YOURJOBS                         queued 1, jobs 2, then for each its length 4, and a copy
-    JOB     GOTJOB, DELJOB                   job id
-    NODES   HOLDERS, SETACK, GOTACK          flag 1, length of job id 1, of scope 2, node ids 2, then
-                                                 job id, scope, node ids of 20, in order, each once
-    UNIT    WILLQUEUE, ENQUEUE, QUEUED,      length of job id 1, of scope 2, number 8: delay, how, left; then
-            WORKING                              job id, scope
-    LEASE   DELIVERED                        length of job id 1, of scope 2, left 8, elapsed 8, deliveries 4; then
-                                                 job id, scope
-    CLAIM   CLAIM                            number 4, count 2, elapsed 8, length of the worker's id 2; then the id,
-                                                 0 bytes = none, and the name of the queue
-    ANSWER  CLAIMED                          number 4, jobs 2, then for each its length 4, and a copy
-    QUEUE   NEEDJOBS, POLLJOBS, PAUSE,       number 2: count, bits; then the name of the queue
-            FLUSH
-    LIVES   LIVES                            workers 2, then for each
-                                                 lives 1, length of the id 2, epoch 8, ttl 8, id
-    HELD    LEASED                           units 2, length of the worker's id 2, epoch 8, ttl 8, id; then for each
-                                                 length of job id 1, of scope 2, attempt 4, age 8, job id, scope
-    MOVED   HANDOVER                         last 1, units 2, queues 4, length of the worker's id 2, of its name 2,
-                                                 epoch 8, id, name; for each queue its length 4, and it; units as above
-    LISTEN  LISTEN                           whether 1
-    EVENT   EVENT                            type 1, length of the queue's name 4, of the content 4, name, content
-
-What nodes say of logs is in `logmessages`, of names in `namemessages`.
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
 form only, so that what decodes at all is what a node can have meant.
@@ -53,29 +24,22 @@ from disqued.core.job import Job, StoredJob
 from disqued.core.messages import (
     AS_BEFORE,
     ASKED,
-    BEGIN,
     CLAIM,
     CLAIMED,
     DELIVERED,
     DELJOB,
     ENQUEUE,
     EVENT,
-    FACTS,
     FAIL,
     FLUSH,
-    FOUND,
-    GIVE,
     GOTACK,
     GOTJOB,
     HANDOVER,
-    HAVE,
     HOLDERS,
-    INQUIRE,
     JOBS_PER_MESSAGE,
     LEASED,
     LISTEN,
     LIVES,
-    MISSING,
     NAMES,
     NEEDJOBS,
     NODE_FAIL,
@@ -89,11 +53,7 @@ from disqued.core.messages import (
     QUEUED,
     REPLJOB,
     SETACK,
-    SETTLE,
-    SETTLED,
-    TAKE,
     VITALS,
-    WANT,
     WILLQUEUE,
     WORKER_NAME_MAX,
     WORKERS_PER_MESSAGE,
@@ -109,7 +69,7 @@ from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
 from disqued.wire import logmessages as logs
 from disqued.wire import namemessages as names
-from disqued.wire.fields import BadMessage, cut, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Form, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
 ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered, and rumours: the same ones are in every gossip
@@ -591,47 +551,66 @@ def _decode_event(data: bytes) -> Message:
     return (kind, queue, KINDS[number], data[at:])
 
 
-_Encoder = Callable[[Message, int], bytes]
-_Decoder = Callable[[bytes], Message]
-_FORMS: Final[dict[int, tuple[_Encoder, _Decoder]]] = {
-    PING: (_encode_gossip, _decode_gossip),
-    PONG: (_encode_gossip, _decode_gossip),
-    FAIL: (_encode_node, _decode_node),
-    REPLJOB: (_encode_repljob, _decode_repljob),
-    GOTJOB: (_encode_gotjob, _decode_job),
-    HOLDERS: (_encode_holders, _decode_nodes),
-    ENQUEUE: (_encode_unit, _decode_unit),
-    WILLQUEUE: (_encode_unit, _decode_unit),
-    QUEUED: (_encode_unit, _decode_unit),
-    WORKING: (_encode_unit, _decode_unit),
-    SETACK: (_encode_ack, _decode_nodes),
-    GOTACK: (_encode_ack, _decode_nodes),
-    DELJOB: (_encode_deljob, _decode_job),
-    NEEDJOBS: (_encode_queue, _decode_queue),
-    YOURJOBS: (_encode_yourjobs, _decode_yourjobs),
-    PAUSE: (_encode_queue, _decode_queue),
-    POLLJOBS: (_encode_queue, _decode_queue),
-    VITALS: (_encode_vitals, _decode_vitals),
-    LIVES: (_encode_lives, _decode_lives),
-    LEASED: (_encode_leased, _decode_leased),
-    HANDOVER: (_encode_handover, _decode_handover),
-    LISTEN: (_encode_listen, _decode_listen),
-    EVENT: (_encode_event, _decode_event),
-    DELIVERED: (_encode_lease, _decode_lease),
-    CLAIM: (_encode_claim, _decode_claim),
-    CLAIMED: (_encode_claimed, _decode_claimed),
-    FLUSH: (_encode_queue, _decode_queue),
-    FACTS: (logs.encode_facts, logs.decode_facts),
-    MISSING: (logs.encode_missing, logs.decode_missing),
-    BEGIN: (logs.encode_begin, logs.decode_begin),
-    WANT: (logs.encode_want, logs.decode_want),
-    HAVE: (logs.encode_want, logs.decode_want),
-    TAKE: (logs.encode_take, logs.decode_take),
-    GIVE: (logs.encode_give, logs.decode_give),
-    SETTLE: (logs.encode_settle, logs.decode_settle),
-    SETTLED: (logs.encode_settled, logs.decode_settled),
-    INQUIRE: (names.encode_inquire, names.decode_inquire),
-    FOUND: (names.encode_found, names.decode_found),
-}
-_ENCODERS: Final[list[_Encoder]] = [_FORMS[kind][0] for kind in range(len(NAMES))]
-_DECODERS: Final[list[_Decoder]] = [_FORMS[kind][1] for kind in range(len(NAMES))]
+_GOSSIP_FORM: Final = Form(
+    "flags 1, rumours 2; for each: node id 20, flags 1, client port 2, bus port 2, length of the address 1, address: 4"
+    " bytes of IPv4 or 16 of IPv6",
+    _encode_gossip, _decode_gossip,
+)  # fmt: skip
+_NODES_LAYOUT: Final = (
+    "flag 1, length of job id 1, of scope 2, node ids 2, job id, scope, node ids of 20 bytes, in order, each once"
+)
+_UNIT_FORM: Final = Form(
+    "length of job id 1, of scope 2, delay, how or left 8 (0 in WILLQUEUE), job id, scope", _encode_unit, _decode_unit
+)
+_QUEUE_FORM: Final = Form("count or bits 2, queue", _encode_queue, _decode_queue)
+_COPIES_LAYOUT: Final = "jobs 2; for each: length 4, a copy as in `jobdump`"
+_HELD_LAYOUT: Final = "for each unit: length of job id 1, of scope 2, attempt 4, age 8, job id, scope"
+
+#: How each kind is written.
+FORMS: Final[dict[int, Form]] = {
+    PING: _GOSSIP_FORM,
+    PONG: _GOSSIP_FORM,
+    FAIL: Form("node id 20", _encode_node, _decode_node),
+    VITALS: Form(
+        "length of the version 1, memory 8, limit 8, jobs 8, queued 8, given 8, version", _encode_vitals, _decode_vitals
+    ),
+    REPLJOB: Form("quiet 1, a copy as in `jobdump`", _encode_repljob, _decode_repljob),
+    GOTJOB: Form("job id", _encode_gotjob, _decode_job),
+    HOLDERS: Form(_NODES_LAYOUT, _encode_holders, _decode_nodes),
+    ENQUEUE: _UNIT_FORM,
+    WILLQUEUE: _UNIT_FORM,
+    QUEUED: _UNIT_FORM,
+    WORKING: _UNIT_FORM,
+    SETACK: Form(_NODES_LAYOUT, _encode_ack, _decode_nodes),
+    GOTACK: Form(_NODES_LAYOUT, _encode_ack, _decode_nodes),
+    DELJOB: Form("job id", _encode_deljob, _decode_job),
+    NEEDJOBS: _QUEUE_FORM,
+    YOURJOBS: Form(f"queued 1, {_COPIES_LAYOUT}", _encode_yourjobs, _decode_yourjobs),
+    PAUSE: _QUEUE_FORM,
+    POLLJOBS: _QUEUE_FORM,
+    LIVES: Form(
+        "workers 2; for each: alive 1, length of its id 2, epoch 8, ttl 8, id", _encode_lives, _decode_lives
+    ),
+    LEASED: Form(
+        f"units 2, length of the worker's id 2, epoch 8, ttl 8, worker; {_HELD_LAYOUT}", _encode_leased, _decode_leased
+    ),
+    HANDOVER: Form(
+        "last 1, units 2, queues 4, length of the worker's id 2, of its name 2, epoch 8, worker, name; for each queue:"
+        f" length 4, queue; {_HELD_LAYOUT}",
+        _encode_handover, _decode_handover,
+    ),
+    LISTEN: Form("whether 1", _encode_listen, _decode_listen),
+    EVENT: Form("type 1, length of queue 4, of content 4, queue, content", _encode_event, _decode_event),
+    DELIVERED: Form(
+        "length of job id 1, of scope 2, left 8, elapsed 8, deliveries 4, job id, scope", _encode_lease, _decode_lease
+    ),
+    CLAIM: Form(
+        "number 4, count 2, elapsed 8, length of the worker's id 2, worker, queue", _encode_claim, _decode_claim
+    ),
+    CLAIMED: Form(f"number 4, {_COPIES_LAYOUT}", _encode_claimed, _decode_claimed),
+    FLUSH: _QUEUE_FORM,
+    **logs.FORMS,
+    **names.FORMS,
+}  # fmt: skip
+_ENCODERS: Final[list[Callable[[Message, int], bytes]]] = [FORMS[kind].encode for kind in range(len(NAMES))]
+_DECODERS: Final[list[Callable[[bytes], Message]]] = [FORMS[kind].decode for kind in range(len(NAMES))]

@@ -1,17 +1,11 @@
-"""What nodes say to each other of names, as bytes; `messages` says how messages are written.
-
-INQUIRE INQUIRE                          verb 1, number 4, names 4, length of the queue's name 4, queue, then for each
-its length 2, and it
-FOUND   FOUND                            number 4, names 4, then for each
-how 1, length of job id 1, job id; the length is 0 where there is none
-"""
+"""The messages about names as bytes; `messages` says how messages are written."""
 
 from struct import Struct
 from typing import Final
 
 from disqued.core.job import ALIAS_MAX
-from disqued.core.messages import A_COPY, A_JOB, KEEP, OVER, Message
-from disqued.wire.fields import BadMessage, cut, cut_id, ends_at, need
+from disqued.core.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
+from disqued.wire.fields import BadMessage, Form, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")
 _LENGTH = Struct("<H")
@@ -70,3 +64,14 @@ def decode_found(data: bytes) -> Message:
         what.append((how, job_id))
     ends_at(data, at)
     return (kind, number, tuple(what))
+
+
+FORMS: Final[dict[int, Form]] = {
+    INQUIRE: Form(
+        "verb 1, number 4, names 4, length of queue 4, queue; for each name: length 2, name",
+        encode_inquire, decode_inquire,
+    ),
+    FOUND: Form(
+        "number 4, names 4; for each: how 1, length of job id 1 (0 = none), job id", encode_found, decode_found
+    ),
+}  # fmt: skip

@@ -28,9 +28,10 @@ from zlib import crc32
 import attrs
 from twisted.logger import Logger
 
+from disqued.config.settings import Settings
 from disqued.persistence.aof.segments import HEADER_SIZE, header
 from disqued.persistence.disk import Disk, reason, write_all
-from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked, StoreSettings
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 
 TITLE: Final = "disqued journal 2"
 TITLES: Final = ("disqued journal 1", TITLE)
@@ -114,7 +115,7 @@ class Manifest:
         return attrs.evolve(manifest, increments=tuple(increments))
 
 
-def journal_path(config: StoreSettings) -> Path:
+def journal_path(config: Settings) -> Path:
     """The path that the settings name a journal after.  Raises StoreError."""
     if not config.appendfilename:
         raise StoreError("appendfilename is empty; a journal needs a name, such as disque.aof")

@@ -26,6 +26,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
 from disqued.core.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
@@ -40,7 +41,6 @@ from disqued.persistence.interface import (
     IStoreFactory,
     StoreError,
     StoreFailed,
-    StoreSettings,
     nobody,
 )
 from disqued.wire.jobdump import encode_event, encode_job
@@ -393,7 +393,7 @@ class AofStore:
         if is_time or self._fsync == ALWAYS:
             self._look_for_files(all_of_them=is_time)
 
-    def configure(self, config: StoreSettings) -> None:
+    def configure(self, config: Settings) -> None:
         self._fsync = config.appendfsync
         self._growth_percent = config.auto_aof_rewrite_percentage
         self._min_size = config.auto_aof_rewrite_min_size
@@ -587,23 +587,21 @@ class AofFactory:
 
     name = "aof"
 
-    def holds(self, config: StoreSettings) -> bool:
+    def holds(self, config: Settings) -> bool:
         return JournalFiles(journal_path(config), Disk()).manifest_path.exists()
 
-    def peek(self, config: StoreSettings) -> Iterator[Record]:
+    def peek(self, config: Settings) -> Iterator[Record]:
         with JournalPeek(journal_path(config)) as journal:
             yield from journal.read()
 
-    def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> AofStore:
-        return AofStore(
+    def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> AofStore:
+        store = AofStore(
             journal_path(config),
             clock=clock,
             reactor=reactor,
             fsync=config.appendfsync,
             cut_torn=config.aof_load_truncated,
             enqueue_once=config.aof_enqueue_jobs_once,
-            growth_percent=config.auto_aof_rewrite_percentage,
-            min_size=config.auto_aof_rewrite_min_size,
-            incremental_fsync=config.aof_rewrite_incremental_fsync,
-            hold_syncs=config.no_appendfsync_on_rewrite,
         )
+        store.configure(config)
+        return store

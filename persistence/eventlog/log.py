@@ -24,11 +24,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from disqued.config.settings import Settings
 from disqued.core.node import Node
 from disqued.core.trail import STOP, Notes, Trail
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Found, Limits
-from disqued.persistence.interface import EventSettings, IEventLog
+from disqued.persistence.interface import IEventLog
 from disqued.persistence.worker import Worker
 from disqued.wire.eventlines import Lines, address
 
@@ -49,7 +50,7 @@ class EventLog:
 
     log = Logger()
 
-    def __init__(self, node: Node, reactor: Any, config: EventSettings, disk: Disk | None = None) -> None:
+    def __init__(self, node: Node, reactor: Any, config: Settings, disk: Disk | None = None) -> None:
         """Nothing happens before `follow`."""
         self._state = node.state
         self._reactor = reactor
@@ -121,7 +122,7 @@ class EventLog:
             lines.begin_another(state.node_id, state.wall)
             self._tell(lines)
 
-    def configure(self, config: EventSettings) -> None:
+    def configure(self, config: Settings) -> None:
         self._limits = _limits(config)
         if self._files is not None:
             self._files.limits = self._limits
@@ -364,5 +365,5 @@ class EventLog:
         }
 
 
-def _limits(config: EventSettings) -> Limits:
+def _limits(config: Settings) -> Limits:
     return Limits(config.events_file_size, config.events_file_seconds, config.events_keep_days, config.events_keep_size)

@@ -7,32 +7,15 @@ factory.py ---> store.py ---> server.py ---> link.py    txredisapi's connection,
 ---> peek.py               reading beside a node
 """
 
-from typing import Protocol, cast
-
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreSettings
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.redis.layout import Keys
 from disqued.persistence.redis.reading import Records
-
-
-class RedisSettings(StoreSettings, Protocol):
-    """The settings that this store reads."""
-
-    @property
-    def redis_url(self) -> str:
-        """Where the server is."""
-
-    @property
-    def redis_prefix(self) -> str:
-        """What the names of the keys begin with."""
-
-    @property
-    def redis_backlog(self) -> int:
-        """Bytes of records that may wait for the server."""
 
 
 @implementer(IStoreFactory)
@@ -41,37 +24,35 @@ class RedisStoreFactory:
 
     name = "redis"
 
-    def create(self, config: StoreSettings, reactor: IReactorTime, clock: Clock) -> IStore:
+    def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> IStore:
         try:
             from disqued.persistence.redis.store import RedisStore
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
-        settings = cast("RedisSettings", config)
         return RedisStore(
-            _address(settings),
-            Keys(settings.redis_prefix),
+            _address(config),
+            Keys(config.redis_prefix),
             clock=clock,
             reactor=reactor,
-            fsync=settings.appendfsync,
-            backlog_limit=settings.redis_backlog,
-            enqueue_once=settings.aof_enqueue_jobs_once,
+            fsync=config.appendfsync,
+            backlog_limit=config.redis_backlog,
+            enqueue_once=config.aof_enqueue_jobs_once,
         )
 
-    def holds(self, config: StoreSettings) -> bool:
+    def holds(self, config: Settings) -> bool:
         return True
 
-    def peek(self, config: StoreSettings) -> Records:
+    def peek(self, config: Settings) -> Records:
         try:
             from disqued.persistence.redis.peek import peek
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
-        settings = cast("RedisSettings", config)
-        return peek(_address(settings), Keys(settings.redis_prefix))
+        return peek(_address(config), Keys(config.redis_prefix))
 
 
-def _address(settings: RedisSettings) -> RedisAddress:
+def _address(config: Settings) -> RedisAddress:
     try:
-        return RedisAddress.of(settings.redis_url)
+        return RedisAddress.of(config.redis_url)
     except ValueError as error:
         raise StoreError(f"redis-url: {error}") from None
 

@@ -29,7 +29,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
 
 PATIENCE_S: Final = 5.0  #: how long a server may take to be reached, and to answer
 NEXT_ADDRESS_S: Final = 0.05  #: when to try the next address of a host; no failure is told before

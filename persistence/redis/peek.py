@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
 from disqued.core.job import WORK_SCOPE
 from disqued.core.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreError

@@ -26,7 +26,7 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
 from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
 from disqued.persistence.redis.layout import CLAIM, FORMAT, RELEASE, SCRIPTS, SYNC, Keys
 from disqued.persistence.redis.link import (

@@ -16,7 +16,7 @@ Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -25,19 +25,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreSettings, nobody
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, nobody
 from disqued.persistence.redis.backlog import Backlog, build
 from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis.link import RedisConnection, RedisError
 from disqued.persistence.redis.reading import JobReader, Records, reply
 from disqued.persistence.redis.server import Server, explain
-
-if TYPE_CHECKING:
-    from disqued.persistence.redis.factory import RedisSettings
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
 BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove
@@ -91,10 +89,9 @@ class RedisStore:
         """Begin to connect; `load` and `renew` wait for the rest."""
         self._server.start()
 
-    def configure(self, config: StoreSettings) -> None:
-        settings = cast("RedisSettings", config)
-        self._fsync = settings.appendfsync
-        self._limit = settings.redis_backlog
+    def configure(self, config: Settings) -> None:
+        self._fsync = config.appendfsync
+        self._limit = config.redis_backlog
 
     # Coming back.
 

@@ -27,13 +27,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from disqued.config.settings import Settings
 from disqued.core.clock import Clock
 from disqued.core.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk, Watch
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, StoreSettings, nobody
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, nobody
 from disqued.persistence.sqlite.compaction import Compaction
-from disqued.persistence.sqlite.factory import SqliteSettings
 from disqued.persistence.sqlite.log import ALWAYS
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
 from disqued.persistence.sqlite.rows import Note, noted
@@ -265,10 +265,9 @@ class SqliteStore:
             self._pending = []
         return failure
 
-    def configure(self, config: StoreSettings) -> None:
-        settings = cast(SqliteSettings, config)
-        self._fsync = settings.appendfsync
-        self._history_ms = settings.sqlite_history * 1_000
+    def configure(self, config: Settings) -> None:
+        self._fsync = config.appendfsync
+        self._history_ms = config.sqlite_history * 1_000
         if self._is_loaded:
             self._writer.log.set_fsync(self._fsync)
 

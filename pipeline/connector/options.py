@@ -17,7 +17,7 @@ import attrs
 
 from disqued.client.addresses import read_nodes
 from disqued.core.ids import is_job_id
-from disqued.nearest import listed
+from disqued.suggestions import listed
 
 MOST_SECONDS: Final = 2**31 - 1
 DAY_S: Final = 86_400

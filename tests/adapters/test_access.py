@@ -11,7 +11,7 @@ import pytest_twisted
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from disqued.attempts import BURST
+from disqued.acl.attempts import BURST
 from disqued.commands.categories import CATEGORIES
 from disqued.commands.table import Command
 from disqued.config import Config

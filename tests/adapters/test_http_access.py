@@ -9,7 +9,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.task import Clock
 
-from disqued.attempts import BURST, REMEMBERED, Attempts, network_of
+from disqued.acl.attempts import BURST, REMEMBERED, Attempts, network_of
 from disqued.web.http.auth import Access
 from disqued.web.http.exchange import Role
 from disqued.web.http.sessions import LIFE_S, SESSIONS_MAX, Sessions

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from disqued.config import Config
-from disqued.config_table import MAX_PASSWORD_BYTES
+from disqued.config import MAX_PASSWORD_BYTES, Config
 from disqued.net.secret import SecretError, read_password, read_secret, renew_password
 
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_twisted
 from twisted.logger import capturedLogs, formatEvent
 
-from disqued.config_table import SETTINGS
+from disqued.config import SETTINGS
 from tests.adapters.inprocess import Running
 
 Launch = Callable[..., Running]

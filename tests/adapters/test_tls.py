@@ -30,7 +30,7 @@ from disqued.net.handles import Handle
 from disqued.net.rounds import Rounds
 from disqued.net.tls import EagerTls, TlsFactory, reason_of
 from disqued.net.transport import EagerPort
-from disqued.tls_context import Asked, Certificates, Files, TlsError
+from disqued.tls.context import Asked, Certificates, Files, TlsError
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, wait_until
 from tests.certificates import LIFE, Authority
 

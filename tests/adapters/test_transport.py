@@ -21,7 +21,7 @@ from twisted.logger import globalLogPublisher
 
 from disqued.net.tls import TlsFactory
 from disqued.net.transport import EagerPort, EagerUnixPort
-from disqued.tls_context import Asked, Certificates, Files
+from disqued.tls.context import Asked, Certificates, Files
 from tests.adapters.inprocess import wait_until
 from tests.certificates import Authority
 

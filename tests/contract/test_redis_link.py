@@ -11,7 +11,7 @@ from twisted.internet.error import TimeoutError as UserTimeout
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from disqued.config_values import RedisAddress
+from disqued.config.kinds import RedisAddress
 from disqued.persistence.redis import link as redis_link
 from disqued.persistence.redis.link import (
     NEXT_ADDRESS_S,

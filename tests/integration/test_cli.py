@@ -206,7 +206,7 @@ def imported_by(words: Sequence[str], *, program: str = "from disqued.cli import
 def test_a_node_imports_nothing_of_the_verbs_but_their_names() -> None:
     through_script = imported_by(["--version"])
     alone = imported_by(["--version"], program="from disqued.tap import main; main()")
-    assert through_script - alone == {"disqued.cli", "disqued.pipes", "disqued.tools", "disqued.tools.verbs"}
+    assert through_script - alone == {"disqued.cli", "disqued.tools.stdio", "disqued.tools", "disqued.tools.verbs"}
     assert "twisted.internet.reactor" not in through_script
     twistd = imported_by(["disqued", "--version"], program="from twisted.scripts.twistd import run; run()")
     for modules in (through_script, twistd):

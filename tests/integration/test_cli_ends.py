@@ -124,7 +124,7 @@ def test_a_stream_that_is_closed_is_one_that_nobody_reads(
 
 
 def test_no_file_takes_the_place_of_a_stream_that_is_closed() -> None:
-    look = "import os; from disqued.pipes import open_missing; open_missing(); found = os.open('/', os.O_RDONLY)"
+    look = "import os; from disqued.tools.stdio import open_missing; open_missing(); found = os.open('/', os.O_RDONLY)"
     program = shlex.join([sys.executable, "-c", f"{look}; raise SystemExit(found)"])
     done = subprocess.run(["sh", "-c", f"{program} <&- >&- 2>&-"], env=environment(), timeout=LIMIT, check=False)
     assert done.returncode > 2

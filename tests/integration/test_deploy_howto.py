@@ -9,8 +9,7 @@ import attrs
 import pytest
 import redis
 
-from disqued.config import Config
-from disqued.config_setting import BadValue
+from disqued.config import BadValue, Config
 from tests.integration.cluster import HostedCluster, HostedDaemon, ends_well, socket_of
 from tests.integration.daemon import DAEMON, LIMIT, PLAIN, Daemon, environment
 from tests.integration.howto import Terminal, fences, steps

@@ -18,6 +18,13 @@ def test_the_settings_are_written_down_as_they_are(form: str, page: str) -> None
     assert (ROOT / page).read_bytes() == written.stdout
 
 
+def test_the_reference_of_the_messages_between_nodes_is_what_they_declare() -> None:
+    written = subprocess.run(
+        [sys.executable, "-m", "disqued.wire.reference"], cwd=ROOT, capture_output=True, check=True
+    )
+    assert (ROOT / "docs/reference/bus.md").read_bytes() == written.stdout
+
+
 def test_the_reference_of_the_reports_is_what_their_layout_says() -> None:
     program = [sys.executable, "-m", "disqued.reports.reference"]
     written = subprocess.run(program, cwd=ROOT, capture_output=True, check=True)

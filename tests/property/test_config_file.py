@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.config import SETTINGS, BadValue, Config, ConfigError, OutputLimit, as_bytes
-from disqued.config_values import (
+from disqued.config.kinds import (
     INT64_MAX,
     Addresses,
     AddressesOrNone,
@@ -32,7 +32,7 @@ from disqued.config_values import (
     WholeNumber,
     YesNo,
 )
-from disqued.config_words import quoted, split_words
+from disqued.config.quoting import quoted, split_words
 from disqued.core import glob
 
 #: Texts as they come out of files: any character, and bytes that are none.

@@ -219,7 +219,8 @@ KEYS = Profile(
 
 #: What may be delivered once, on disks that fail.
 DELAYS_DISKS = attrs.evolve(
-    DELAYS, name="mutant-delays-disks", kinds=("power", "bad_sync", "full_disk"), every_ms=2_000, policies=(EVERYSEC, NO),
+    DELAYS, name="mutant-delays-disks", kinds=("power", "bad_sync", "full_disk"), every_ms=2_000,
+    policies=(EVERYSEC, NO),
 )  # fmt: skip
 
 
@@ -520,7 +521,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what came during a commit that failed is not taken back", COMMITS,
-        Turn, "committed", "self._fail(reason, clients | waiting, batch + later,", "self._fail(reason, clients | waiting, batch,",
+        Turn, "committed", "self._fail(reason, clients | waiting, batch + later,",
+        "self._fail(reason, clients | waiting, batch,",
     ),
     _mutant(
         "a commit begins while another one is under way", COMMITS,

@@ -9,23 +9,25 @@ from typing import Any
 
 import pytest
 
-from disqued import config as config_module
 from disqued.config import (
     SETTINGS,
     BadValue,
     Config,
     ConfigError,
+    File,
     NoConfigFile,
     NotMutable,
     OutputLimit,
     Status,
     UnknownDirective,
+    Value,
     as_bytes,
     conf_text,
     markdown_text,
 )
-from disqued.config_values import Choice, RedisAddress
-from disqued.config_words import quoted, split_words
+from disqued.config.__main__ import main
+from disqued.config.kinds import Choice, FileName, FilePath, RedisAddress
+from disqued.config.quoting import quoted, split_words
 from disqued.core import glob
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,23 +138,17 @@ def test_every_setting_explains_itself(name: str) -> None:
     assert bool(setting.reason) == bool(setting.warning) == (setting.status is not Status.LIVE)
 
 
-def test_every_live_setting_has_a_typed_attribute() -> None:
-    config = Config()
-    live = {name for name, setting in SETTINGS.items() if setting.status is Status.LIVE} - {"include"}
-    typed = {name for name in SETTINGS if hasattr(Config, name.replace("-", "_"))}
-    assert typed == live
-    files = {"unixsocket", "pidfile", "logfile", "appendfilename", "sqlite-file", "cluster-config-file", "events-dir"}
-    files |= {
-        "cluster-secret-file",
-        "requirepass-file",
-        "http-token-file",
-        "http-audit-file",
-        "reports-file",
-        "aclfile",
-    }
-    files |= {"tls-cert-file", "tls-key-file", "tls-ca-cert-file"}
-    for name in live - files:
-        assert getattr(config, name.replace("-", "_")) == config[name]
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_attribute_of_a_setting_is_its_value_or_its_path(name: str) -> None:
+    config, setting = Config(), SETTINGS[name]
+    assert getattr(Config, name.replace("-", "_")) is setting
+    value = getattr(config, name.replace("-", "_"))
+    if isinstance(setting.kind, (FileName, FilePath)) and name != "include":
+        assert isinstance(setting, File)
+        assert value == (config.dir / config[name] if config[name] else None)
+    else:
+        assert isinstance(setting, Value)
+        assert value == config[name]
 
 
 def test_files_lie_in_the_folder_for_data() -> None:
@@ -175,7 +171,7 @@ def test_defaults_are_those_of_disque_but_for_the_safer_ones() -> None:
     ("command", "path"), [("conf", "disqued.conf"), ("markdown", "docs/reference/configuration.md")]
 )
 def test_committed_texts_are_those_of_the_table(command: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert config_module.main([command]) == 0
+    assert main([command]) == 0
     assert (ROOT / path).read_text() == capsys.readouterr().out, (
         f"write it anew: python -m disqued.config {command} > {path}"
     )
@@ -190,14 +186,15 @@ def test_the_module_runs_as_a_program_and_names_its_texts() -> None:
 
 
 def test_disqued_conf_as_it_stands_changes_nothing() -> None:
-    config = Config.from_text(conf_text())
+    config = Config.from_text(conf_text(SETTINGS))
     assert everything(config) == everything(Config())
     assert config.warnings == []
 
 
 def test_disqued_conf_holds_every_setting_and_each_one_can_be_uncommented(tmp_path: Path) -> None:
     written(tmp_path, "", "common.conf")
-    lines = [line[1:] for line in conf_text().splitlines() if line.startswith("#") and line[1:2] not in (" ", "")]
+    text = conf_text(SETTINGS)
+    lines = [line[1:] for line in text.splitlines() if line.startswith("#") and line[1:2] not in (" ", "")]
     assert [line.split()[0] for line in lines] == list(SETTINGS)
     config = Config.from_text("\n".join(lines), str(tmp_path / "disqued.conf"))
     expected = everything(Config()) | {"rename-command": (("DEBUG", ""),)}
@@ -206,7 +203,7 @@ def test_disqued_conf_holds_every_setting_and_each_one_can_be_uncommented(tmp_pa
 
 
 def test_the_reference_page_has_a_section_for_every_setting_and_says_which_have_no_effect() -> None:
-    page = markdown_text()
+    page = markdown_text(SETTINGS)
     for name, setting in SETTINGS.items():
         section = page.split(f"\n### {name}\n")[1].split("\n#")[0]
         assert ("*No effect" in section) == (setting.status is not Status.LIVE)

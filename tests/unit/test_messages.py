@@ -1,5 +1,7 @@
 """Messages as bytes: what is refused, and what is said of it."""
 
+from pathlib import Path
+
 import pytest
 
 from disqued.core import messages as m
@@ -7,12 +9,15 @@ from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_N
 from disqued.core.messages import Message, Rumour
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
-from disqued.wire.messages import decode, encode
+from disqued.wire.messages import FORMS, decode, encode
+from disqued.wire.reference import page
+from tests.cluster_fixtures import Cluster
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
 RUMOUR = Rumour(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL)
 NOW = 5_000
+BYTES = Path(__file__).with_name("messages.txt")  #: the bytes of each of EXAMPLES, in hex
 
 
 def example_job() -> Job:
@@ -72,6 +77,38 @@ def named(message: Message) -> str:
 def test_there_is_an_example_of_every_kind() -> None:
     assert [named(message) for message in EXAMPLES] == list(m.NAMES)
     assert [getattr(m, name) for name in m.NAMES] == list(range(len(m.NAMES)))
+
+
+def test_every_message_is_written_as_released_versions_write_it() -> None:
+    pinned = dict(line.split() for line in BYTES.read_text().splitlines())
+    assert {named(message): encode(message, NOW).hex() for message in EXAMPLES} == pinned
+
+
+def test_what_is_declared_of_a_kind_is_used_everywhere() -> None:
+    assert [kind.number for kind in m.KINDS] == list(range(len(m.KINDS)))
+    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND} == m.DURABLE_ALONE
+    assert {m.PING, m.PONG, m.FAIL} == m.URGENT
+    assert all(kind.topic and kind.fields and kind.meaning.endswith((".", "?")) for kind in m.KINDS)
+
+
+def test_every_kind_has_a_form() -> None:
+    assert set(FORMS) == {kind.number for kind in m.KINDS}
+    assert all(form.layout for form in FORMS.values())
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=named)
+def test_every_kind_has_a_machine_that_hears_it(message: Message) -> None:
+    a, b = Cluster(2)
+    a.node.begin()
+    a.node.message(b.id, decode(encode(message, NOW)))
+
+
+def test_the_page_has_a_row_for_every_kind() -> None:
+    rows = [line.split(" | ") for line in page().splitlines() if line.startswith("| ") and line[2].isdigit()]
+    assert sorted(int(row[0].removeprefix("| ")) for row in rows) == list(range(len(m.KINDS)))
+    for row in rows:
+        assert row[1].split()[0] == m.NAMES[int(row[0].removeprefix("| "))]
+        assert row[4].removesuffix(" |") == FORMS[int(row[0].removeprefix("| "))].layout
 
 
 #: Kinds that end with a string whose length is what is left.

@@ -139,8 +139,8 @@ def test_secrets_on_the_command_line_are_spoken_of_and_not_shown() -> None:
     lines = list(weak_settings(config, Users(first_default(config.password_digest))))
     assert [line.partition(" stands on the command line, where every user")[0] for line in lines] == [
         "requirepass",
-        "cluster-secret",
         "redis-url",
+        "cluster-secret",
     ]
     assert lines[0].endswith("put it into a file that is yours alone, requirepass-file")
     assert not any("hush" in line for line in lines)

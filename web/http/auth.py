@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
-from disqued.attempts import Attempts
+from disqued.acl.attempts import Attempts
 from disqued.config import Config
 from disqued.web.http.exchange import Operation, Role, Visitor, never
 from disqued.web.http.origins import Hosts, check_read, check_write, header

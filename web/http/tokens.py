@@ -19,7 +19,7 @@ import attrs
 from twisted.logger import Logger
 
 from disqued.acl import passwords
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.files import PrivateFileError, read_private
 from disqued.web.http.exchange import Role
 
 log = Logger()

@@ -186,7 +186,7 @@ def _loop(wanted: Search, command: bytes, port: int) -> str:
     )
 
 
-def set_setting(setting: Setting, value: str) -> Action:
+def set_setting(setting: Setting[Any], value: str) -> Action:
     """Change a setting that can be changed while the daemon runs; `value` is what it is now, empty for a secret."""
     return Action(
         f"set-{setting.name}", "Change", "/api/config",

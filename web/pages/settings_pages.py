@@ -1,6 +1,6 @@
 """Pages of the daemon itself: settings, the log of actions, and the login."""
 
-from typing import Final
+from typing import Any, Final
 
 from disqued.config import SETTINGS, Setting, Status
 from disqued.web.http.exchange import Asked, Param, Role
@@ -18,7 +18,7 @@ async def log_of_actions(site: Site, asked: Asked) -> tuple[str, Values]:
     return "actions.html", {"entries": list(site.audit.recent)[::-1][:ACTIONS_SHOWN], "missing": site.audit.failures}
 
 
-def _setting_row(setting: Setting, value: str) -> Values:
+def _setting_row(setting: Setting[Any], value: str) -> Values:
     is_secret = setting.name in SECRET_SETTINGS and bool(value)
     change = None
     if setting.mutable and setting.status is Status.LIVE:

@@ -12,22 +12,24 @@ Source: Disque 1.0-rc1; its include takes paths from the folder that the daemon 
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from disqued.config_setting import BadValue, ConfigError, Setting
-from disqued.config_table import SETTINGS, setting_called
-from disqued.config_words import as_text, split_words
+from disqued.config.declaration import Setting
+from disqued.config.errors import ConfigError, UnknownDirective
+from disqued.config.quoting import as_text, split_words
+
+Settings = Mapping[str, Setting[Any]]  #: by name
 
 
 @attrs.frozen(kw_only=True)
 class Given:
     """One directive of a file."""
 
-    setting: Setting
+    setting: Setting[Any]
     value: Any
     path: str  #: the file, as it was named
     line: int
@@ -35,14 +37,22 @@ class Given:
     included: bool  #: the file is not the first one, but one that it includes
 
 
-def read_file(path: str) -> Iterator[Given]:
+def read_file(path: str, settings: Settings) -> Iterator[Given]:
     """Read the file at `path` and those that it includes. Raises: ConfigError."""
-    return _Reader().file(path)
+    return _Reader(settings).file(path)
 
 
-def read_text(text: str, origin: str) -> Iterator[Given]:
+def read_text(text: str, origin: str, settings: Settings) -> Iterator[Given]:
     """Read a text that came from the file `origin`. Raises: ConfigError."""
-    return _Reader().text(text, origin)
+    return _Reader(settings).text(text, origin)
+
+
+def setting_called(name: str, settings: Settings) -> Setting[Any]:
+    """Find a setting by its name, in any case. Raises: UnknownDirective."""
+    setting = settings.get(name.lower())
+    if setting is None:
+        raise UnknownDirective(name, settings)
+    return setting
 
 
 def words_of(line: str) -> list[str]:
@@ -65,18 +75,19 @@ class Stated:
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
         self.values: dict[str, Any] = {}
+        self._settings: dict[str, Setting[Any]] = {}
 
-    def add(self, setting: Setting, value: Any, line: int = 0) -> None:
+    def add(self, setting: Setting[Any], value: Any, line: int = 0) -> None:
         """Note one directive. Raises: BadValue when it contradicts an earlier one."""
         self.lines[setting.name], self.values[setting.name] = line, value
+        self._settings[setting.name] = setting
         store, appendonly = self.values.get("persistence"), self.values.get("appendonly")
         if store is None or appendonly is None or appendonly == (store == "aof"):
             return
         other = "appendonly" if setting.name == "persistence" else "persistence"
-        earlier = f"{other} {SETTINGS[other].kind.format(self.values[other])}"
+        earlier = f"{other} {self._settings[other].kind.format(self.values[other])}"
         where = f" of line {self.lines[other]}" if self.lines[other] else ""
-        problem = f"contradicts {earlier}{where}; keep one of the two"
-        raise BadValue(setting.name, setting.kind.format(value), problem=problem)
+        raise setting.fault(setting.kind.format(value), f"contradicts {earlier}{where}; keep one of the two")
 
 
 def _content(path: Path) -> bytes:
@@ -90,7 +101,8 @@ def _content(path: Path) -> bytes:
 class _Reader:
     """Reads a file and those that it includes."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._chain: list[str] = []  # real paths of the files being read, outermost first
 
     def file(self, path: str) -> Iterator[Given]:
@@ -120,7 +132,7 @@ class _Reader:
         words = words_of(line)
         if not words:
             return
-        setting = setting_called(words[0])
+        setting = setting_called(words[0], self._settings)
         value = setting.parse_words(words[1:])
         if setting.name == "include":
             yield from self.file(os.path.join(os.path.dirname(origin), value))

@@ -1,6 +1,6 @@
 """What is said of a name that is none: a short list whole, of a long one what is like it."""
 
-from disqued.nearest import FEW, LONGEST, listed, near
+from disqued.suggestions import FEW, LONGEST, listed, near
 
 MANY = ["host", "hosts", "port", "password", "Password-File", *(f"other-{letter}" for letter in "abcdef")]
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from disqued.config_words import as_bytes, as_text, quoted, split_words
+from disqued.config.quoting import as_bytes, as_text, quoted, split_words
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.endpoint_words import is_local, kind, parameter, wants_certificates, without
+from disqued.config.endpoint_strings import is_local, kind, parameter, wants_certificates, without
 
 
 @pytest.mark.parametrize(

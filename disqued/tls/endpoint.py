@@ -14,8 +14,8 @@ from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 from zope.interface import implementer
 
-from disqued.endpoint_words import parameter, without
-from disqued.tls_context import Asked, Certificates, TlsError, trust
+from disqued.config.endpoint_strings import parameter, without
+from disqued.tls.context import Asked, Certificates, TlsError, trust
 
 CA: Final = "caCerts"
 AUTH: Final = "clientAuth"

@@ -1,16 +1,17 @@
-"""The texts made from the table of settings: disqued.conf and the reference page.
+"""The documents made from the declarations of settings: disqued.conf and the reference page.
 
-Both are committed, and a test holds them against the table.
+Both are committed, and a test compares them with the declarations.
 """
 
 import textwrap
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
 
-from disqued.config_setting import Setting, Status
+from disqued.config.declaration import Setting, Status
 
 _CONF_HEAD: Final = """\
-# Configuration of disqued. Written from disqued/config_table.py by
+# Configuration of disqued. Written from disqued/config/settings.py by
 # `python -m disqued.config conf`.
 #
 # Start the daemon with it: twistd -n disqued --config disqued.conf. Every
@@ -28,7 +29,7 @@ _CONF_HEAD: Final = """\
 _MARKDOWN_HEAD: Final = """\
 # Configuration
 
-<!-- Written from disqued/config_table.py by `python -m disqued.config markdown`; change it there. -->
+<!-- Written from disqued/config/settings.py by `python -m disqued.config markdown`; change it there. -->
 
 The daemon takes its settings from a file (`twistd -n disqued --config FILE`), from options of the command line
 (`--port 7712`), which win over the file, and while it runs from `CONFIG SET`. `CONFIG GET` shows them, `CONFIG REWRITE`
@@ -49,19 +50,25 @@ Directives marked *no effect yet* and *no effect* are accepted, so that files of
 is named in a warning at the start.
 """
 
-Groups = Sequence[tuple[str, Sequence[Setting]]]  #: headings, and the settings below each
+Settings = Mapping[str, Setting[Any]]  #: by name, in the order of their declaration
 
 
-def conf_text(groups: Groups) -> str:
+def _groups_of(settings: Settings) -> Iterator[tuple[str, list[Setting[Any]]]]:
+    """The headings, and the settings below each."""
+    for heading, members in groupby(settings.values(), lambda setting: setting.group):
+        yield heading, list(members)
+
+
+def conf_text(settings: Settings) -> str:
     """The text of disqued.conf."""
     parts = [_CONF_HEAD]
-    for group, members in groups:
+    for group, members in _groups_of(settings):
         parts.append(f"# {f' {group} ':=^76}")
         parts += map(_conf_entry, members)
     return "\n\n".join(parts) + "\n"
 
 
-def _conf_entry(setting: Setting) -> str:
+def _conf_entry(setting: Setting[Any]) -> str:
     lines = [_conf_comment(_marked(setting, "No effect in this version", "No effect") + setting.doc)]
     lines.append(_conf_comment(_facts(setting)))
     lines.append(f"#{setting.name} {setting.example or setting.default_text}")
@@ -74,35 +81,35 @@ def _conf_comment(text: str) -> str:
     )
 
 
-def _marked(setting: Setting, planned: str, obsolete: str) -> str:
+def _marked(setting: Setting[Any], planned: str, obsolete: str) -> str:
     if setting.status is Status.LIVE:
         return ""
     return f"{planned if setting.status is Status.PLANNED else obsolete}: {setting.reason}. "
 
 
-def _facts(setting: Setting) -> str:
+def _facts(setting: Setting[Any]) -> str:
     unit = f" Unit: {setting.unit}." if setting.unit else ""
     changed = "Can be changed by CONFIG SET." if setting.mutable else "Takes effect at the start only."
     return f"Allowed are {setting.kind.describe()}.{unit} {changed}"
 
 
-def markdown_text(groups: Groups) -> str:
+def markdown_text(settings: Settings) -> str:
     """The text of docs/reference/configuration.md."""
-    return "\n".join([_MARKDOWN_HEAD, *(_markdown_group(group, members) for group, members in groups)])
+    return "\n".join([_MARKDOWN_HEAD, *(_markdown_group(*group) for group in _groups_of(settings))])
 
 
-def _markdown_group(group: str, members: Sequence[Setting]) -> str:
+def _markdown_group(group: str, members: Sequence[Setting[Any]]) -> str:
     rows = ["| Directive | Default | Unit | Changed by |", "|---|---|---|---|", *map(_markdown_row, members)]
     return "\n".join([f"## {group}", "", *rows, "", *map(_markdown_entry, members)])
 
 
-def _markdown_row(setting: Setting) -> str:
+def _markdown_row(setting: Setting[Any]) -> str:
     default = f"`{setting.default_text}`" if setting.default_text else "none"
     changed = "`CONFIG SET`" if setting.mutable else "restart"
     return f"| [`{setting.name}`](#{setting.name}) | {default} | {setting.unit} | {changed} |"
 
 
-def _markdown_entry(setting: Setting) -> str:
+def _markdown_entry(setting: Setting[Any]) -> str:
     mark = _marked(setting, "*No effect yet*", "*No effect*")
     allowed = f"Allowed are {setting.kind.describe()}."
     paragraphs = [f"### {setting.name}", *(_markdown_paragraph(text) for text in (mark + setting.doc, allowed))]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.privatefile import PrivateFileError, create_anew, read_private
+from disqued.files import PrivateFileError, create_anew, read_private
 
 
 def private(tmp_path: Path, mode: int) -> Path:

@@ -27,7 +27,7 @@ from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from zope.interface import implementer
 
-from disqued.privatefile import PrivateFileError, read_private
+from disqued.files import PrivateFileError, read_private
 
 KEY_MAX_BYTES: Final = 64 * 1024  #: of a file with a key
 PROTOCOLS: Final = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
