@@ -61,7 +61,7 @@ def command(queues: str | None, source: str | None, to: str | None, **words: Any
     asked = {name: words.pop(name) for name in ("end", "since", "ledger", "checkpoint", "dry_run")}
     nodes = nodes_of(words)
     need_address(nodes)
-    check_use(nodes, "WRITE")
+    check_use(nodes, "MOVE" if source is None else "WRITE")
     if source is None:
         if queues is None or to is None:
             raise Misused("name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)")
@@ -87,16 +87,19 @@ def _taking(nodes: dict[str, str], queues: str) -> dict[str, str]:
 
 
 def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkpoint: str | None) -> None:
-    def take(jobs: "DataFrame", number: int) -> None:
-        from pyspark.sql import functions as f
+    from disqued.pipeline.connector.mover import Mover
 
-        key = f.concat_ws("/", f.lit(NAME), "id")
-        count = add_jobs(jobs.select(f.lit(to).alias("queue"), "body", key.alias("key")), nodes)
+    mover = Mover(nodes, to)
+
+    def take(jobs: "DataFrame", number: int) -> None:
+        count = mover.move(jobs)
         run.count(count)
         run.say(f"batch {number}: {count} jobs")
 
     with checkpoint_at(checkpoint) as folder:
-        stream = run.spark.readStream.format(SOURCE).options(**_taking(nodes, queues)).load().writeStream
+        # What is gone when a batch is run again was moved before, or is done.
+        taking = {**_taking(nodes, queues), "failOnDataLoss": "false"}
+        stream = run.spark.readStream.format(SOURCE).options(**taking).load().writeStream
         query = stream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True).start()
         try:
             query.awaitTermination()
