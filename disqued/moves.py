@@ -135,22 +135,22 @@ class Terms:
     clock: Callable[[], float] = lambda: 0.0  #: monotonic
 
     def addition(self, job: Job) -> Words:
-        """Return the ADDJOB of a copy; the same words in every attempt, but for the shrinking TTL and DELAY."""
-        ttl_s = max(1, min(self.ttl_s or job.ttl_s, ALLOWED))
+        """Return the ADDJOB that makes the copy."""
         retry_s = min(job.retry_s if self.retry_s is None else self.retry_s, ALLOWED)
-        copies = (self.replicate or job.replicate) if retry_s else 1
+        ttl_s = max(1, min(self.ttl_s or job.ttl_s, ALLOWED))
         delay_s = min(job.delay_s if self.delay_s is None else self.delay_s, ttl_s - 1)
-        return self._words(self.to, job, copies, ttl_s, retry_s, delay_s)
+        copies = (self.replicate or job.replicate) if retry_s else 1
+        return self._adding(self.to, attrs.evolve(job, ttl_s=ttl_s, retry_s=retry_s, replicate=copies, delay_s=delay_s))
 
     def restoration(self, job: Job) -> Words:
         """Return the ADDJOB that puts an at-most-once job back into its queue, as it was."""
-        return self._words(self.queue, job, 1, max(1, min(job.ttl_s, ALLOWED)), 0, 0)
+        return self._adding(self.queue, attrs.evolve(job, ttl_s=max(1, min(job.ttl_s, ALLOWED)), delay_s=0))
 
-    def _words(self, queue: bytes, job: Job, copies: int, ttl_s: int, retry_s: int, delay_s: int) -> Words:
-        delay: Words = (b"DELAY", delay_s) if delay_s else ()
+    def _adding(self, queue: bytes, job: Job) -> Words:
+        delay: Words = (b"DELAY", job.delay_s) if job.delay_s else ()
         return (
-            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", copies, b"TTL", ttl_s,
-            b"RETRY", retry_s, *delay, b"KEY", job.key,
+            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate, b"TTL", job.ttl_s,
+            b"RETRY", job.retry_s, *delay, b"KEY", job.key,
         )  # fmt: skip
 
 
