@@ -245,6 +245,24 @@ def test_an_at_most_once_job_is_added_at_most_once_wherever_the_mover_is_killed(
     assert moved or first is second is BEGINNINGS["chosen"]
 
 
+def test_two_attempts_at_the_same_batch_add_an_at_most_once_job_once() -> None:
+    for at in range(STEPS):
+        world = World()
+        world.here.add("mail", b"once", "RETRY", 0, "REPLICATE", 1)
+        rows = [(row[1], row[2]) for row in world.here.get("mail")]
+        seen = list[bytes]()
+
+        # As tasks of Spark that do the same work; a consumer there is done with what the other one has added.
+        def other(world: World = world, rows: Any = rows, seen: list[bytes] = seen) -> None:
+            run(move_known(TERMS, rows), world.perform)
+            for _, job_id, body in world.there.get("letters", count=10):
+                seen.append(body)
+                world.there("ACKJOB", job_id)
+
+        drive(world, move_known(TERMS, rows), at, other)
+        assert seen + world.all_there() == [b"once"], at
+
+
 # Consumers meanwhile.
 
 
@@ -317,6 +335,15 @@ def test_what_is_refused_there_is_where_it_was(begin: Begin) -> None:
     assert (tally.moved, world.all_here(), world.all_there()) == (0, made, [])
     world.there("PAUSE", "letters", "none")
     assert run(begin(world), world.perform).moved == 3
+
+
+def test_a_refused_job_that_a_consumer_has_stays_with_it() -> None:
+    world = World()
+    fill(world.here, 2)
+    [(_, _, taken)] = world.here.get("mail")
+    world.there("PAUSE", "letters", "in")
+    tally = run(move_chosen(TERMS, world.chosen()), world.perform)
+    assert (len(tally.refused), taken, world.all_here()) == (2, b"00", [b"01"])
 
 
 def test_an_at_most_once_job_that_is_refused_is_added_here_again_with_its_key() -> None:
