@@ -41,8 +41,9 @@ IDS: Final = "id STRING"
 def command(queues: str | None, source: str | None, to: str | None, **words: Any) -> None:
     """Add jobs to a queue once more that were not done: dead letters, or jobs whose time was over.
 
-    Dead letters are jobs in a queue of their own.  They are taken out of it, and acknowledged there when they are in
-    the other one:
+    Dead letters are jobs in a queue of their own.  They are moved as `disqued move` does it: added to the other queue
+    with their RETRY, TTL and REPLICATE (--option retry=60 and so on override these), and then acknowledged.  The key of
+    each is its own, or move/ID, so that a run that was killed may be repeated:
 
     \b
         disqued-spark replay --address 127.0.0.1:7711 --queues mail-dead --to mail
@@ -55,7 +56,7 @@ def command(queues: str | None, source: str | None, to: str | None, **words: Any
         disqued-spark replay --address 127.0.0.1:7711 --from '/srv/exports/*.jsonl' --since 2026-11-22T00:00:00Z
         disqued-spark replay --address 127.0.0.1:7711 --from /srv/old --tables /srv/tables --ledger /srv/replayed
 
-    The key of each job is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so for
+    The key of each of these is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so for
     ever.  What was done, as far as a store or the table knows, is not replayed.
     """
     asked = {name: words.pop(name) for name in ("end", "since", "ledger", "checkpoint", "dry_run")}

@@ -15,6 +15,7 @@ import json
 import pickle
 import subprocess
 import sys
+
 import attrs
 import pyarrow as pa
 

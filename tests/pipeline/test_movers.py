@@ -108,8 +108,11 @@ def test_all_jobs_are_moved(place: Place, mover: Mover) -> None:
     assert place.move(mover) == Outcome(0)
 
 
-@mortal
-@pytest.mark.parametrize("options", [(), ("KEY", "order-17")], ids=["no-key", "key"])
+@pytest.mark.parametrize(
+    ("mortal", "options"),
+    [*((each, ()) for each in MORTALS.values()), (MORTALS["cli"], ("KEY", "order-17"))],
+    ids=[*MORTALS, "cli-key"],
+)
 def test_a_kill_between_copy_and_acknowledgement_doubles_nothing_whoever_goes_on(
     place: Place, mortal: Mover, mover: Mover, options: tuple[str, ...]
 ) -> None:
