@@ -56,8 +56,8 @@ def command(queues: str | None, source: str | None, to: str | None, **words: Any
         disqued-spark replay --address 127.0.0.1:7711 --from '/srv/exports/*.jsonl' --since 2026-11-22T00:00:00Z
         disqued-spark replay --address 127.0.0.1:7711 --from /srv/old --tables /srv/tables --ledger /srv/replayed
 
-    The key of each of these is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so for
-    ever.  What was done, as far as a store or the table knows, is not replayed.
+    The key of each of these is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so
+    for ever.  What was done, as far as a store or the table knows, is not replayed.
     """
     asked = {name: words.pop(name) for name in ("end", "since", "ledger", "checkpoint", "dry_run")}
     nodes = nodes_of(words)
