@@ -130,7 +130,7 @@ class Run:
                 raise Failed(
                     f"{self.moved} jobs were moved; the next were refused there, and are where they were: {refusal}"
                 ) from None
-            if not moved:
+            if moved is None:
                 break
             self.moved += moved
             drawn.show(self.moved, max(expected, self.moved), "")

@@ -41,8 +41,9 @@ IDS: Final = "id STRING"
 def command(queues: str | None, source: str | None, to: str | None, **words: Any) -> None:
     """Add jobs to a queue once more that were not done: dead letters, or jobs whose time was over.
 
-    Dead letters are jobs in a queue of their own.  They are taken out of it, and acknowledged there when they are in
-    the other one:
+    Dead letters are jobs in a queue of their own.  They are moved as `disqued move` does it: added to the other queue
+    with their RETRY, TTL and REPLICATE (--option retry=60 and so on override these), and then acknowledged.  The key of
+    each is its own, or move/ID, so that a run that was killed may be repeated:
 
     \b
         disqued-spark replay --address 127.0.0.1:7711 --queues mail-dead --to mail
@@ -55,13 +56,13 @@ def command(queues: str | None, source: str | None, to: str | None, **words: Any
         disqued-spark replay --address 127.0.0.1:7711 --from '/srv/exports/*.jsonl' --since 2026-11-22T00:00:00Z
         disqued-spark replay --address 127.0.0.1:7711 --from /srv/old --tables /srv/tables --ledger /srv/replayed
 
-    The key of each job is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so for
-    ever.  What was done, as far as a store or the table knows, is not replayed.
+    The key of each of these is replay/ID: while the new job is there nothing is added twice, and a ledger makes that so
+    for ever.  What was done, as far as a store or the table knows, is not replayed.
     """
     asked = {name: words.pop(name) for name in ("end", "since", "ledger", "checkpoint", "dry_run")}
     nodes = nodes_of(words)
     need_address(nodes)
-    check_use(nodes, "WRITE")
+    check_use(nodes, "MOVE" if source is None else "WRITE")
     if source is None:
         if queues is None or to is None:
             raise Misused("name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)")
@@ -87,16 +88,19 @@ def _taking(nodes: dict[str, str], queues: str) -> dict[str, str]:
 
 
 def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkpoint: str | None) -> None:
-    def take(jobs: "DataFrame", number: int) -> None:
-        from pyspark.sql import functions as f
+    from disqued.pipeline.connector.mover import Mover
 
-        key = f.concat_ws("/", f.lit(NAME), "id")
-        count = add_jobs(jobs.select(f.lit(to).alias("queue"), "body", key.alias("key")), nodes)
+    mover = Mover(nodes, to)
+
+    def take(jobs: "DataFrame", number: int) -> None:
+        count = mover.move(jobs)
         run.count(count)
         run.say(f"batch {number}: {count} jobs")
 
     with checkpoint_at(checkpoint) as folder:
-        stream = run.spark.readStream.format(SOURCE).options(**_taking(nodes, queues)).load().writeStream
+        # What is gone when a batch is run again was moved before, or is done.
+        taking = {**_taking(nodes, queues), "failOnDataLoss": "false"}
+        stream = run.spark.readStream.format(SOURCE).options(**taking).load().writeStream
         query = stream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True).start()
         try:
             query.awaitTermination()

@@ -43,10 +43,11 @@ class Use(Enum):
     GROUP = "spark.readStream with group"
     EVENTS = "spark.readStream with events"
     WRITE = "df.write and df.writeStream"
+    MOVE = "a move from queue to queue"
 
 
 #: What is done on nodes, and needs their address.
-LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE})
+LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE, Use.MOVE})
 #: An option that makes it another use than it would be; the first of them counts.
 TELLING: Final = {"path": Use.STORE, "events": Use.EVENTS, "group": Use.GROUP}
 #: What Spark itself passes on to sources and sinks, and needs nobody's leave.
@@ -138,6 +139,7 @@ def _between(least: int, most: int) -> Callable[[str], int]:
 _SECONDS: Final = _between(0, MOST_SECONDS)
 _SPAN: Final = _between(1, MOST_SECONDS)
 _SINK: Final = frozenset({Use.WRITE})
+_ADDING: Final = frozenset({Use.WRITE, Use.MOVE})
 _SOURCE: Final = frozenset({Use.READ, Use.STORE, Use.STREAM, Use.GROUP})
 _TABLE: Final = frozenset({Use.READ})
 _STORE: Final = frozenset({Use.STORE})
@@ -174,11 +176,11 @@ OPTIONS: Final = (
     Option("startingPosition", _one_of("earliest", "latest"), "earliest", "earliest or latest", _EVENTS),
     # Writing.
     Option("queue", str, None, "the name of a queue", _SINK),
-    Option("retry", _SECONDS, None, f"0 to {MOST_SECONDS} seconds", _SINK),
-    Option("ttl", _SPAN, None, f"1 to {MOST_SECONDS} seconds", _SINK),
-    Option("delay", _SECONDS, "0", f"0 to {MOST_SECONDS} seconds", _SINK),
-    Option("replicate", _between(1, 65_535), None, "1 to 65535 nodes", _SINK),
-    Option("replicationTimeout", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds", _SINK),
+    Option("retry", _SECONDS, None, f"0 to {MOST_SECONDS} seconds", _ADDING),
+    Option("ttl", _SPAN, None, f"1 to {MOST_SECONDS} seconds", _ADDING),
+    Option("delay", _SECONDS, "0", f"0 to {MOST_SECONDS} seconds", _ADDING),
+    Option("replicate", _between(1, 65_535), None, "1 to 65535 nodes", _ADDING),
+    Option("replicationTimeout", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds", _ADDING),
     Option("twoPhase", _flag, "true", "true or false", _SINK),
     Option("prepareTimeout", _SPAN, "3600", f"1 to {MOST_SECONDS} seconds", _SINK),
 )

@@ -14,6 +14,7 @@ from disqued.web.api import bulk
 from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS
 from disqued.web.turns import next_turn
 from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import wait_until
 from tests.adapters.test_http_api import blind
 
 Admin = Callable[..., AdminClient]
@@ -281,23 +282,68 @@ async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, mo
 
 
 @ensureDeferred
-async def test_a_job_that_is_done_while_it_is_moved_is_not_done_again(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_consumer_receives_a_job_while_it_is_moved(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    await add(client, "mail")
+    call = client.running.daemon.call
+    asked: list[Deferred[Any]] = []
+
+    def greedy(words: Any, **more: Any) -> "Deferred[Any]":
+        if words[0] == b"ADDJOB":
+            asked.append(call([b"GETJOB", b"NOHANG", b"FROM", b"mail"], address="consumer"))
+        return call(words, **more)
+
+    monkeypatch.setattr(client.running.daemon, "call", greedy)
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert answer == {"dry_run": False, "matched": 1, "done": 1, "failed": []}
+    assert [await each for each in asked] == [None]
+
+
+@ensureDeferred
+async def test_a_job_with_a_consumer_stays_with_it_when_its_copy_is_refused(admin: Admin) -> None:
+    client = admin()
+    call = client.running.daemon.call
+    await add(client, "mail")
+    waiting = await add(client, "mail", "waits")
+    [[_, taken, _]] = await call([b"GETJOB", b"FROM", b"mail"], address="consumer")
+    await call([b"PAUSE", b"post", b"in"], address="test")
+    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+    assert {(failure["id"], failure["code"]) for failure in answer["failed"]} == {
+        (taken.decode(), "PAUSED"), (waiting, "PAUSED"),
+    }  # fmt: skip
+    assert [row[1].decode() for row in await call([b"QPEEK", b"mail", b"10"], address="test")] == [waiting]
+
+
+@ensureDeferred
+async def test_a_job_that_was_moved_has_a_key_and_can_be_moved_again(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "mail")
+    for queue, to in (("mail", "post"), ("post", "mail")):
+        assert (await run(client, "move", {"queue": queue}, to=to, dry_run=False))["done"] == 1
+    [job] = jobs_of(client, b"mail")
+    assert (job.id != job_id.encode(), job.alias[1:]) == (True, b"move/" + job_id.encode())
+
+
+@ensureDeferred
+async def test_who_hangs_up_leaves_the_jobs_where_they_were(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = admin()
+    await add(client, "mail")
     call = client.running.daemon.call
+    copying: list[Deferred[Any]] = []
 
-    def overtaken(words: Any, **more: Any) -> "Deferred[Any]":
-        copied = call(words, **more)
+    def slow(words: Any, **more: Any) -> "Deferred[Any]":
         if words[0] == b"ADDJOB":
-            call([b"ACKJOB", job_id.encode()], address="consumer")
-        return copied
+            copying.append(Deferred())
+            return copying[-1]
+        return call(words, **more)
 
-    monkeypatch.setattr(client.running.daemon, "call", overtaken)
-    answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
-    assert (answer["done"], answer["failed"]) == (0, [])
-    assert len(client.running.daemon.node.state.jobs) == 0
+    monkeypatch.setattr(client.running.daemon, "call", slow)
+    body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false, "token": null}'
+    moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
+    await wait_until(lambda: bool(copying))
+    assert (await lengths(client))["mail"] == 0
+    moving.hang_up()
+    await wait_until(lambda: len(client.running.daemon.node.state.queues.by_name[b"mail"].units) == 1)
 
 
 @ensureDeferred

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
 from disqued.pipeline import command
 from disqued.pipeline.commands.consume import Consumption
+from disqued.pipeline.connector.mover import Mover
 from disqued.pipeline.files import locked
 from tests import journals
 from tests.integration.daemon import HOST, Daemon
@@ -244,13 +245,48 @@ def test_dead_letters_go_back_into_their_queue_and_only_there(
     move: Move, daemon: Daemon, queue: str, tmp_path: Path
 ) -> None:
     ids = fill(daemon, f"{queue}-dead", 4)
-    move("replay", "--queues", f"{queue}-dead", "--to", queue, "--option", "retry=7")
+    move("replay", "--queues", f"{queue}-dead", "--to", queue, "--option", "retry=7", "--option", "ttl=900")
     assert waiting(daemon, queue) == ["00", "01", "02", "03"]
     assert left(daemon, f"{queue}-dead") == []
     shown = daemon.call("SHOW", left(daemon, queue)[0])
     named = dict(zip(shown[::2], shown[1::2], strict=True))
-    assert named["retry"] == 7
-    assert named["key"].removeprefix("replay/") in ids
+    assert (named["retry"], 800 < named["ttl"] <= 900) == (7, True)
+    assert named["key"].removeprefix("move/") in ids
+
+
+def test_a_batch_of_dead_letters_that_was_under_way_is_gone_on_with_by_its_checkpoint(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("replay", "--queues", f"{queue}-dead", "--to", queue, "--checkpoint", tmp_path / "state")
+    for number in range(4):
+        # So long that no job comes back by itself.
+        daemon.call("ADDJOB", f"{queue}-dead", f"{number:02}", 0, "RETRY", 80_000)
+    finished = Mover.move
+
+    def move_and_die(self: Mover, jobs: Any) -> int:
+        finished(self, jobs.limit(2))
+        raise KeyError("killed")
+
+    monkeypatch.setattr(Mover, "move", move_and_die)
+    move(*words, status=2)
+    monkeypatch.undo()
+    assert len(waiting(daemon, queue)) == 2
+    [*done] = daemon.call("GETJOB", "COUNT", 1, "FROM", queue)
+    daemon.call("ACKJOB", done[0][1])
+    assert f"done: 2 jobs are in {queue}" in move(*words)[-1], "those that were moved before are left out"
+    assert sorted([done[0][2], *waiting(daemon, queue)]) == ["00", "01", "02", "03"]
+    assert left(daemon, f"{queue}-dead") == []
+
+
+def test_a_replay_that_is_refused_ends_with_the_reason(move: Move, daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    fill(daemon, f"{queue}-dead", 3)
+    daemon.call("PAUSE", queue, "in")
+    words = ("replay", "--queues", f"{queue}-dead", "--to", queue)
+    said = move(*words, status=2)[-1]
+    assert said == (
+        "disqued-spark: 0 jobs of the batch were moved; 3 were refused, and are where they were: "
+        "PAUSED Queue paused in input, try later"
+    )
 
 
 def test_jobs_that_expired_are_replayed_once(

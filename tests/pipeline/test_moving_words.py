@@ -39,6 +39,10 @@ NODE = ("--address", "127.0.0.1:1")
         (("import", "--from", "x.csv"), "the node is missing"),
         (("import", "--from", "x.csv", *NODE, "--option", "queues=q"), "the option queues is not for df.write"),
         (("replay", *NODE), "name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)"),
+        (
+            ("replay", *NODE, "--queues", "a", "--to", "b", "--option", "twoPhase=false"),
+            "the option twoPhase is not for a move from queue to queue; docs/reference/spark.md names all options",
+        ),
         (("replay", *NODE, "--queues", "a,b", "--to", "b"), "b is the queue that the jobs are taken from; --to is an"),
     ],
 )

@@ -7,11 +7,11 @@ The registry is walked table by table.  In one turn of the loop at most `SLICE_R
 `SLICE_BYTES` of bodies searched; then others have their turn.  What fits is acted on at once, by commands of at most
 `IDS_AT_ONCE` ids, so that nothing has changed in between and no list of all of it is kept.
 
-A job is moved in an order that never loses it: a copy is added to the other queue first, and only when that is as safe
-as its REPLICATE demands, the old one is acknowledged.  When the copy is refused the job stays where it is.  What may
-come twice is a job that a consumer has, or takes, while it is moved, and one whose acknowledgement is lost in a crash.
-A job that must never come twice (RETRY 0) is therefore not moved, nor one of which ADDJOB cannot say all that it is:
-that has a name in its queue, or that no timer queues again.
+Jobs are moved by the state machine of `disqued.moves`, whose rules hold here as well: a copy with a key is added to the
+other queue, and the old job is acknowledged once that copy is as safe as its REPLICATE demands.  A job that waits is
+taken out of its queue first; when its copy is refused it goes back.  A job that a consumer has may be done twice.  A
+job with RETRY 0 is refused, because it was not delivered to the mover, and so is one that ADDJOB cannot describe: a job
+with a name in its queue other than a key, and one that no timer queues again.
 
 An event of a log is nobody's to be done with: each group of consumers goes its own way with it.  It is left alone, and
 the answer says why.
@@ -21,15 +21,15 @@ Ages are seconds since the job was created, on the wall clock.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
 
+from disqued import moves
 from disqued.core.ids import is_job_id
 from disqued.core.job import (
-    ACKED,
     ACTIVE,
     FLAG_QUEUED_BEFORE,
     KIND_LOG,
@@ -40,7 +40,9 @@ from disqued.core.job import (
     NamedJob,
 )
 from disqued.core.registry import TABLES
+from disqued.core.state import KEYED
 from disqued.errors import CommandError
+from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import VALUE, read_bytes, read_object, whole
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
 from disqued.web.http.exchange import Asked, Role, Schema, Visitor
@@ -54,7 +56,6 @@ MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
 SAMPLE: Final = 20  #: ids that a dry run shows
 FAILED_MAX: Final = 1_000  #: jobs that fail before the rest is left alone
 LIMIT_MAX: Final = 100_000_000
-MOVE_TIMEOUT_MS: Final = 5_000  #: for the copies on other nodes of a job that is moved
 
 _STATES: Final = {name.decode(): int(state) for state, name in STATE_NAMES.items()}
 #: What is looked at unless states are named: a job that is done, or not there yet, is left alone.
@@ -208,9 +209,9 @@ class Run:
             and self.wanted.fits(job, wall)
         )
 
-    def fail(self, jobs: Sequence[Job], error: CommandError, detail: str = "") -> None:
+    def fail(self, ids: Iterable[bytes], error: CommandError | Refusal, detail: str = "") -> None:
         """Note that nothing came of some jobs, and why."""
-        self.failed += [{"id": job.id, "code": error.code, "detail": detail or error.text} for job in jobs]
+        self.failed += [{"id": job_id, "code": error.code, "detail": detail or error.text} for job_id in ids]
 
 
 _EVENT: Final = (
@@ -224,14 +225,14 @@ def _with_ids(name: str, *, takes_events: bool = False) -> Act:
 
     async def act(run: Run, jobs: list[Job]) -> None:
         if not takes_events:
-            run.fail([job for job in jobs if job.options.kind == KIND_LOG], CommandError(_EVENT))
+            run.fail((job.id for job in jobs if job.options.kind == KIND_LOG), CommandError(_EVENT))
             jobs = [job for job in jobs if job.options.kind != KIND_LOG]
         if not jobs:
             return
         try:
             run.done += await run.site.call(run.visitor, name, *(job.id for job in jobs))
         except CommandError as error:
-            run.fail(jobs, error)
+            run.fail((job.id for job in jobs), error)
 
     return act
 
@@ -240,55 +241,78 @@ def _with_ids(name: str, *, takes_events: bool = False) -> Act:
 
 
 def _move_to(queue: bytes) -> Act:
-    """Act by a copy in another queue and an acknowledgement of the old job, in this order."""
+    """Act by the machine that moves jobs."""
 
     async def act(run: Run, jobs: list[Job]) -> None:
-        copies = await gatherResults([ensureDeferred(_copy(run, job, queue)) for job in jobs])
-        pairs = [(job, copy) for job, copy in zip(jobs, copies, strict=True) if copy is not None]
-        find = run.site.gateway.view.job
-        over = {job.id for job, _ in pairs if (now := find(job.id)) is None or now.state == ACKED}
-        if over:  # consumers were faster: the copies are work that is done
-            await run.site.call(run.visitor, "ACKJOB", *(copy for job, copy in pairs if job.id in over))
-        rest = [job for job, _ in pairs if job.id not in over]
-        if not rest:
+        movable = []
+        for job in jobs:
+            problem = _unmovable(job)
+            if problem:
+                run.fail([job.id], CommandError(problem))
+            else:
+                movable.append(_described(job, run.site.gateway.view.now()))
+        if not movable:
             return
-        try:
-            run.done += await run.site.call(run.visitor, "ACKJOB", *(job.id for job in rest))
-        except CommandError as error:
-            run.fail(rest, error, f"it is in both queues: the copy is made, and the old one is there: {error.text}")
+        tally = await _perform(run, moves.move_chosen(Terms(b"", queue), movable))
+        run.done += tally.moved
+        for moved, refusal in tally.refused:
+            run.fail([moved.id], refusal)
+        for moved, refusal in tally.both:
+            detail = f"it is in both queues: the copy is made, and the old one is there: {refusal.text}"
+            run.fail([moved.id], refusal, detail)
 
     return act
 
 
-async def _copy(run: Run, job: Job, queue: bytes) -> bytes | None:
-    """Add a job like this one to another queue; returns the id of the new one, None where that failed."""
-    problem = _unmovable(job)
-    if problem:
-        run.fail([job], CommandError(problem))
-        return None
-    options, now = job.options, run.site.gateway.view.now()
-    ttl = max(1, -(-(job.expires_at - now) // 1_000))
-    words: list[str | int] = ["REPLICATE", options.replicate, "RETRY", options.retry_ms // 1_000, "TTL", ttl]
-    if job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms and job.requeue_at > now:
-        words += ["DELAY", min(ttl - 1, -(-(job.requeue_at - now) // 1_000))]
+def _described(job: Job, now: int) -> moves.Job:
+    """Describe a job to the machine; `now` is the clock of deadlines, in milliseconds."""
+    options = job.options
+    is_delayed = job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms
+    return moves.Job(
+        job.id, job.body, ttl_s=-(-(job.expires_at - now) // 1_000), retry_s=options.retry_ms // 1_000,
+        replicate=options.replicate, key=job.alias[1:] if isinstance(job, NamedJob) else moves.key_of(job.id),
+        delay_s=max(0, -(-(job.requeue_at - now) // 1_000)) if is_delayed else 0,
+        has=Has.QUEUE if job.state == QUEUED else Has.OTHERS,
+    )  # fmt: skip
+
+
+async def _perform(run: Run, machine: moves.Machine[moves.Tally]) -> moves.Tally:
+    """Run a machine by commands of the node, on both sides."""
     try:
-        new_id: bytes = await run.site.call(run.visitor, "ADDJOB", queue, job.body, MOVE_TIMEOUT_MS, *words)
+        effect = next(machine)
+        while True:
+            try:
+                answers = await _carry_out(run, effect)
+            except BaseException as error:  # the visitor has gone
+                effect = machine.throw(error)
+            else:
+                effect = machine.send(answers)
+    except StopIteration as end:
+        tally: moves.Tally = end.value
+        return tally
+
+
+async def _carry_out(run: Run, effect: moves.Effect) -> list[Any]:
+    """Run the commands of an effect; this node is never away, so there is nothing to wait for."""
+    commands = effect.commands if isinstance(effect, Ask) else ()
+    return list(await gatherResults([ensureDeferred(_ask(run, words)) for words in commands]))
+
+
+async def _ask(run: Run, words: moves.Words) -> Any:
+    try:
+        return await run.site.call(run.visitor, *words)
     except CommandError as error:
-        run.fail([job], error)
-        return None
-    return new_id
+        return Refusal(error.code, error.text, error)
 
 
 def _unmovable(job: Job) -> str:
     """Why a job cannot be moved; empty when it can."""
     if job.options.kind == KIND_LOG:
         return _EVENT
-    if isinstance(job, NamedJob):
+    if isinstance(job, NamedJob) and job.alias[:1] != KEYED:
         return "it has a name in its queue, which a copy in another queue would not have"
     if job.options.retry_ms >= RETRY_NEVER_MS:
         return "no timer queues it again, which ADDJOB has no word for; RQ.PUSHX adds such a job"
-    if not job.options.retry_ms:
-        return "RETRY 0: it is delivered at most once, and a move could deliver it twice"
     return "" if job.state in _USUAL else "only active and queued jobs can be moved"
 
 
@@ -465,15 +489,18 @@ _declare(
         "properties": {**_BODY, "to": {**VALUE, "description": "The queue to move to."}},
         "required": ["to"], "additionalProperties": False,
     },
-    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB"),
+    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
     example={"filter": {"queue": "mail"}, "to": "post"},
 )  # fmt: skip
 async def move(site: Site, asked: Asked) -> dict[str, Any]:
     """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.
 
-    RETRY, REPLICATE, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the place in
-    the queue are new.  Nothing is lost; a job that a consumer has, or takes meanwhile, may come twice.  Jobs with
-    RETRY 0, which must not, are not moved but told in `failed`.  Jobs that are in that queue already are left out.
+    RETRY, REPLICATE, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the
+    place in the queue are new.  A job without a key is added with the key `move/<id>`, as `disqued move` does it: a
+    move that a crash has ended is run again, and adds nothing twice as long as the copies are there.  Nothing is lost,
+    and no consumer receives a waiting job while it is moved; a job that a consumer has already may be done twice.  Jobs
+    with RETRY 0, which must not, are not moved but told in `failed`; `disqued move` moves them.  Jobs that are in that
+    queue already are left out.
     """
     body = read_object(asked.body, [*_BODY, "to"])
     if "to" not in body:
