@@ -28,8 +28,6 @@ KNOWN: tuple[frozenset[str], ...] = (
         "net",
         "access callers clients daemon driver parting pubsub statistics storekeeper strangers switching traffic turns",
     ),
-    tied("persistence.redis", "factory store"),
-    tied("persistence.sqlite", "factory store"),
     tied("testing", "eventlog network server"),
     tied("testing", "faults loglife world"),
 )

@@ -32,6 +32,7 @@ from disqued.core.ids import is_job_id
 from disqued.core.job import (
     ACTIVE,
     FLAG_QUEUED_BEFORE,
+    KEYED,
     KIND_LOG,
     QUEUED,
     RETRY_NEVER_MS,
@@ -40,7 +41,6 @@ from disqued.core.job import (
     NamedJob,
 )
 from disqued.core.registry import TABLES
-from disqued.core.state import KEYED
 from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import VALUE, read_bytes, read_object, whole
