@@ -55,6 +55,15 @@ def test_a_consumer_that_finds_nothing_asks_every_node(cluster: Cluster) -> None
     ]
 
 
+def test_jobs_of_one_step_go_to_each_node_that_wants_some(cluster: Cluster) -> None:
+    a, b, c = cluster
+    b.wait("bob")
+    c.wait("cat")
+    a("WQ.ENQUEUE", "q", "REPLICATE", 1, "TASKS", "x", "y", "z")
+    assert sorted(b.answered("bob") + c.answered("cat")) == [b"x", b"y"]
+    assert a("QLEN", "q") == 1
+
+
 def test_one_that_does_not_wait_asks_as_well_and_finds_the_job_when_it_comes_again(cluster: Cluster) -> None:
     a, b, _ = cluster
     a.add("q", "body", "REPLICATE", 1)

@@ -168,6 +168,20 @@ def test_the_leases_of_a_worker_are_renewed_after_a_third_of_its_shortest_retry_
     assert worker.renew_at == 0
 
 
+def test_a_job_whose_timer_ends_before_it_is_renewed_stays_with_its_worker(cluster):
+    a, _, _ = cluster
+    start(a, "w", "TTL", 600_000)
+    job = a.job(a.add("q", "x", "REPLICATE", 1, "RETRY", 9))
+    assert len(dequeue(a)) == 1
+    for _ in range(3):
+        job.requeue_at = a.state.now + 1
+        a.node.delivery.reschedule(job)
+        cluster.advance(1)
+        assert a.node.delivery.is_leased(job)
+        assert job.requeue_at == a.state.now + 9_000
+    assert job.additional_deliveries == 0
+
+
 def test_other_holders_forget_whose_a_task_was_when_it_comes_back(cluster):
     a, b, c = cluster
     enqueue(cluster, a, "x", copies=3)
