@@ -193,8 +193,12 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
         await client.call("AUTH", "ann", "pw")
     await listener.call("SUBSCRIBE", "wq:q:work")
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    # Neither a password nor a wider right ends anything.
     await admin.call("ACL", "SETUSER", "ann", ">another", "&more")
+    assert running.daemon.node.state.blocked
+    assert await idle.call("ACL", "WHOAMI") == b"ann"
     assert not consumer.lost
+    assert not listener.lost
     await admin.call("ACL", "SETUSER", "ann", "resetkeys", "~other")
     await consumer.closed()
     assert await idle.call("QLEN", "other") == 0
