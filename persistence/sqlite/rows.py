@@ -176,7 +176,8 @@ def job_records(rows: list[Row]) -> list[Record]:
             )  # fmt: skip
             if alias is None:
                 alias = b""
-            if kind or alias:
+            # Not `if kind or alias`: one flipped bit makes a NULL of 0, and 0 of a NULL.
+            if kind != 0 or alias != b"":
                 check = name_crc(kind, alias, check)
             holders = None
             if named is not None:

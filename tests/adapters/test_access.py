@@ -92,6 +92,58 @@ async def test_rights_count_from_the_next_command_on(launch: Launch) -> None:
     assert (await ann.call("ADDJOB", "theirs", "x", 0)).startswith(b"DI")
 
 
+def log_in(how: str, name: str, password: str) -> tuple[str, ...]:
+    """The words with which a client becomes a user."""
+    return ("AUTH", name, password) if how == "AUTH" else (*how.split(), "AUTH", name, password)
+
+
+@pytest.mark.parametrize("how", ["AUTH", "HELLO 2", "HELLO 3"])
+@async_test
+async def test_names_and_passwords_of_users_are_in_their_own_case(launch: Launch, how: str) -> None:
+    running = launch()
+    admin = await administrator(running)
+    for name, queue in (("Bob", "upper"), ("bob", "lower")):
+        rules = ("on", f">{name}-PassWord", f"~{queue}", "+qlen", "+acl|whoami", "+auth")
+        assert await admin.call("ACL", "SETUSER", name, *rules) == b"OK"
+    assert await admin.call("ACL", "USERS") == [b"Bob", b"bob", b"default"]
+    for name, other, own, others in (("Bob", "bob", "upper", "lower"), ("bob", "Bob", "lower", "upper")):
+        client = await running.connect()
+        for wrong in (
+            log_in(how, other, f"{name}-PassWord"),
+            log_in(how, name.upper(), f"{name}-PassWord"),
+            log_in(how, name, f"{name}-password"),
+            log_in(how, name, f"{name}-PASSWORD"),
+        ):
+            assert said(await client.call(*wrong)).startswith("WRONGPASS")
+        assert not isinstance(await client.call(*log_in(how, name, f"{name}-PassWord")), hiredis.ReplyError)
+        assert await client.call("ACL", "WHOAMI") == name.encode()
+        assert await client.call("QLEN", own) == 0
+        assert said(await client.call("QLEN", others)) == (
+            f"NOPERM User {name} has no permissions to access the '{others}' queue"
+        )
+        assert await admin.call("ACL", "DRYRUN", name, "QLEN", own) == b"OK"
+        assert f"user={name} " in (await admin.call("CLIENT", "LIST")).decode()
+    before = await admin.call("ACL", "LIST")
+    assert await admin.call("ACL", "SETUSER", "Bob", "+qstat") == b"OK"
+    assert await admin.call("ACL", "LIST") == [before[0] + b" +qstat", *before[1:]]
+    assert await admin.call("ACL", "GETUSER", "BOB") is None
+    assert await admin.call("ACL", "DELUSER", "BOB", "Bob") == 1
+    assert await admin.call("ACL", "USERS") == [b"bob", b"default"]
+    assert said(await admin.call("ACL", "DRYRUN", "Bob", "QLEN", "upper")) == "ERR User 'Bob' not found"
+
+
+@async_test
+async def test_names_of_queues_and_channels_in_rules_are_in_their_own_case(launch: Launch) -> None:
+    running = launch()
+    ann = await user(running, "ann", "on", ">pw", "~Mail*", "&News*", "+@all")
+    assert await ann.call("QLEN", "Mailbox") == 0
+    for queue in ("mailbox", "MAILBOX", "aMail", "mail"):
+        assert said(await ann.call("QLEN", queue)).startswith("NOPERM")
+    for channel in ("news", "NEWS", "aNews"):
+        assert said(await ann.call("SUBSCRIBE", channel)).startswith("NOPERM")
+    assert not isinstance(await ann.call("SUBSCRIBE", "News"), hiredis.ReplyError)
+
+
 @async_test
 async def test_a_change_in_the_middle_of_a_pipeline_counts_at_once(launch: Launch) -> None:
     running = launch()
@@ -141,8 +193,12 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
         await client.call("AUTH", "ann", "pw")
     await listener.call("SUBSCRIBE", "wq:q:work")
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    # Neither a password nor a wider right ends anything.
     await admin.call("ACL", "SETUSER", "ann", ">another", "&more")
+    assert running.daemon.node.state.blocked
+    assert await idle.call("ACL", "WHOAMI") == b"ann"
     assert not consumer.lost
+    assert not listener.lost
     await admin.call("ACL", "SETUSER", "ann", "resetkeys", "~other")
     await consumer.closed()
     assert await idle.call("QLEN", "other") == 0

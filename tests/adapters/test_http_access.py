@@ -161,6 +161,24 @@ async def test_a_token_decides_what_its_bearer_may_do(guarded: AdminClient) -> N
 
 
 @async_test
+async def test_tokens_are_in_their_own_case_in_a_header_and_in_the_login_form(launch: Launch, tmp_path: Path) -> None:
+    upper, lower = "SECRET-Token-0123456789", "secret-token-0123456789"
+    path = write_tokens(tmp_path, f"Ada admin {upper}\nada viewer {lower}\n")
+    client = admin(launch(f"http-token-file {path}"))
+    for token, status in ((upper, 200), (lower, 403), (upper.lower() + "x", 401), (lower.upper(), 401)):
+        assert (await client.get("/api/audit", headers=bearer(token))).status == status
+        opened = await client.post("/login", {"token": token})
+        assert (opened.status == 401) is (status == 401)
+        if status != 401:
+            assert (await client.get("/api/audit", headers=with_cookie(opened))).status == status
+        body = f"token={token}&next=/".encode()
+        answer = await client.request("POST", "/login", body=body, headers=FORM)
+        assert ("set-cookie" in answer.headers) is (status != 401)
+    refused = await client.get("/api/audit", headers=bearer(lower))
+    assert refused.body["detail"] == "ada has the role viewer; allowed from admin on"
+
+
+@async_test
 async def test_without_a_token_it_is_said_how_to_give_one(guarded: AdminClient) -> None:
     for headers in ({}, bearer("nonsense-0123456789"), {"Authorization": "Basic YTpi"}):
         answer = await guarded.get("/api/info", headers=headers)

@@ -50,6 +50,8 @@ _PAIRS = (
 )
 #: Functions and methods that are taken for each other.
 NAMES = {a: b for one, other in _PAIRS for a, b in ((one, other), (other, one))} | {"bisect": "bisect_left"}
+#: Functions of which the order of the arguments says nothing.
+SYMMETRIC = {"min", "max"}
 #: What covers all of its argument: the mutant covers the first 64 KiB.
 CHECKSUMS = {"crc32", "md5", "sha1", "sha256", "blake2b", "compare_digest", "adler32"}
 #: A limit or span of at least this much is a matter of taste by one, but none by all: its mutant is 0.
@@ -319,14 +321,15 @@ class _Finder:
 
     def _call(self, node: ast.Call, place: _Place) -> None:
         args = node.args
-        if len(args) > 1 and not any(isinstance(arg, ast.Starred) for arg in args[:2]):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        has_two = len(args) > 1 and not any(isinstance(arg, ast.Starred) for arg in args[:2])
+        if has_two and name not in SYMMETRIC:
             self._changed(node, "arguments swapped", place, args=[args[1], args[0], *args[2:]])
         for turn, keyword in enumerate(node.keywords):
             if keyword.arg not in {None, "repr"}:
                 self._changed(
                     node, "argument left out", place, keywords=node.keywords[:turn] + node.keywords[turn + 1 :]
                 )
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in NAMES:
             changed = copy.deepcopy(node.func)
             setattr(changed, "attr" if isinstance(changed, ast.Attribute) else "id", NAMES[name])

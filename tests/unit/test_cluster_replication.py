@@ -293,6 +293,28 @@ def test_a_delay_goes_with_a_job_that_is_kept_elsewhere() -> None:
     assert b.bodies() == [b"x"]
 
 
+@pytest.mark.parametrize(("waited", "left"), [(3_000, 1_000), (3_999, 1), (4_000, 1), (4_500, 1)])
+def test_what_is_left_of_a_delay_is_handed_over_and_a_job_that_waited_longer_is_due_at_once(
+    waited: int, left: int
+) -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    b = cluster.members[1]
+    cluster.hold(b, a)
+    a("ADDJOB", "q", "x", 10_000, "REPLICATE", 1, "RETRY", 0, "DELAY", 4)
+    cluster.advance(waited)
+    cluster.release(b, a)
+    assert [flight.message[3] for flight in cluster.sent(ENQUEUE)] == [left]
+    cluster.advance(left)
+    assert b.bodies() == [b"x"]
+
+
+def test_a_job_without_a_delay_is_handed_over_as_one() -> None:
+    cluster = Cluster(2)
+    leaving(cluster)("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 5)
+    assert [flight.message[3] for flight in cluster.sent(ENQUEUE)] == [0]
+
+
 def test_a_node_queues_a_job_of_another_one_no_later_than_its_delay_allows() -> None:
     cluster = Cluster(2)
     a, b = cluster

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.core.ids import JobIds, comes_first
-from disqued.core.job import WORK_SCOPE
+from disqued.core.job import ACKED, FLAG_ASKING, FLAG_ELSEWHERE, WORK_SCOPE
 from disqued.core.messages import (
     AS_BEFORE,
     DELIVERED,
@@ -19,7 +19,7 @@ from disqued.core.messages import (
 from disqued.core.outbox import JOB_ADDED
 from disqued.core.peers import FULL, LEAVING
 from tests.cluster_fixtures import Cluster, Member
-from tests.core_fixtures import OLD_ID
+from tests.core_fixtures import OLD_ID, UNKNOWN_ID
 
 
 def replicated(cluster: Cluster, *options: str | int) -> bytes:
@@ -451,6 +451,110 @@ def test_nothing_is_left_of_questions_that_are_over() -> None:
         assert not a.state.asking
 
 
+def test_of_two_holders_that_owe_an_answer_each_gives_its_own() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    job = a.job(job_id)
+    for other in (b, c):
+        cluster.hold(other, a)
+    ask(a, job_id)
+    cluster.settle()
+    a.node.begin()
+    a.node.delivery.put_off(job, a.state.now + 1)
+    assert a.state.owed == {job: {b.id, c.id}}
+    ask(a, job_id)
+    cluster.settle()
+    assert a.state.asking[job] == {b.id, c.id}
+    cluster.release(b, a, order=lambda flights: flights[:1])
+    assert a.state.owed == {job: {c.id}}
+    # The stale answer made a ask once more, and the next one counts.
+    assert a.state.asking[job] == {c.id}
+    assert len(cluster.sent(WILLQUEUE, a, b)) == 3
+    assert queued_at(cluster, job_id) == ""
+    cluster.release(c, a, order=lambda flights: flights[:1])
+    assert not a.state.owed
+    assert len(cluster.sent(WILLQUEUE, a, c)) == 3
+    assert queued_at(cluster, job_id) == "a"
+
+
+def test_a_question_is_given_up_while_the_queue_takes_nothing_and_all_are_asked_afterwards() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a.get()
+    job = a.job(job_id)
+    cluster.hold(c, a)
+    ask(a, job_id)
+    cluster.settle()
+    assert a.state.asking[job] == {c.id}
+    a("PAUSE", "q", "in")
+    cluster.advance(1_000)
+    assert not job.flags & FLAG_ASKING
+    a("PAUSE", "q", "none")
+    cluster.flights.clear()
+    ask(a, job_id)
+    cluster.settle()
+    assert cluster.sent(WILLQUEUE, a, b)
+    assert cluster.sent(WILLQUEUE, a, c)
+    assert queued_at(cluster, job_id) == ""
+    cluster.release(c, a)
+    assert queued_at(cluster, job_id) == "a"
+
+
+def test_the_word_of_a_giver_lasts_until_the_taker_may_ask_to_the_millisecond() -> None:
+    for left, said in ((501, [1]), (500, [])):
+        cluster = Cluster(3)
+        a, b, c = cluster
+        job_id = replicated(cluster, "RETRY", 5)
+        a.node.begin()
+        (queue,) = a.state.queues.by_name.values()
+        a.node.federation.moves.give_away(queue, 1, b.id)
+        a.settle()
+        a.job(job_id).requeue_at = a.state.now + left
+        cluster.flights.clear()
+        c.say(a, (WILLQUEUE, job_id, WORK_SCOPE))
+        assert [flight.message[3] for flight in cluster.sent(WORKING, a, c)] == said
+        assert len(cluster.sent(HOLDERS, a, c)) == 1 - len(said)
+
+
+@pytest.mark.parametrize(("linked", "left", "word"), [(True, 30_000, HOLDERS), (False, 30_000, WORKING),
+                                                      (False, 1, WORKING), (False, 0, HOLDERS)])  # fmt: skip
+def test_a_node_speaks_for_a_consumer_of_a_third_one_that_it_cannot_reach(linked: bool, left: int, word: int) -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a("DEQUEUE", job_id)
+    b.say(c, (DELIVERED, job_id, WORK_SCOPE, 30_000, 0, 1))
+    assert c.job(job_id).flags & FLAG_ELSEWHERE
+    c.job(job_id).requeue_at = c.state.now + left
+    if not linked:
+        cluster.cut(b, c)
+    cluster.flights.clear()
+    a.say(c, (WILLQUEUE, job_id, WORK_SCOPE))
+    (answer,) = [flight for flight in cluster.flights if flight.sender is c and flight.receiver is a]
+    assert answer.kind == word
+    if word == WORKING:
+        assert answer.message[3] == left
+    # Of a job that nobody has it says so, though it knows of the link.
+    c("NACK", job_id)
+    c("DEQUEUE", job_id)
+    assert not c.job(job_id).flags & FLAG_ELSEWHERE
+
+
+def test_who_lets_a_node_go_ahead_names_the_other_holders_and_neither_itself_nor_that_one() -> None:
+    cluster = Cluster(4)
+    a, b, c, d = cluster
+    a("ADDJOB", "q", "body", 0, "RETRY", 60, "REPLICATE", 4)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    cluster.flights.clear()
+    b.say(c, (WILLQUEUE, job_id, WORK_SCOPE))
+    (answer,) = cluster.sent(HOLDERS, c, b)
+    assert answer.message == (HOLDERS, job_id, frozenset((a.id, d.id)))
+
+
 # The tie.
 
 
@@ -691,6 +795,23 @@ def test_a_holder_that_speaks_up_is_noted_in_the_journal_once() -> None:
     other.say(holder, (HOLDERS, job_id, frozenset((other.id, holder.id))))
     assert holders_written(holder, job_id) == [{"a", "b", "c"}]
     assert a.job(job_id).holders == holder.job(job_id).holders == frozenset((a.id, b.id, c.id))
+
+
+def test_a_job_without_copies_learns_of_holders_and_an_ack_without_a_job_does_not() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "x", "REPLICATE", 1)
+    assert a.job(job_id).holders is None
+    b.say(a, (HOLDERS, job_id, frozenset((a.id, c.id))))
+    assert a.job(job_id).holders == {a.id, c.id}
+    cluster.lose = lambda flight: True
+    a.node.begin()
+    assert a("ACKJOB", UNKNOWN_ID) == 0
+    ack = a.job(UNKNOWN_ID)
+    assert (ack.state, ack.holders) == (ACKED, frozenset())
+    cluster.lose = lambda flight: False
+    b.say(a, (HOLDERS, UNKNOWN_ID, frozenset((a.id, c.id))))
+    assert ack.holders == frozenset()
 
 
 @pytest.mark.parametrize("kind", [QUEUED, DELIVERED])

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART
-from disqued.core.job import ACKED, FLAG_DELIVERED
+from disqued.core.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART, PAUSED_MS
+from disqued.core.job import ACKED, ACTIVE, FLAG_DELIVERED, QUEUED
 from disqued.core.memory import QUEUE_COST
 from disqued.core.node import DUE_PER_TICK
 from disqued.core.outbox import JOB_ADDED, UNIT_DONE
@@ -238,6 +238,18 @@ def test_an_at_most_once_job_is_never_queued_a_second_time(server: Server) -> No
     assert state_of(server, job_id) == "active"
 
 
+def test_a_timer_that_may_queue_nothing_ends(server: Server) -> None:
+    job = server.job(server.add("q", "x", "RETRY", 0))
+    server.get()
+    job.requeue_at = server.state.now + 10
+    server.node.delivery.reschedule(job)
+    server.clock.advance(10)
+    server.tick()
+    assert (job.state, job.requeue_at) == (ACTIVE, 0)
+    deadline = server.node.deadline()
+    assert deadline is None or deadline > server.state.now
+
+
 def test_an_at_most_once_job_that_was_dequeued_is_never_queued_again(server: Server) -> None:
     job_id = server.add("q", "x", "RETRY", 0)
     assert server("DEQUEUE", job_id) == 1
@@ -384,6 +396,26 @@ def test_paused_in_puts_off_retries_until_it_ends(server: Server) -> None:
     server.advance(1)
     assert state_of(server, job_id) == "queued"
     assert server.show(job_id)["additional-deliveries"] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("retry", "span_ms", "each_ms"), [(60, 0, 60_000), (5, 0, 5_000), (60, 2_000, PAUSED_MS)])
+def test_a_job_that_its_paused_queue_did_not_take_is_tried_again(
+    server: Server, retry: int, span_ms: int, each_ms: int
+) -> None:
+    job = server.job(server.add("q", "x", "RETRY", retry))
+    server.node.begin()
+    server.node.delivery.drain([server.state.queues.by_name[b"q"]], 1, span_ms)
+    server.settle()
+    server("PAUSE", "q", "in")
+    server.advance(span_ms or 1_000 * retry)
+    for _ in range(3):
+        assert (job.state, job.requeue_at) == (ACTIVE, server.state.now + each_ms)
+        server.advance(each_ms)
+    server("PAUSE", "q", "none")
+    server.advance(each_ms - 1)
+    assert job.state == ACTIVE
+    server.advance(1)
+    assert job.state == QUEUED
 
 
 def test_paused_in_queues_delayed_at_most_once_jobs_all_the_same(server: Server) -> None:

@@ -55,6 +55,39 @@ def test_a_consumer_that_finds_nothing_asks_every_node(cluster: Cluster) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("add", "take"),
+    [
+        (("ADDJOB", "q", "x", 0, "REPLICATE", 1), ("GETJOB", "NOHANG", "FROM", "q")),
+        (("WQ.ENQUEUE", "q", "REPLICATE", 1, "TASKS", "x"), ("WQ.DEQUEUE", "q")),
+        (("RQ.PUSH", "q", "x"), ("RQ.POP", "q")),
+        (("QLPUSH", "q", "one", "x"), ("QRPOP", "q")),
+    ],
+)
+def test_who_takes_the_last_job_asks_those_that_gave_before(
+    cluster: Cluster, add: tuple[str, ...], take: tuple[str, ...]
+) -> None:
+    a, b, _ = cluster
+    b("WORKER", "START", "ID", "w")
+    b("WQ.WORK", "q")
+    a(*add)
+    assert not b(*take)
+    cluster.advance(100)
+    assert b("QLEN", "q") == 1
+    cluster.flights.clear()
+    assert b(*take)
+    assert cluster.sent(NEEDJOBS, b, a) or cluster.sent(POLLJOBS, b, a)
+
+
+def test_jobs_of_one_step_go_to_each_node_that_wants_some(cluster: Cluster) -> None:
+    a, b, c = cluster
+    b.wait("bob")
+    c.wait("cat")
+    a("WQ.ENQUEUE", "q", "REPLICATE", 1, "TASKS", "x", "y", "z")
+    assert sorted(b.answered("bob") + c.answered("cat")) == [b"x", b"y"]
+    assert a("QLEN", "q") == 1
+
+
 def test_one_that_does_not_wait_asks_as_well_and_finds_the_job_when_it_comes_again(cluster: Cluster) -> None:
     a, b, _ = cluster
     a.add("q", "body", "REPLICATE", 1)

@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from disqued.core.messages import NODE_LEAVING, Greeting
+from disqued.core.messages import FLUSH, NODE_LEAVING, Greeting
 from disqued.wire.frames import (
     MESSAGES_PER_FRAME,
     PIECE_BYTES,
@@ -17,6 +17,7 @@ from disqued.wire.frames import (
     FrameWriter,
     LinkAcceptor,
     LinkOpener,
+    OwnDialect,
     Refused,
     RefusedByOther,
     encode_greeting,
@@ -411,6 +412,80 @@ def _longer_than_the_frame(writer: FrameWriter) -> bytes:
 def test_a_node_that_writes_nonsense_is_not_followed(write: Callable[[FrameWriter], bytes], fault: str) -> None:
     writer, reader = shake_hands()
     assert refused(reader, write(writer)) == fault
+
+
+@pytest.mark.parametrize("bit", range(2, 32))
+def test_no_bit_of_a_length_in_a_frame_is_overlooked(bit: int) -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer._frame(1, 7, [pack("<I", 3 | 1 << bit), b"abc"]))
+    with pytest.raises(BadFrame, match="a message that is longer than its frame"):
+        reader.next()
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_no_bit_of_the_size_of_a_message_in_pieces_is_overlooked(bit: int) -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer.piece(1_000, b"x" * 500))
+    assert reader.next() is None
+    reader.feed(writer.piece(1_000 ^ 1 << bit, b"x" * 500))
+    with pytest.raises(BadFrame, match="a piece that does not belong to the message begun"):
+        reader.next()
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (_one_too_large, f"a message of {LARGEST + 1} bytes; at most {LARGEST} are allowed"),
+        (_unknown_kind, "a frame of type 3; 1 and 2 are allowed"),
+        (_length_cut_off, "a frame that ends within a length"),
+        (lambda writer: writer.batch([b"lost"])[:0] + writer.batch([b"next"]), "frame 1 where 0 was due"),
+        (lambda writer: bytes(80) + writer.batch([]), "a frame of 0 bytes; at least 49 are needed"),
+        (lambda writer: b"\xff" * 4, "a frame of 4294967295 bytes; at most 266193 are allowed"),
+    ],
+)
+def test_what_is_wrong_with_a_frame_is_said(write: Callable[[FrameWriter], bytes], text: str) -> None:
+    writer, reader = shake_hands()
+    reader.feed(write(writer))
+    with pytest.raises(BadFrame) as caught:
+        reader.next()
+    assert str(caught.value) == text
+
+
+def test_nothing_of_a_frame_is_handed_out_when_one_of_its_messages_is_not_sound() -> None:
+    writer, reader = shake_hands()
+    reader.feed(writer._frame(1, 5 + 4, [pack("<I", 1), b"a", pack("<I", 1)]))
+    with pytest.raises(BadFrame):
+        reader.next()
+    assert reader.next() is None
+
+
+@pytest.mark.parametrize("number", [0, 1, 255, 256, 2**16, 2**32, 2**40])
+def test_a_frame_is_taken_once_whatever_its_number(number: int) -> None:
+    writer, reader = shake_hands()
+    writer._sequence = reader._sequence = number
+    frame, following = writer.batch([b"once"]), writer.batch([b"and on"])
+    reader.feed(frame)
+    assert drain(reader) == [b"once"]
+    reader.feed(following)
+    assert drain(reader) == [b"and on"]
+    for again in (frame, following):
+        assert refused(reader, again) == "replayed"
+
+
+def test_the_dialect_of_disqued_opens_a_link_and_has_its_messages() -> None:
+    dialect = OwnDialect()
+    dialing = dialect.dial(b"s", OF_ANNA, b"1" * 32)
+    dialed = dialect.answer(b"s", OF_BERT, b"2" * 32)
+    assert dialing.start() == sides()[0].start()
+    nonce = dialed.feed(dialing.start())
+    assert nonce == sides()[1].feed(dialing.start())
+    dialing.feed(dialed.feed(dialing.feed(nonce)))
+    assert (dialed.greeting, dialing.greeting) == (OF_ANNA, OF_BERT)
+    reader = dialed.reader(LARGEST)
+    reader.feed(dialing.writer().batch([dialect.codec.encode((FLUSH, b"queue", 0), 0)]))
+    text = reader.next()
+    assert text is not None
+    assert dialect.codec.decode(text) == (FLUSH, b"queue", 0)
 
 
 def test_a_message_beyond_the_limit_is_refused_in_a_batch_as_well() -> None:

@@ -2,13 +2,26 @@
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.groups import scope_of
-from disqued.core.job import ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX, Job, JobOptions, NamedJob, new_job
+from disqued.core.job import (
+    ACTIVE,
+    FLAG_DELIVERED,
+    KIND_LOG,
+    KIND_WORK,
+    QUEUED,
+    STAMP_MAX,
+    Job,
+    JobOptions,
+    NamedJob,
+    new_job,
+)
 from disqued.core.outbox import (
     FLUSHED,
     GROUP,
@@ -367,3 +380,54 @@ def test_a_copy_that_cannot_be_written_fails_each_time_and_leaves_the_next_as_it
         with pytest.raises(struct.error):
             encode_copy(unsound, 0)
         assert encode_copy(sound, 0) == expected
+
+
+# The bytes of formats 1 and 2: a journal is read by later releases.
+
+BYTES = Path(__file__).parent / "journal_version_1.txt"
+
+
+def full_job(alias: bytes = b"", kind: int = KIND_WORK) -> Job:
+    """A job of which no two numbers are the same."""
+    options = JobOptions(ttl_ms=1_001, retry_ms=2_002, delay_ms=3_003, replicate=404, kind=kind)
+    job = new_job(ID, b"queue", b"body of it", 5_005, options, alias=alias)
+    job.expires_at, job.requeue_at, job.order_key = 6_006, 7_007, -8_008
+    job.nacks, job.additional_deliveries, job.flags = 9, 10, FLAG_DELIVERED
+    job.holders = frozenset({NODE_B, NODE_A})
+    return job
+
+
+WRITTEN: dict[str, bytes] = {
+    "job": encode_job(full_job(), 100_000, QUEUED),
+    "job-without-timer": encode_job(example_job(), OFFSET),
+    "named-job": encode_job(full_job(b"alias"), 100_000),
+    "event": encode_job(full_job(kind=KIND_LOG), 100_000),
+    "copy": encode_copy(full_job(), 1_000, b"prefix"),
+    "named-copy": encode_copy(full_job(b"alias"), 1_000),
+    "unit-done": encode_event((UNIT_DONE, ID, b"0:group"), 11),
+    "job-gone": encode_event((JOB_GONE, ID, b"expired"), 12),
+    "flushed": encode_event((FLUSHED,), 13),
+    "watermark": encode_event((WATERMARK, 14), 99),
+    "queue-paused": encode_event((QUEUE_PAUSED, b"queue", 2), 15),
+    "unit-leased": encode_event((UNIT_LEASED, ID, b"0:group", 16, b"worker"), 17),
+    "unit-leased-before": encode_event((UNIT_LEASED, ID, b"", 16, b"", 18), 99),
+    "group": encode_event((GROUP, b"queue", b"0:group", ((b"01234567", 19), (b"abcdef01", 20))), 21),
+    "group-before": encode_event((GROUP, b"queue", b"", (), 22), 99),
+}
+
+
+def test_each_record_is_that_of_the_first_release_byte_for_byte() -> None:
+    expected = dict(line.split() for line in BYTES.read_text().splitlines())
+    assert {name: data.hex() for name, data in WRITTEN.items()} == expected
+
+
+def test_no_bit_of_a_record_goes_without_a_meaning() -> None:
+    for name, data in WRITTEN.items():
+        if "copy" in name:
+            continue
+        sound = decode_record(data)
+        for bit in range(8 * len(data)):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            with suppress(BadRecord):
+                assert decode_record(bytes(changed)) != sound, (name, bit)

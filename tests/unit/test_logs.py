@@ -829,3 +829,8 @@ def test_an_event_is_shown_with_what_each_group_made_of_it(bench: Bench) -> None
     assert dict(zip(*[iter(bench("SHOW", event_id))] * 2, strict=True))[b"groups"] == [
         [b"a", b"in progress", 1, 3_000], [b"b", b"done", 0, 0], [b"c", b"redo", 1, 0],
     ]  # fmt: skip
+    for late_ms in (3_000, 10):
+        bench.clock.advance(late_ms)  # and nobody has looked at it yet
+        assert dict(zip(*[iter(bench("SHOW", event_id))] * 2, strict=True))[b"groups"][0] == [
+            b"a", b"in progress", 1, 0,
+        ]  # fmt: skip

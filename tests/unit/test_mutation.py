@@ -68,7 +68,7 @@ def found(operator: str) -> set[str]:
         ("not left out", {"if (each):"}),
         ("function taken for another", {"return max(a, b)"}),
         ("arguments swapped", {
-            "return min(b, a)", "self.keep(self.durable, each)", "raise ValueError(17, 'no such thing')",
+            "self.keep(self.durable, each)", "raise ValueError(17, 'no such thing')",
         }),
         ("returns nothing", {"return None"}),
         ("element left out", {"_LASTING = {'back'}", "_LASTING = {'held'}"}),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import ORPHAN_MS, STATE_NAMES
+from disqued.core.job import FLAG_ASKING, ORPHAN_MS, STATE_NAMES
 from disqued.core.messages import CLAIM, CLAIMED, DELIVERED, GOTJOB, REPLJOB
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check
@@ -158,6 +158,9 @@ def test_orphans_are_kept_as_delivered_if_that_is_wanted(cluster: Cluster) -> No
     cluster.isolate(a)
     cluster.advance(ORPHAN_MS + 2_000)
     assert [state_of(member, b"x") for member in (b, c)] == ["active", "active"]
+    assert [job.flags & FLAG_ASKING for member in (b, c) for job in member.state.jobs] == [0, 0]
+    assert not b.state.asking
+    assert not c.state.asking
     assert pop(b) == pop(c) == []
     assert recover(b) == [b"x"]
 

@@ -54,6 +54,19 @@ def test_ids_are_kept_and_do_not_repeat_when_the_clock_was_set_back() -> None:
     assert tuple(map(int, three.split(b"-"))) > tuple(map(int, two.split(b"-")))
 
 
+@pytest.mark.parametrize("how", ["after_crash", "after_restart"])
+def test_the_wait_of_an_element_counts_from_the_start_and_wakes_nobody(how: str) -> None:
+    server = Lasting()
+    server("RQ.PUSH", "q", "a")
+    again = getattr(server, how)()
+    before = again.ticks
+    again.advance(1_500)
+    assert again.ticks == before
+    waited_ms = again.state.counters.waiting_ms
+    again("RQ.POP", "q")
+    assert again.state.counters.waiting_ms == waited_ms + 1_500
+
+
 def test_what_was_acknowledged_stays_so() -> None:
     server = filled()
     ids = [row[0] for row in server("RQ.INSPECT", "q", "PENDING", 0, 10)]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.commands import catalogue, table
+from disqued.commands.connection import Hello
 from disqued.commands.shapes import OK
 from disqued.commands.table import (
     LONG,
@@ -526,3 +527,8 @@ def test_every_command_looks_or_changes_but_for_those_that_try_the_node():
 def test_when_a_node_is_not_ready_or_full_these_commands_differ(wanted, commands):
     found = {entry.name.replace(" ", "_") for entry in table.every_command() if wanted in entry.flags}
     assert found == set(commands.split())
+
+
+def test_each_command_is_found_by_its_own_name_and_its_class_is_that_of_its_module() -> None:
+    assert all(entry.name.encode() == words for words, entry in table.TABLE.items())
+    assert Hello(version=3).version == 3

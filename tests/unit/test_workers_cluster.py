@@ -141,6 +141,47 @@ def test_a_task_is_nowhere_delivered_again_while_its_worker_lives(cluster):
     assert not any(len(node.state.jobs) for node in cluster)
 
 
+@pytest.mark.parametrize(("retries", "period_ms"), [((9,), 3_000), ((30, 9), 3_000), ((9, 30), 3_000), ((30,), 10_000)])
+def test_the_leases_of_a_worker_are_renewed_after_a_third_of_its_shortest_retry_period(cluster, retries, period_ms):
+    a, b, _ = cluster
+    start(a, "w", "TTL", 600_000)
+    for retry in retries:
+        a("ADDJOB", "q", b'{"args": [], "kwargs": {}}', 500, "REPLICATE", 3, "RETRY", retry, client="producer")
+    cluster.advance(100)
+    units = list(a.state.jobs)
+    assert len(units) == len(retries)
+    assert len(dequeue(a, count=len(retries))) == len(retries)
+    worker = a.node.workers.by_id[b"w"]
+    assert set(worker.leases) == set(units)
+    assert worker.renew_at == a.state.now + period_ms
+    cluster.flights.clear()
+    for turn in range(1, 4):
+        cluster.advance(period_ms - 1)
+        before = len(cluster.sent(m.LEASED, a, b))
+        cluster.advance(1)
+        assert len(cluster.sent(m.LEASED, a, b)) == before + 1
+        assert [unit.requeue_at for unit in units] == [a.state.now + unit.options.retry_ms for unit in units], turn
+    assert not cluster.sent(m.WILLQUEUE)
+    for unit in units:
+        a("ACKJOB", unit.id, client="w")
+    cluster.advance(period_ms)
+    assert worker.renew_at == 0
+
+
+def test_a_job_whose_timer_ends_before_it_is_renewed_stays_with_its_worker(cluster):
+    a, _, _ = cluster
+    start(a, "w", "TTL", 600_000)
+    job = a.job(a.add("q", "x", "REPLICATE", 1, "RETRY", 9))
+    assert len(dequeue(a)) == 1
+    for _ in range(3):
+        job.requeue_at = a.state.now + 1
+        a.node.delivery.reschedule(job)
+        cluster.advance(1)
+        assert a.node.delivery.is_leased(job)
+        assert job.requeue_at == a.state.now + 9_000
+    assert job.additional_deliveries == 0
+
+
 def test_other_holders_forget_whose_a_task_was_when_it_comes_back(cluster):
     a, b, c = cluster
     enqueue(cluster, a, "x", copies=3)
@@ -384,6 +425,42 @@ def test_a_worker_moves_with_its_queues_and_what_it_has(cluster):
     alive(cluster, 10_000, b)
     b("WORKER", "FAIL", "w")
     assert waiting(b) == [b"x"]
+
+
+def test_what_came_with_a_worker_is_with_it_from_then_on(cluster):
+    a, b, _ = cluster
+    enqueue(cluster, a, "x", copies=3)
+    start(a)
+    dequeue(a)
+    cluster.advance(500)
+    b("WORKER", "KEEPALIVE", "w", 1, client="w")
+    worker = b.node.workers.by_id[b"w"]
+    assert list(worker.leases.values()) == [b.state.now]
+
+
+def test_the_end_of_a_worker_is_for_its_home_to_tell(cluster):
+    a, b, c = cluster
+    start(a)
+    assert c.node.homes.known[b"w"].node_id == a.id
+    b.say(c, (m.LIVES, (m.Life(b"w", 7, 0, False),)))
+    assert c.node.homes.known[b"w"].node_id == a.id
+    a.say(c, (m.LIVES, (m.Life(b"w", 0, 0, False),)))  # of an epoch before
+    assert b"w" in c.node.homes.known
+    a.say(c, (m.LIVES, (m.Life(b"w", 1, 0, False),)))
+    assert b"w" not in c.node.homes.known
+
+
+def test_the_highest_epoch_of_a_worker_is_remembered_wherever_it_goes(cluster):
+    a, b, c = cluster
+    start(a)
+    for epoch, node in ((2, b), (3, a), (4, b)):
+        assert node("WORKER", "START", "ID", "w", client=f"client {epoch}")[:2] == [b"w", epoch]
+        home = c.node.homes.known[b"w"]
+        assert (home.node_id, home.epoch, home.highest) == (node.id, epoch, epoch)
+    assert c("WORKER", "START", "ID", "w", client="last")[:2] == [b"w", 5]
+    a.say(b, (m.LIVES, (m.Life(b"w", 3, 3_000, True),)))  # a word from before changes nothing
+    home = b.node.homes.known[b"w"]
+    assert (home.node_id, home.epoch, home.highest) == (c.id, 5, 5)
 
 
 def test_very_much_moves_in_several_messages(cluster):

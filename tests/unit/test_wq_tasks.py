@@ -422,6 +422,13 @@ def test_looking_takes_nothing(server: Server) -> None:
     assert server("WQ.TASKS", "nowhere") == []
 
 
+def test_a_list_of_large_tasks_ends_with_the_one_that_makes_it_large(server: Server) -> None:
+    large = [b"%d" % number + b"x" * 600_000 for number in range(4)]
+    for task in large:
+        enqueue(server, task)
+    assert server("WQ.TASKS", "q") == large[:2]
+
+
 def test_queues_with_waiting_tasks_are_listed(server: Server) -> None:
     start(server, queues=("empty", "q"))
     for name in ("a_b", "c:d", "e"):
