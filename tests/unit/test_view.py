@@ -225,6 +225,12 @@ def test_the_cluster_is_shown_as_cluster_nodes_shows_it() -> None:
     assert view.is_leaving
 
 
+def test_background_work_is_counted_apart(server: Server, view: NodeView) -> None:
+    server.node.lists.background = 3
+    server.node.logs.background.running, server.node.logs.background.failed = 2, 1
+    assert (view.background_pushes, view.background_additions, view.background_additions_failed) == (3, 2, 1)
+
+
 def test_vitals_are_what_other_nodes_are_sent(server: Server, view: NodeView) -> None:
     server.add("q", "x")
     server.add("q", "y")
