@@ -69,7 +69,7 @@ class Wait:
 
 @attrs.frozen
 class Refusal:
-    """An error in the place of a reply."""
+    """An error instead of a reply."""
 
     code: str  #: its first word
     text: str
