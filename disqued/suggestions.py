@@ -1,9 +1,9 @@
-"""What an error says of a name that is none: all that there are while these are few, else those that are like it.
+"""Suggestions for unknown names in errors: all names while they are few, else the most similar ones.
 
     few     verbs are add, create, drain
     many    did you mean import or export? disqued --help names all verbs
 
-What is like a name is found among its first characters, so that a long one costs no more.
+Only the first characters of a name are compared, so that a long one costs no more.
 """
 
 import difflib
@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 FEW: Final = 10  #: names that are read at a glance
-NEAR: Final = 3  #: names that are told of many
+NEAR: Final = 3  #: suggestions at most
 LONGEST: Final = 64  #: characters of a name that are compared
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """The names that are most like one that is none, at most `NEAR`, the likest first; case means nothing."""
+    """Return the `NEAR` names most similar to an unknown one, the most similar first; case is ignored."""
     by_case = {one.lower(): one for one in known}
     return [by_case[one] for one in difflib.get_close_matches(name.lower()[:LONGEST], by_case, n=NEAR)]
 
 
 def listed(kind: str, known: Iterable[str], where: str, name: str = "") -> str:
-    """Say what there is: `kind` is the plural of it, `where` names them all, `name` is what was given instead."""
+    """Name what exists: `kind` is its plural, `where` lists all of it, `name` is the unknown name that was given."""
     names = list(known)
     if len(names) <= FEW:
         return f"{kind} are {', '.join(names)}"

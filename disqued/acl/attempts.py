@@ -1,10 +1,10 @@
-"""Wrong passwords and tokens: how many each address may try, on the port for clients and on the admin side together.
+"""Rate limit for wrong passwords and tokens, per address, shared by the client port and the admin page.
 
-Ten may come at once, then one every six seconds; what comes too soon is not looked at, and hears so (WRONGPASS, 429).
-What has been right from an address before is let in all the same: behind a proxy all visitors have one address, and one
-of them is not to lock out those who have been in.  Whoever comes from there for the first time since the start of the
-node waits for the wrong ones of the others.  What is remembered is bounded, so that nobody fills the memory from many
-addresses.  Times are seconds.
+An address may try ten at once, then one every six seconds; the node does not look at further ones and says so
+(WRONGPASS, 429).  A password that was right from the same address before is still accepted: behind a proxy all users
+share an address, and none of them may lock out those who have logged in.  A user who logs in there for the first time
+since the start of the node has to wait.  The tables are bounded, so that many addresses cannot fill the memory.  Times
+are seconds.
 
     192.0.2.7                     --> 192.0.2.7
     ::ffff:192.0.2.7              --> 192.0.2.7           the same, as a socket for both families tells it
@@ -32,14 +32,14 @@ class _Account:
 
 
 class Attempts:
-    """What each address has tried."""
+    """The attempts of each address."""
 
     def __init__(self) -> None:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
         self._right: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def wait(self, address: str, digest: bytes, now: float) -> int:
-        """Seconds until something may be tried; 0 = now.  `digest` stands for what it is."""
+        """Return the seconds until an address may try the password with this digest; 0 = now."""
         address = network_of(address)
         account = self._accounts.get(address)
         if account is None or (address, digest) in self._right:
@@ -48,7 +48,7 @@ class Attempts:
         return 0 if account.left >= 1 else max(1, ceil((1 - account.left) * REFILL_S))
 
     def failed(self, address: str, now: float) -> None:
-        """Note a wrong one."""
+        """Count a wrong attempt."""
         address = network_of(address)
         account = self._accounts.setdefault(address, _Account(BURST, now))
         self._accounts.move_to_end(address)
@@ -58,7 +58,7 @@ class Attempts:
             self._accounts.popitem(last=False)
 
     def succeeded(self, address: str, digest: bytes) -> None:
-        """Note a right one."""
+        """Remember a right one."""
         right = network_of(address), digest
         self._right[right] = None
         self._right.move_to_end(right)

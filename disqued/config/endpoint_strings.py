@@ -1,4 +1,4 @@
-r"""The words of Twisted's endpoint strings: what a string says is looked at before it is listened at.
+r"""Twisted's endpoint strings, taken apart before anything listens on them.
 
     ssl:7713:interface=127.0.0.1:certKey=a\:b.pem
     kind     parameter           parameter, : and \ within it behind a \

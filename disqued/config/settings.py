@@ -46,7 +46,7 @@ _MB: Final = 2**20
 _GB: Final = 2**30
 
 
-class Files(Section):
+class FileSettings(Section):
     """Where files are."""
 
     heading = "Files"
@@ -78,7 +78,7 @@ class Files(Section):
     )
 
 
-class Network(Section):
+class NetworkSettings(Section):
     """How clients connect."""
 
     heading = "Network"
@@ -153,7 +153,7 @@ class Network(Section):
     )
 
 
-class Tls(Section):
+class TlsSettings(Section):
     """Certificates, and who has to show one."""
 
     heading = "TLS"
@@ -211,7 +211,7 @@ class Tls(Section):
     )
 
 
-class Clients(Section):
+class ClientSettings(Section):
     """How much clients may take."""
 
     heading = "Clients"
@@ -258,7 +258,7 @@ class Clients(Section):
     )
 
 
-class Security(Section):
+class SecuritySettings(Section):
     """Passwords, users, commands taken away."""
 
     heading = "Security"
@@ -325,7 +325,7 @@ class Security(Section):
     )
 
 
-class Logs(Section):
+class LogSettings(Section):
     """The log of the process."""
 
     heading = "Logs"
@@ -352,7 +352,7 @@ class Logs(Section):
     )
 
 
-class Memory(Section):
+class MemorySettings(Section):
     """How much jobs may take."""
 
     heading = "Memory"
@@ -377,7 +377,7 @@ class Memory(Section):
     )
 
 
-class Streams(Section):
+class StreamSettings(Section):
     """Streams: the queue family of QADD."""
 
     heading = "Logs"
@@ -400,7 +400,7 @@ class Streams(Section):
     )
 
 
-class Persistence(Section):
+class StoreSettings(Section):
     """The store, and what each store reads."""
 
     heading = "Persistence"
@@ -528,7 +528,7 @@ class Persistence(Section):
     )
 
 
-class Tasks(Section):
+class TaskSettings(Section):
     """WQ commands."""
 
     heading = "Tasks and workers"
@@ -553,7 +553,7 @@ class Tasks(Section):
     )
 
 
-class Observation(Section):
+class ObservationSettings(Section):
     """The slow log and LATENCY."""
 
     heading = "Observation"
@@ -583,7 +583,7 @@ class Observation(Section):
     )
 
 
-class Cluster(Section):
+class ClusterSettings(Section):
     """Other nodes."""
 
     heading = "Cluster"
@@ -677,7 +677,7 @@ class Cluster(Section):
     )
 
 
-class Web(Section):
+class WebSettings(Section):
     """The admin page, the HTTP API, metrics."""
 
     heading = "Web"
@@ -739,7 +739,7 @@ class Web(Section):
     )
 
 
-class Events(Section):
+class EventLogSettings(Section):
     """The event log: what happened to jobs, for analysis."""
 
     heading = "Event log"
@@ -792,7 +792,7 @@ class Events(Section):
     )
 
 
-class Lists(Section):
+class ListSettings(Section):
     """RQ commands."""
 
     heading = "Lists"
@@ -834,7 +834,7 @@ class Lists(Section):
     )
 
 
-class Disque(Section):
+class DisqueSettings(Section):
     """Names of Disque that mean nothing here."""
 
     heading = "Disque's own"
@@ -918,7 +918,8 @@ class Disque(Section):
 
 
 class Settings(
-    Files, Network, Tls, Clients, Security, Logs, Memory, Streams, Persistence, Tasks, Observation, Cluster, Web,
-    Events, Lists, Disque,
+    FileSettings, NetworkSettings, TlsSettings, ClientSettings, SecuritySettings, LogSettings,
+    MemorySettings, StreamSettings, StoreSettings, TaskSettings, ObservationSettings,
+    ClusterSettings, WebSettings, EventLogSettings, ListSettings, DisqueSettings,
 ):  # fmt: skip
     """The settings of a daemon, in the order in which people read them."""

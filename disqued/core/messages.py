@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 Message = tuple[Any, ...]
 
 
-class Kind(NamedTuple):
+class MessageKind(NamedTuple):
     """The declaration of one kind of message."""
 
     number: int  #: first byte of the message
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     urgent: bool  #: says who is alive
 
 
-_declared: Final[dict[int, Kind]] = {}
+_declared: Final[dict[int, MessageKind]] = {}
 
 
 def _kind(
@@ -39,7 +39,7 @@ def _kind(
 ) -> int:
     """Declare a kind; returns its number."""
     assert number not in _declared
-    _declared[number] = Kind(number, name, topic, fields, meaning, durable, urgent)
+    _declared[number] = MessageKind(number, name, topic, fields, meaning, durable, urgent)
     return number
 
 
@@ -179,7 +179,7 @@ LISTEN: Final[int] = _kind("events", 21, "LISTEN", "whether", "My clients want t
 EVENT: Final[int] = _kind("events", 22, "EVENT", "queue, type, content", "Something happened; sent at most once.")
 
 #: Every kind, by its number.
-KINDS: Final[tuple[Kind, ...]] = tuple(_declared[number] for number in range(len(_declared)))
+KINDS: Final[tuple[MessageKind, ...]] = tuple(_declared[number] for number in range(len(_declared)))
 NAMES: Final[tuple[str, ...]] = tuple(kind.name for kind in KINDS)
 #: Kinds that promise that something is durable, or ask for that: they wait while nothing can be made durable.
 DURABLE_ALONE: Final[frozenset[int]] = frozenset(kind.number for kind in KINDS if kind.durable)

@@ -13,7 +13,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from disqued.config import BadValue, Config
-from disqued.config.settings import Persistence
+from disqued.config.settings import StoreSettings
 from disqued.core.recovery import snapshot
 from disqued.errors import CommandError
 from disqued.net.driver import Driver
@@ -35,8 +35,8 @@ class StoreKeeper:
         self.switch = Switch(driver, StoreWord(config.dir), name, opener=open_store, failed=self._stays)
         self._looks = LoopingCall(self._look)
         self._looks.clock = driver.reactor
-        for setting in Persistence.settings.values():
-            if setting.mutable and setting not in (Persistence.persistence, Persistence.appendonly):
+        for setting in StoreSettings.settings.values():
+            if setting.mutable and setting not in (StoreSettings.persistence, StoreSettings.appendonly):
                 config.subscribe(setting.name, lambda _: self._configure())
 
     def start(self) -> None:

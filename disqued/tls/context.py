@@ -1,4 +1,4 @@
-"""TLS: who we are, whom we trust, what is spoken, and certificates that are taken up anew while the daemon runs.
+"""TLS contexts from certificates, keys and authorities, which are read again while the daemon runs.
 
     tls-cert-file, tls-key-file   ---+
     tls-ca-cert-file                 +--look--> context --> connections, until the next SIGHUP
@@ -6,10 +6,10 @@
                                                    +-- a certificate of the other end is required, or may be shown,
                                                        or is not asked for; an authority says who may come
 
-What is read anew counts for connections that begin from then on; those that are open go on as they began.  When a file
-cannot be read, or a key is not its certificate's, what was in force stays in force.
+Files that are read again count for new connections; open ones keep their context.  When a file cannot be read, or a key
+does not belong to its certificate, the old context stays in force.
 
-Names of hosts are not compared: among clients and nodes, to have a certificate of the authority is to belong.
+Host names are not compared: a client or node belongs if its certificate is signed by one of the authorities.
 
 Times are seconds since 1970.
 """

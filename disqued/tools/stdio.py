@@ -1,4 +1,4 @@
-"""What is printed and cannot be: a reader that has seen enough (`disqued ... | head`), and a disk that is full.
+"""Standard streams that fail or are missing: a reader that went away (`disqued ... | head`), a full disk.
 
     BrokenPipeError  --> quietly, with the exit status of a program that SIGPIPE has ended
     no space left    --> one line on standard error, exit status 1
@@ -21,7 +21,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def ends_quietly() -> Iterator[None]:
-    """End the process well when what is printed within cannot be written."""
+    """End the process cleanly when its output cannot be written."""
     try:
         try:
             yield

@@ -1,4 +1,4 @@
-"""What the codecs of messages share: what a form is, and parts of bytes that are checked before they are used."""
+"""What the codecs of messages share: their form, and parts of bytes that are checked before they are used."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -9,8 +9,8 @@ from disqued.core.messages import NAMES, Message
 JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
 
 
-class Form(NamedTuple):
-    """How a kind of message is written."""
+class Codec(NamedTuple):
+    """How a kind of message is written and read."""
 
     layout: str  #: the bytes behind the kind: each part with its size, or with a length before it
     encode: Callable[[Message, int], bytes]  #: the second argument is the monotonic clock

@@ -29,7 +29,7 @@ from disqued.core.messages import (
     Message,
 )
 from disqued.core.peers import PEERS_MAX
-from disqued.wire.fields import BadMessage, Form, cut, cut_id, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, flag_of, need
 from disqued.wire.jobdump import SPAN_MAX_MS
 
 SCOPE_MAX: Final = (1 << 16) - 1  #: bytes
@@ -299,32 +299,32 @@ def decode_settled(data: bytes) -> Message:
     return (kind, number, tuple(outcomes))
 
 
-_WANT_FORM: Final = Form("whether 1, length of queue 4, queue, group", encode_want, decode_want)
+_WANT_CODEC: Final = Codec("whether 1, length of queue 4, queue, group", encode_want, decode_want)
 
-FORMS: Final[dict[int, Form]] = {
-    FACTS: Form(
+CODECS: Final[dict[int, Codec]] = {
+    FACTS: Codec(
         "number 4, last 1, events 2; for each: length of job id 1, done 2, leases 2, job id; for each that is done:"
         " length 2, scope; for each lease: length of scope 2, left 8, elapsed 8, deliveries 4, scope",
         encode_facts, decode_facts,
     ),
-    MISSING: Form("number 4, ids 2; for each: length 1, job id", encode_missing, decode_missing),
-    BEGIN: Form(
+    MISSING: Codec("number 4, ids 2; for each: length 1, job id", encode_missing, decode_missing),
+    BEGIN: Codec(
         "asks 1, length of scope 2, of queue 4, stamps 2, left 8, scope, queue; for each stamp: the first 4 bytes of a"
         " node id, stamp 8",
         encode_begin, decode_begin,
     ),
-    WANT: _WANT_FORM,
-    HAVE: _WANT_FORM,
-    TAKE: Form("strict 1, number 4, count 2, lease 8, length of queue 4, queue, group", encode_take, decode_take),
-    GIVE: Form(
+    WANT: _WANT_CODEC,
+    HAVE: _WANT_CODEC,
+    TAKE: Codec("strict 1, number 4, count 2, lease 8, length of queue 4, queue, group", encode_take, decode_take),
+    GIVE: Codec(
         "number 4, length of scope 2, events 2, scope; for each: length of job id 1, of body 4, job id, body",
         encode_give, decode_give,
     ),
-    SETTLE: Form(
+    SETTLE: Codec(
         "verb 1, number 4, length of queue 4, of group 4, ids 2, queue, group; for each id: length 1, job id",
         encode_settle, decode_settle,
     ),
-    SETTLED: Form(
+    SETTLED: Codec(
         "number 4, events 2; for each: outcome 1, length of job id 1, job id", encode_settled, decode_settled
     ),
 }  # fmt: skip

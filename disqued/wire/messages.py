@@ -1,6 +1,6 @@
 """The messages between nodes as bytes: one message of `core.messages` at a time.
 
-A message begins with its kind, 1 byte; `FORMS` says what follows, and docs/reference/bus.md is written from it.  All
+A message begins with its kind, 1 byte; `CODECS` says what follows, and docs/reference/bus.md is written from it.  All
 integers are little-endian and unsigned.  Forms for streams are in `logmessages`, for names in `namemessages`.
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
@@ -69,7 +69,7 @@ from disqued.core.peers import RUMOURS_MAX
 from disqued.core.queues import PAUSE_NAMES
 from disqued.wire import logmessages as logs
 from disqued.wire import namemessages as names
-from disqued.wire.fields import BadMessage, Form, cut, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Codec, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
 
 ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered, and rumours: the same ones are in every gossip
@@ -551,7 +551,7 @@ def _decode_event(data: bytes) -> Message:
     return (kind, queue, KINDS[number], data[at:])
 
 
-_GOSSIP_FORM: Final = Form(
+_GOSSIP_CODEC: Final = Codec(
     "flags 1, rumours 2; for each: node id 20, flags 1, client port 2, bus port 2, length of the address 1, address: 4"
     " bytes of IPv4 or 16 of IPv6",
     _encode_gossip, _decode_gossip,
@@ -559,58 +559,58 @@ _GOSSIP_FORM: Final = Form(
 _NODES_LAYOUT: Final = (
     "flag 1, length of job id 1, of scope 2, node ids 2, job id, scope, node ids of 20 bytes, in order, each once"
 )
-_UNIT_FORM: Final = Form(
+_UNIT_CODEC: Final = Codec(
     "length of job id 1, of scope 2, delay, how or left 8 (0 in WILLQUEUE), job id, scope", _encode_unit, _decode_unit
 )
-_QUEUE_FORM: Final = Form("count or bits 2, queue", _encode_queue, _decode_queue)
+_QUEUE_CODEC: Final = Codec("count or bits 2, queue", _encode_queue, _decode_queue)
 _COPIES_LAYOUT: Final = "jobs 2; for each: length 4, a copy as in `jobdump`"
 _HELD_LAYOUT: Final = "for each unit: length of job id 1, of scope 2, attempt 4, age 8, job id, scope"
 
 #: How each kind is written.
-FORMS: Final[dict[int, Form]] = {
-    PING: _GOSSIP_FORM,
-    PONG: _GOSSIP_FORM,
-    FAIL: Form("node id 20", _encode_node, _decode_node),
-    VITALS: Form(
+CODECS: Final[dict[int, Codec]] = {
+    PING: _GOSSIP_CODEC,
+    PONG: _GOSSIP_CODEC,
+    FAIL: Codec("node id 20", _encode_node, _decode_node),
+    VITALS: Codec(
         "length of the version 1, memory 8, limit 8, jobs 8, queued 8, given 8, version", _encode_vitals, _decode_vitals
     ),
-    REPLJOB: Form("quiet 1, a copy as in `jobdump`", _encode_repljob, _decode_repljob),
-    GOTJOB: Form("job id", _encode_gotjob, _decode_job),
-    HOLDERS: Form(_NODES_LAYOUT, _encode_holders, _decode_nodes),
-    ENQUEUE: _UNIT_FORM,
-    WILLQUEUE: _UNIT_FORM,
-    QUEUED: _UNIT_FORM,
-    WORKING: _UNIT_FORM,
-    SETACK: Form(_NODES_LAYOUT, _encode_ack, _decode_nodes),
-    GOTACK: Form(_NODES_LAYOUT, _encode_ack, _decode_nodes),
-    DELJOB: Form("job id", _encode_deljob, _decode_job),
-    NEEDJOBS: _QUEUE_FORM,
-    YOURJOBS: Form(f"queued 1, {_COPIES_LAYOUT}", _encode_yourjobs, _decode_yourjobs),
-    PAUSE: _QUEUE_FORM,
-    POLLJOBS: _QUEUE_FORM,
-    LIVES: Form(
+    REPLJOB: Codec("quiet 1, a copy as in `jobdump`", _encode_repljob, _decode_repljob),
+    GOTJOB: Codec("job id", _encode_gotjob, _decode_job),
+    HOLDERS: Codec(_NODES_LAYOUT, _encode_holders, _decode_nodes),
+    ENQUEUE: _UNIT_CODEC,
+    WILLQUEUE: _UNIT_CODEC,
+    QUEUED: _UNIT_CODEC,
+    WORKING: _UNIT_CODEC,
+    SETACK: Codec(_NODES_LAYOUT, _encode_ack, _decode_nodes),
+    GOTACK: Codec(_NODES_LAYOUT, _encode_ack, _decode_nodes),
+    DELJOB: Codec("job id", _encode_deljob, _decode_job),
+    NEEDJOBS: _QUEUE_CODEC,
+    YOURJOBS: Codec(f"queued 1, {_COPIES_LAYOUT}", _encode_yourjobs, _decode_yourjobs),
+    PAUSE: _QUEUE_CODEC,
+    POLLJOBS: _QUEUE_CODEC,
+    LIVES: Codec(
         "workers 2; for each: alive 1, length of its id 2, epoch 8, ttl 8, id", _encode_lives, _decode_lives
     ),
-    LEASED: Form(
+    LEASED: Codec(
         f"units 2, length of the worker's id 2, epoch 8, ttl 8, worker; {_HELD_LAYOUT}", _encode_leased, _decode_leased
     ),
-    HANDOVER: Form(
+    HANDOVER: Codec(
         "last 1, units 2, queues 4, length of the worker's id 2, of its name 2, epoch 8, worker, name; for each queue:"
         f" length 4, queue; {_HELD_LAYOUT}",
         _encode_handover, _decode_handover,
     ),
-    LISTEN: Form("whether 1", _encode_listen, _decode_listen),
-    EVENT: Form("type 1, length of queue 4, of content 4, queue, content", _encode_event, _decode_event),
-    DELIVERED: Form(
+    LISTEN: Codec("whether 1", _encode_listen, _decode_listen),
+    EVENT: Codec("type 1, length of queue 4, of content 4, queue, content", _encode_event, _decode_event),
+    DELIVERED: Codec(
         "length of job id 1, of scope 2, left 8, elapsed 8, deliveries 4, job id, scope", _encode_lease, _decode_lease
     ),
-    CLAIM: Form(
+    CLAIM: Codec(
         "number 4, count 2, elapsed 8, length of the worker's id 2, worker, queue", _encode_claim, _decode_claim
     ),
-    CLAIMED: Form(f"number 4, {_COPIES_LAYOUT}", _encode_claimed, _decode_claimed),
-    FLUSH: _QUEUE_FORM,
-    **logs.FORMS,
-    **names.FORMS,
+    CLAIMED: Codec(f"number 4, {_COPIES_LAYOUT}", _encode_claimed, _decode_claimed),
+    FLUSH: _QUEUE_CODEC,
+    **logs.CODECS,
+    **names.CODECS,
 }  # fmt: skip
-_ENCODERS: Final[list[Callable[[Message, int], bytes]]] = [FORMS[kind].encode for kind in range(len(NAMES))]
-_DECODERS: Final[list[Callable[[bytes], Message]]] = [FORMS[kind].decode for kind in range(len(NAMES))]
+_ENCODERS: Final[list[Callable[[Message, int], bytes]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
+_DECODERS: Final[list[Callable[[bytes], Message]]] = [CODECS[kind].decode for kind in range(len(NAMES))]

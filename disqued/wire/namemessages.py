@@ -5,7 +5,7 @@ from typing import Final
 
 from disqued.core.job import ALIAS_MAX
 from disqued.core.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
-from disqued.wire.fields import BadMessage, Form, cut, cut_id, ends_at, need
+from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")
 _LENGTH = Struct("<H")
@@ -66,12 +66,12 @@ def decode_found(data: bytes) -> Message:
     return (kind, number, tuple(what))
 
 
-FORMS: Final[dict[int, Form]] = {
-    INQUIRE: Form(
+CODECS: Final[dict[int, Codec]] = {
+    INQUIRE: Codec(
         "verb 1, number 4, names 4, length of queue 4, queue; for each name: length 2, name",
         encode_inquire, decode_inquire,
     ),
-    FOUND: Form(
+    FOUND: Codec(
         "number 4, names 4; for each: how 1, length of job id 1 (0 = none), job id", encode_found, decode_found
     ),
 }  # fmt: skip

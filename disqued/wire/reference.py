@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from disqued.core.messages import KINDS, Kind
-from disqued.wire.messages import FORMS
+from disqued.core.messages import KINDS, MessageKind
+from disqued.wire.messages import CODECS
 
 COMMAND_LINE = "python -m disqued.wire.reference > docs/reference/bus.md"
 
 _INTRODUCTION = f"""\
 # Messages between nodes
 
-<!-- Written by `{COMMAND_LINE}`: change disqued/core/messages.py and the forms in disqued/wire, not this page. -->
+<!-- Written by `{COMMAND_LINE}`: change disqued/core/messages.py and the codecs in disqued/wire, not this page. -->
 
 A message begins with its kind, 1 byte. The last column gives the bytes that follow, each part with its size; a part
 without a size has the length that was given, or takes the rest of the message. Integers are little-endian and unsigned;
@@ -33,16 +33,16 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, *(line for topic, kinds in topics for line in _section(topic, list(kinds)))])
 
 
-def _order(kind: Kind) -> tuple[int, int]:
+def _order(kind: MessageKind) -> tuple[int, int]:
     """Kinds by topic, and topics by their first kind."""
     return min(other.number for other in KINDS if other.topic == kind.topic), kind.number
 
 
-def _section(topic: str, kinds: list[Kind]) -> Iterator[str]:
+def _section(topic: str, kinds: list[MessageKind]) -> Iterator[str]:
     yield from (f"## {topic.capitalize()}", "", "| Kind | Name | Fields | Meaning | Bytes |", "|---|---|---|---|---|")
     for kind in kinds:
         marks = "".join(f" *{mark}*" for mark in ("durable", "urgent") if getattr(kind, mark))
-        layout = FORMS[kind.number].layout
+        layout = CODECS[kind.number].layout
         yield f"| {kind.number} | {kind.name}{marks} | {kind.fields} | {kind.meaning} | {layout} |"
     yield ""
 

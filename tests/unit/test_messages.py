@@ -9,7 +9,7 @@ from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_N
 from disqued.core.messages import Message, Rumour
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
-from disqued.wire.messages import FORMS, decode, encode
+from disqued.wire.messages import CODECS, decode, encode
 from disqued.wire.reference import page
 from tests.cluster_fixtures import Cluster
 
@@ -92,8 +92,8 @@ def test_what_is_declared_of_a_kind_is_used_everywhere() -> None:
 
 
 def test_every_kind_has_a_form() -> None:
-    assert set(FORMS) == {kind.number for kind in m.KINDS}
-    assert all(form.layout for form in FORMS.values())
+    assert set(CODECS) == {kind.number for kind in m.KINDS}
+    assert all(form.layout for form in CODECS.values())
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=named)
@@ -108,7 +108,7 @@ def test_the_page_has_a_row_for_every_kind() -> None:
     assert sorted(int(row[0].removeprefix("| ")) for row in rows) == list(range(len(m.KINDS)))
     for row in rows:
         assert row[1].split()[0] == m.NAMES[int(row[0].removeprefix("| "))]
-        assert row[4].removesuffix(" |") == FORMS[int(row[0].removeprefix("| "))].layout
+        assert row[4].removesuffix(" |") == CODECS[int(row[0].removeprefix("| "))].layout
 
 
 #: Kinds that end with a string whose length is what is left.
