@@ -12,7 +12,7 @@
 The machines are generators.  They yield `Ask` (commands for one side) and `Wait`; a runner carries these out and sends
 back one reply for each command, a `Refusal` for an error.  A runner that loses its connection throws `Broken` in.
 
-The rules, whoever runs the machine:
+The rules, for every runner:
 
 * A job is acknowledged here once its copy is safe there, so a crash loses nothing.
 * The copy has a key: the job's own, or `move/<id>`.  A second attempt, by this mover or another, finds the first copy
@@ -69,7 +69,7 @@ class Wait:
 
 @attrs.frozen
 class Refusal:
-    """An error instead of a reply."""
+    """An error that a side answered to a command."""
 
     code: str  #: its first word
     text: str

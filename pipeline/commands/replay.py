@@ -97,6 +97,8 @@ def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkp
         run.count(count)
         run.say(f"batch {number}: {count} jobs")
 
+    if checkpoint is not None:
+        mover.check_nodes()
     with checkpoint_at(checkpoint) as folder:
         # What is gone when a batch is run again was moved before, or is done.
         taking = {**_taking(nodes, queues), "failOnDataLoss": "false"}

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.moves import Broken, Effect, Lost, Refusal, Tally, Terms, Wait, move_known, run
-from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces
+from disqued.pipeline.connector.nodes import Link, NodeAt, ask_each, find_nodes, pieces
 from disqued.pipeline.connector.options import Use, read_options
 from disqued.wire.texts import raw
 
@@ -62,6 +62,19 @@ class Mover:
             )
         return moved
 
+    def check_nodes(self) -> None:
+        """Raise Unreachable when a node is away.
+
+        A batch that an earlier run has begun leaves out jobs that no node knows: an earlier attempt has moved them.
+        But the stream acknowledges them as well, and a job that is on the absent node alone would be lost.
+        """
+        away = ask_each(find_nodes(self._options, away=True), self._options, lambda *_: None)
+        if away:
+            raise Unreachable(
+                f"{away[0]}; jobs of the batch that an earlier run has begun may be there alone: start that node, or "
+                "make the cluster forget it"
+            ) from away[0]
+
     def move_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Move the jobs of a task.  Raises Unreachable, ServerError, DisquedError for lost jobs."""
         moved, refused = 0, list[str]()
@@ -76,8 +89,12 @@ class Mover:
         )
 
     def _tallies(self, rows: Sequence[Row]) -> Iterator[Tally]:
-        """Move rows on the nodes that know them, each on its own node first."""
-        nodes = find_nodes(self._options)
+        """Move rows on the nodes that know them, each on its own node first.
+
+        A job that no node knows is over, unless a node is away: it may be there alone, and would be lost if the stream
+        acknowledged it.
+        """
+        nodes = find_nodes(self._options, away=True)
         left = {row.id: row for row in rows}
         silent: list[Unreachable] = []
         for is_own in (True, False):
@@ -89,7 +106,7 @@ class Mover:
                     except Unreachable as error:
                         silent.append(error)
         if left and silent:
-            raise silent[0]
+            raise Unreachable(f"{len(left)} jobs are on no node that answers: {silent[0]}") from silent[0]
 
     def _move_on(self, node: NodeAt, queue: bytes, rows: Sequence[Row], left: dict[bytes, Row]) -> Tally:
         """Move jobs by one node, and take those that it knows out of what is left.  Raises Unreachable, ServerError."""

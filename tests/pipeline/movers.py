@@ -5,7 +5,7 @@
     Standin    what `disqued-spark replay` does with a batch, called in the order in which Spark calls it; needs no JVM
     Spark      disqued-spark replay
 
-A mover dies by SIGKILL, which it sends itself in the place of a step of the machine in `disqued.moves`.
+A mover dies by SIGKILL, which it sends itself instead of taking a step of the machine in `disqued.moves`.
 """
 
 import contextlib

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
+import pyarrow as pa
 import pytest
 
+from disqued.client.errors import Unreachable
 from disqued.moves import ONCE
+from disqued.pipeline.connector.mover import Mover as BatchMover
 from tests.integration.daemon import Daemon, free_port, wait_until
 from tests.pipeline.movers import BEFORE_COPY, BEFORE_END, Cli, Http, Outcome, Spark, Standin
+from tests.pipeline.trio import Trio, addresses
 
 Mover = Cli | Http | Standin | Spark
 MORTALS: dict[str, Mover] = {"cli": Cli(), "http": Http(), "standin": Standin()}
@@ -69,7 +73,7 @@ class Place:
         return [row[2] for row in self.node.call("QPEEK", queue, 1_000)]
 
     def left(self, queue: str = "mail") -> list[str]:
-        """Ids of all jobs of a queue, whoever has them."""
+        """Ids of all jobs of a queue, queued or active."""
         return self.node.call("JSCAN", "COUNT", 1_000, "QUEUE", queue, "STATE", "active", "STATE", "queued")[1]
 
     def wait_waiting(self, queue: str, count: int) -> None:
@@ -113,7 +117,7 @@ def test_all_jobs_are_moved(place: Place, mover: Mover) -> None:
     [*((each, ()) for each in MORTALS.values()), (MORTALS["cli"], ("KEY", "order-17"))],
     ids=[*MORTALS, "cli-key"],
 )
-def test_a_kill_between_copy_and_acknowledgement_doubles_nothing_whoever_goes_on(
+def test_a_kill_between_copy_and_acknowledgement_doubles_nothing(
     place: Place, mortal: Mover, mover: Mover, options: tuple[str, ...]
 ) -> None:
     made = place.fill(1 if options else 30, *options)
@@ -212,3 +216,43 @@ def test_jobs_that_are_refused_there_stay_here(place: Place, mover: Mover) -> No
     place.node.call("PAUSE", "letters", "none")
     place.finish(mover)
     assert sorted(place.bodies("letters")) == made
+
+
+# Spark, and nodes that go away.
+
+
+def rows(node: Daemon, queue: str) -> list[pa.RecordBatch]:
+    """Take the jobs that wait on a node, as a batch of a stream has them."""
+    short_id = node.call("CLUSTER", "MYID")[:8]
+    found = [
+        {"id": job_id, "queue": queue, "body": body.encode(), "node": short_id}
+        for _, job_id, body in node.call("GETJOB", "NOHANG", "COUNT", 100, "FROM", queue)
+    ]
+    return [pa.RecordBatch.from_pylist(found)]
+
+
+def test_jobs_of_a_node_that_is_away_are_moved_by_those_that_have_copies(trio: Trio, queue: str) -> None:
+    mover = BatchMover({"address": addresses(trio.all()), "connectTimeout": "1"}, f"{queue}-to")
+    for number in range(3):
+        trio[0].call("ADDJOB", queue, number, 5_000, "REPLICATE", 2, "RETRY", 600)
+    batches = rows(trio[0], queue)
+    trio.kill(0)
+    [result] = mover.move_batches(batches)
+    assert result.to_pylist() == [{"moved": 3, "refused": []}]
+    moved = [row[2] for node in trio.all()[1:] for row in node.call("QPEEK", f"{queue}-to", 100)]
+    assert sorted(moved) == ["0", "1", "2"]
+
+
+def test_a_job_that_may_be_on_a_node_that_is_away_is_not_given_up(trio: Trio, queue: str) -> None:
+    mover = BatchMover({"address": addresses(trio.all()), "connectTimeout": "1"}, f"{queue}-to")
+    trio[0].call("ADDJOB", queue, "alone", 0, "REPLICATE", 1, "RETRY", 600)
+    batches = rows(trio[0], queue)
+    mover.check_nodes()
+    trio.kill(0)
+    # Whether the others have noticed it yet, or not.
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="1 jobs are on no node that answers"):
+            list(mover.move_batches(batches))
+        with pytest.raises(Unreachable, match="may be there alone: start that node, or make the cluster forget it"):
+            mover.check_nodes()
+        trio.wait_lost(0)

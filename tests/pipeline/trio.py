@@ -24,6 +24,10 @@ class Trio:
         """End a node as a power cut would."""
         self.cluster.kill(self._number(place))
 
+    def wait_lost(self, place: int) -> None:
+        """Wait until the others know that a node is away."""
+        self.cluster.wait_lost(self._number(place))
+
     def restart(self, place: int) -> None:
         """Start it again."""
         self.cluster.restart(self._number(place))
