@@ -17,6 +17,7 @@ import click
 from disqued.client.errors import ServerError
 from disqued.pipes import silence
 from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
+from disqued.tools.misuse import Words, explain
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
 
@@ -24,14 +25,18 @@ RANGE: Final = Threshold()
 DAY_S: Final = 86_400
 
 
-class Plugin(click.Group):
+class Plugin(Words):
     """Verbs of a plugin: what goes wrong is said on standard output, and UNKNOWN, but for a node that is not there."""
+
+    kind = "check"
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            _misused(error, error.ctx or click.Context(self, info_name=info_name, parent=parent), args)
         except click.ClickException as error:
             _ended(State.UNKNOWN, error)
         except BrokenPipeError:
@@ -39,22 +44,25 @@ class Plugin(click.Group):
         except OSError as error:
             raise click.exceptions.Exit(_unprinted(error)) from None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not ctx.resilient_parsing:
-            ctx.fail(f"there is no check '{args[0]}'; checks are {', '.join(self.commands)}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            below = self.get_command(ctx, str(ctx.invoked_subcommand))
+            here = ctx if below is None else click.Context(below, info_name=below.name, parent=ctx)
+            _misused(error, error.ctx or here, ())
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except NoAnswer as error:
             _ended(State.CRITICAL, error)
         except Exception as error:  # a traceback ends with 1, which monitoring takes for WARNING
             _ended(State.UNKNOWN, error)
+
+
+def _misused(error: click.UsageError, context: click.Context, words: Sequence[str]) -> NoReturn:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _ended(State.UNKNOWN, error)
+    _ended(State.UNKNOWN, click.ClickException(explain(error, context, words)))
 
 
 def _ended(state: State, error: Exception) -> NoReturn:
