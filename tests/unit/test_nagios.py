@@ -123,6 +123,10 @@ def test_what_info_tells_is_judged(
     assert checked(monkeypatch, capsys, *words.split(), **facts) == (status, said)
 
 
+EMPTY = "QUEUE is empty, as of a variable that is not set; allowed are names of queues"
+NO_RANGE = "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -139,12 +143,11 @@ def test_what_info_tells_is_judged(
         ("queue", "Missing argument 'QUEUE'; disqued check queue --help names all options"),
         (
             "queue ''",
-            "QUEUE is empty, as of a variable that is not set; allowed are names of queues; disqued check queue --help names all options",
+            f"{EMPTY}; disqued check queue --help names all options",
         ),
         (
             "node -w x",
-            "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10; "
-            "disqued check node --help names all options",
+            f"{NO_RANGE}; disqued check node --help names all options",
         ),
     ],
 )
