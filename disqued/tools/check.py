@@ -20,6 +20,7 @@ from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_option
 from disqued.tools.misuse import Words, explain
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
+from disqued.tools.shown import short
 
 RANGE: Final = Threshold()
 DAY_S: Final = 86_400
@@ -232,16 +233,16 @@ def check_queue(
     """
     if not queue:
         raise click.UsageError("QUEUE is empty, as of a variable that is not set; allowed are names of queues")
-    report = Report("QUEUE")
+    report, name = Report("QUEUE"), short(queue)
     with target.node() as node:
         length, age = int(node.call("QLEN", queue)), oldest_age(node, queue)
     report.figure(
-        "age", age, "s", warning=warning, critical=critical, problem=f"{queue}: the oldest job is {age:.0f} s old"
+        "age", age, "s", warning=warning, critical=critical, problem=f"{name}: the oldest job is {age:.0f} s old"
     )
     report.figure(
-        "length", length, warning=warning_length, critical=critical_length, problem=f"{queue}: {length} jobs wait"
+        "length", length, warning=warning_length, critical=critical_length, problem=f"{name}: {length} jobs wait"
     )
-    report.facts = f"{queue}: {length} jobs wait, the oldest for {age:.0f} s"
+    report.facts = f"{name}: {length} jobs wait, the oldest for {age:.0f} s"
     return _print(report)
 
 
