@@ -28,6 +28,11 @@ from setuptools import Distribution, Extension, setup
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
+LEAST = (3, 11)  #: of Python, as in setup.cfg
+if sys.version_info < LEAST:  # the first thing that a user of an older one reads
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"disqued needs Python {LEAST[0]}.{LEAST[1]} or newer, and {sys.executable} is Python {found}")
+
 WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: What is made into machine code, below disqued/: the core, what turns its objects into bytes and back, and what every
 #: request passes between the poller and the core.

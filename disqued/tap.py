@@ -32,7 +32,7 @@ from twisted.python.failure import Failure
 from disqued import __version__
 from disqued.acl.aclfile import AclFileError
 from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
-from disqued.config import SETTINGS, Config, ConfigError, Setting, Status, UnknownDirective
+from disqued.config import SETTINGS, Config, ConfigError, Setting, Status
 from disqued.core.clock import Clock
 from disqued.core.node import Node
 from disqued.net import logs
@@ -56,6 +56,7 @@ from disqued.net.weak import weak_settings
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import UnknownStore, find_store, make_store
+from disqued.suggestions import near
 
 if TYPE_CHECKING:
     from disqued.web.server import AdminServer
@@ -82,6 +83,14 @@ def _misused(text: str) -> NoReturn:
     """Say what is wrong with the command line or the file, and end the process as every verb does then."""
     sys.stderr.write(f"disqued: {text}\n")
     raise SystemExit(MISUSED)
+
+
+#: Options of verbs that somebody may give to a node, and what is right there.
+_LETTERS = {
+    "h": "-h is the host, in verbs that talk to a node; the help is --help",
+    "p": "-p is the port, in verbs that talk to a node; a node has --port",
+    "v": "the version is --version",
+}
 
 
 class Options(usage.Options):
@@ -128,21 +137,22 @@ class Options(usage.Options):
 
     def _hint(self, problem: str) -> str:
         """What helps someone who gave an option that is none."""
-        if problem == "option -h not recognized":
-            return "-h is the host, in verbs that talk to a node; the help is --help"
-        name = re.fullmatch(r"option --(\S+) not recognized", problem)
-        if name:
+        name = re.fullmatch(r"option --?(\S+) not recognized", problem)
+        if name and name[1] in _LETTERS:
+            return _LETTERS[name[1]]
+        guess = ""
+        if name and len(name[1]) > 1:
             known = [option.rstrip("=") for option in self.longOpt]
             begun = [option for option in known if option.startswith(name[1])]
-            like = [option for option in (UnknownDirective(name[1], SETTINGS).suggestion,) if option in known]
-            if meant := dict.fromkeys(f"--{option}" for option in (*begun[:2], *like)):
-                return f"did you mean {' or '.join(meant)}?"
-        return "see disqued --help"
+            if meant := dict.fromkeys(f"--{option}" for option in (*begun[:2], *near(name[1], known)[:1])):
+                guess = f"did you mean {' or '.join(meant)}? "
+        return f"{guess}disqued --help names all options"
 
     def parseArgs(self, *words: str) -> None:
         """Refuse words behind the options."""
         if words:
-            raise usage.UsageError(f"unexpected word {words[0]!r}: a node is started by options alone")
+            what = f"unexpected word {words[0]!r}"
+            raise usage.UsageError(f"{what}: options alone start a node, and a verb stands before its options")
 
     def getSynopsis(self) -> str:
         """The first line of `--help`, by the program that was asked."""

@@ -22,6 +22,7 @@ import click
 
 from disqued.pipeline.failures import told
 from disqued.pipeline.run import DONE, FAILED, Misused
+from disqued.tools.misuse import Words, line_of, walk
 
 PROGRAM: Final = "disqued-spark"
 STOPPED: Final = 130  #: as a shell says it of Ctrl-C
@@ -43,7 +44,7 @@ VERBS: Final = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(Words):
     """The verbs; a module is imported when its verb is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -74,14 +75,16 @@ def main_group() -> None:
 def run(words: list[str]) -> int:
     """Run what a command line asks for, and return its exit status; what went wrong is told on stderr."""
     logging.getLogger().addFilter(_is_no_stop)
-    if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
     try:
+        if words[:1] == ["help"]:
+            topics = [word for word in words[1:] if word != "help"]
+            walk(click.Context(main_group, info_name=PROGRAM), [word for word in topics if not word.startswith("-")])
+            words = [*topics, "--help"]
         status = main_group.main(list(words), prog_name=PROGRAM, standalone_mode=False)
+    except click.UsageError as error:
+        sys.stderr.write(line_of(error, main_group, PROGRAM, words) + "\n")
+        return FAILED
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and error.option_name == "-h":
-            text = "-h is the host, in verbs of `disqued` that talk to a node; the help is --help"
-            error = click.UsageError(text, error.ctx)
         error.show()
         return FAILED
     except (KeyboardInterrupt, click.Abort):

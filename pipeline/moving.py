@@ -77,15 +77,15 @@ def need_address(nodes: Mapping[str, str]) -> None:
         raise Misused("the node is missing: --address HOST:PORT, or DISQUED_ADDRESS")
 
 
-def check_use(nodes: Mapping[str, str], use: str) -> None:
-    """Raise Misused for options that the source or the sink does not have, before Spark is started.
+def check_use(nodes: Mapping[str, str], use: str) -> dict[str, Any]:
+    """Return the options as the source or the sink reads them, before Spark is started.  Raises Misused.
 
     `use` is the name of one of `Use`.
     """
     from disqued.pipeline.connector.options import Use, read_options
 
     try:
-        read_options(nodes, Use[use])
+        return read_options(nodes, Use[use])
     except ValueError as error:
         raise Misused(str(error)) from None
 
@@ -93,11 +93,16 @@ def check_use(nodes: Mapping[str, str], use: str) -> None:
 def check_stores(paths: str) -> None:
     """Raise Misused for paths that are no stores, before Spark is started."""
     from disqued.persistence.interface import StoreError
+    from disqued.pipeline.connector.options import Use, read_options
     from disqued.pipeline.connector.stores import find_stores
 
-    for word in paths.split(","):
+    try:
+        words = read_options({"path": paths}, Use.STORE)["path"]
+    except ValueError as error:
+        raise Misused(f"--from: {error}") from None
+    for word in words:
         try:
-            find_stores(word.strip(), None)
+            find_stores(word, None)
         except (ValueError, StoreError) as error:
             raise Misused(f"--from: {str(error).removeprefix('the option path: ')}") from None
 

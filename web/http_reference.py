@@ -180,7 +180,7 @@ def _anchor(entry: Route) -> str:
 
 
 def _route(entry: Route) -> Iterator[str]:
-    yield from ("", f"### {title(entry)}", "", f"{entry.summary}.", "")
+    yield from ("", f"### {title(entry)}", "", f"{entry.summary.rstrip('.')}.", "")
     if entry.doc:
         yield from (*entry.doc.splitlines(), "")
     yield from _example(entry)
@@ -240,7 +240,9 @@ def _shape(schema: Schema) -> str:
             return " or ".join(dict.fromkeys(map(_shape, schema[word])))
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(kind)
+        return " or ".join(_shape({**schema, "type": each}) for each in kind)
+    if kind == "null":
+        return "null"
     if kind == "array":
         return f"a list of: {_shape(schema.get('items', {}))}"
     if kind == "object":

@@ -16,22 +16,28 @@ import click
 
 from disqued.client.errors import ServerError
 from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
+from disqued.tools.misuse import Words, explain
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
+from disqued.tools.shown import short
 from disqued.tools.stdio import silence
 
 RANGE: Final = Threshold()
 DAY_S: Final = 86_400
 
 
-class Plugin(click.Group):
+class Plugin(Words):
     """Verbs of a plugin: what goes wrong is said on standard output, and UNKNOWN, but for a node that is not there."""
+
+    kind = "check"
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            _misused(error, error.ctx or click.Context(self, info_name=info_name, parent=parent), args)
         except click.ClickException as error:
             _ended(State.UNKNOWN, error)
         except BrokenPipeError:
@@ -39,22 +45,25 @@ class Plugin(click.Group):
         except OSError as error:
             raise click.exceptions.Exit(_unprinted(error)) from None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not ctx.resilient_parsing:
-            ctx.fail(f"there is no check '{args[0]}'; checks are {', '.join(self.commands)}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            below = self.get_command(ctx, str(ctx.invoked_subcommand))
+            here = ctx if below is None else click.Context(below, info_name=below.name, parent=ctx)
+            _misused(error, error.ctx or here, ())
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except NoAnswer as error:
             _ended(State.CRITICAL, error)
         except Exception as error:  # a traceback ends with 1, which monitoring takes for WARNING
             _ended(State.UNKNOWN, error)
+
+
+def _misused(error: click.UsageError, context: click.Context, words: Sequence[str]) -> NoReturn:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _ended(State.UNKNOWN, error)
+    _ended(State.UNKNOWN, click.ClickException(explain(error, context, words)))
 
 
 def _ended(state: State, error: Exception) -> NoReturn:
@@ -224,16 +233,16 @@ def check_queue(
     """
     if not queue:
         raise click.UsageError("QUEUE is empty, as of a variable that is not set; allowed are names of queues")
-    report = Report("QUEUE")
+    report, name = Report("QUEUE"), short(queue)
     with target.node() as node:
         length, age = int(node.call("QLEN", queue)), oldest_age(node, queue)
     report.figure(
-        "age", age, "s", warning=warning, critical=critical, problem=f"{queue}: the oldest job is {age:.0f} s old"
+        "age", age, "s", warning=warning, critical=critical, problem=f"{name}: the oldest job is {age:.0f} s old"
     )
     report.figure(
-        "length", length, warning=warning_length, critical=critical_length, problem=f"{queue}: {length} jobs wait"
+        "length", length, warning=warning_length, critical=critical_length, problem=f"{name}: {length} jobs wait"
     )
-    report.facts = f"{queue}: {length} jobs wait, the oldest for {age:.0f} s"
+    report.facts = f"{name}: {length} jobs wait, the oldest for {age:.0f} s"
     return _print(report)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from disqued.suggestions import listed
+from disqued.tools.misuse import walk
 from disqued.tools.program import program
 
 
@@ -31,12 +31,4 @@ def command(ctx: click.Context, verb: tuple[str, ...]) -> None:
 
     Without a verb it names all of them.  `disqued --help` shows the options that start a node, too.
     """
-    here = ctx.parent or ctx
-    for name in verb:
-        known = here.command.list_commands(here) if isinstance(here.command, click.Group) else []
-        found = here.command.get_command(here, name) if isinstance(here.command, click.Group) else None
-        if found is None:
-            allowed = listed("verbs", known, f"{here.command_path} --help", name) if known else "it has none"
-            raise click.UsageError(f"{here.command_path} has no verb '{name}'; {allowed}", here.find_root())
-        here = click.Context(found, info_name=name, parent=here)
-    click.echo(here.get_help())
+    click.echo(walk(ctx.parent or ctx, verb).get_help())

@@ -19,6 +19,7 @@ from disqued.tools.connecting import Failed, Target, node_options, password_of
 from disqued.tools.members import Link, Member, members
 from disqued.tools.moving import Mover, Pace, Refused
 from disqued.tools.program import INTERRUPTED
+from disqued.tools.shown import short
 from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 
@@ -79,15 +80,15 @@ def command(  # noqa: PLR0917 - click gives them by name
     there_shown = f" of {other}" if other else ""
     if dry_run:
         count = min(sum(waiting.values()), limit or math.inf)
-        click.echo(f"{count} jobs would be moved from {queue} to {to or queue}{there_shown}")
+        click.echo(f"{count} jobs would be moved from {short(queue)} to {short(to or queue)}{there_shown}")
         for member, length in waiting.items():
             click.echo(f"  {member.address}: {length} wait")
         return
     size = min(batch, math.ceil(rate or batch))
-    with bar(f"{queue} to {to or queue}") as drawn, interruptible() as interrupt:
+    with bar(f"{short(queue)} to {short(to or queue)}") as drawn, interruptible() as interrupt:
         run = Run(from_queue, to_queue, other, limit, Pace(rate), size, replicate, wait_s, interrupt)
         run.move(known, min(sum(waiting.values()), limit or math.inf), drawn)
-    click.echo(f"{run.moved} jobs were moved from {queue} to {to or queue}{there_shown}")
+    click.echo(f"{run.moved} jobs were moved from {short(queue)} to {short(to or queue)}{there_shown}")
     context.exit(INTERRUPTED if interrupt.came else 0)
 
 

@@ -2,7 +2,7 @@
 
     words --> Verbs --> module of the verb --> its command --> exit status
                 |
-                +-- click.UsageError      2, with the options that there are
+                +-- click.UsageError      2, with what is allowed (misuse.py)
                 +-- click.ClickException  its own status, mostly 1
                 +-- Ctrl-C                130, as a shell says it
                 +-- a reader that has gone (`| head`)  141, quietly (`disqued.tools.stdio`)
@@ -19,8 +19,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from disqued.suggestions import listed
-from disqued.tools.verbs import VERBS
+from disqued.suggestions import near
+from disqued.tools.misuse import Words, line_of
+from disqued.tools.verbs import VERBS, VERBS_OF
 
 PROGRAM: Final = "disqued"
 DONE: Final = 0
@@ -31,15 +32,15 @@ INTERRUPTED: Final = 130  #: 128 and the number of the signal, as a shell tells 
 EXTRAS: Final = {"prompt_toolkit": "cli", "redis": "cli", "rich": "cli"}
 #: Where the context of a completion has the last word before the one that is completed.
 _LAST: Final = "disqued.last"
-#: What somebody reads who asks for help by the letter that is the host wherever there is one.
-NO_HELP_LETTER: Final = "-h is the host, in verbs that talk to a node; the help is --help"
+#: Words that other programs start a server by.
+STARTING: Final = frozenset({"start", "run", "serve", "server", "daemon", "up", "node"})
 
 
 class ReaderGone(Exception):
     """Nobody reads what a verb prints; not as the OSError that it was, of which click makes a failure of the verb."""
 
 
-class Verbs(click.Group):
+class Verbs(Words):
     """The verbs of `VERBS`; the module of one is imported when it is asked for."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -71,13 +72,17 @@ class Verbs(click.Group):
             words = dict(daemon_options())
         return [CompletionItem(word, help=said) for word, said in words.items() if word.startswith(incomplete)]
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in VERBS and not ctx.resilient_parsing:
-            allowed = listed("verbs", VERBS, f"{PROGRAM} --help", args[0])
-            raise click.UsageError(f"there is no verb '{args[0]}'; {allowed}; a node is started by options alone")
-        return super().resolve_command(ctx, args)
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        """Say that a word is no verb, which one may be meant, and how to see all."""
+        what, all_of_them = f"there is no verb '{word}'", f"{PROGRAM} --help names all verbs"
+        if word.lower() in STARTING:
+            return f"{what}; options alone start a node, such as {PROGRAM} --port 7711; {all_of_them}"
+        if hint := _of_another_kind(word):
+            return f"{what}; {hint}; {all_of_them}"
+        paths = {below: f"{verb} {below}" for verb, below in VERBS_OF} | {verb: verb for verb in VERBS}
+        meant = [paths[word]] if word in paths else [paths[name] for name in near(word, paths)]
+        guess = f"did you mean {' or '.join(meant)}? " if meant else ""
+        return f"{what}; {guess}{all_of_them}; options alone start a node"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -132,7 +137,8 @@ def run(words: Sequence[str]) -> int:
     try:
         status: Any = program.main(list(words), prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as error:
-        return _misused(error)
+        sys.stderr.write(line_of(error, program, PROGRAM, words) + "\n")
+        return MISUSED
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -152,29 +158,17 @@ def end_echo() -> None:
         sys.stderr.write("\n")
 
 
-def _misused(error: click.UsageError) -> int:
-    """Say what is wrong and what is allowed, in one line."""
-    context, text = error.ctx, error.format_message()
-    if isinstance(error, click.NoSuchOption) and error.option_name == "-h":
-        text = NO_HELP_LETTER
-    if context is None or context.command is program:
-        sys.stderr.write(f"{PROGRAM}: {text}\n")
-    elif not text or isinstance(error, click.exceptions.NoArgsIsHelpError):
-        sys.stderr.write(context.get_help() + "\n")
-    else:
-        text = " ".join(text.split()).rstrip(".").replace("a valid integer range", "a whole number")
-        sys.stderr.write(f"{context.command_path}: {text}; {_allowed(context)}\n")
-    return MISUSED
+def _of_another_kind(word: str) -> str:
+    """Say how a word is used that is a command or a setting of a node."""
+    from disqued.commands import catalogue  # noqa: F401 - completes the table
+    from disqued.commands.table import TABLE
+    from disqued.config import SETTINGS
 
-
-def _allowed(context: click.Context) -> str:
-    command = context.command
-    if isinstance(command, click.Group):
-        return listed("verbs", command.list_commands(context), f"{context.command_path} --help")
-    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    # What an unknown one may have meant, click has said already.
-    names = sorted(name for option in options for name in option.opts)
-    return listed("options", names, f"{context.command_path} --help")
+    if word.upper().encode() in TABLE:
+        return f"it is a command of a node: {PROGRAM} cli {word}"
+    if word.removeprefix("--") in SETTINGS:
+        return f"it is a setting of a node: {PROGRAM} --{word.removeprefix('--')} VALUE"
+    return ""
 
 
 def missing(error: ImportError) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _UNITS: Final = ("B", "K", "M", "G", "T")
 _COUNTS: Final = ("", "k", "M", "G")
 WIDE: Final = 400  #: characters
+NAME_SHOWN: Final = 64  #: characters of a name
+TAIL_SHOWN: Final = 15  #: of them from its end, where it is cut
 NARROW: Final = 100  #: a table is given so many, where it needs them
 
 
@@ -23,6 +25,18 @@ def console() -> "Console":
     if not plain.is_terminal:
         return Console(width=WIDE)
     return plain if plain.width >= NARROW else Console(width=NARROW)
+
+
+def short(name: str) -> str:
+    """Write a name in one line of at most `NAME_SHOWN` characters: escaped, and cut in its middle."""
+    head, tail = _escaped(name[:NAME_SHOWN]), _escaped(name[-TAIL_SHOWN:])
+    if len(name) <= NAME_SHOWN and len(head) <= NAME_SHOWN:
+        return head or '""'
+    return f"{head[: NAME_SHOWN - TAIL_SHOWN - 1]}…{tail[-TAIL_SHOWN:]}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def size(number: float) -> str:

@@ -25,3 +25,9 @@ VERBS: Final = {
     "help": ("show the help of a verb", "disqued.tools.helping"),
     "completion": ("make a shell complete the words of disqued", "disqued.tools.completion"),
 }
+
+#: Verbs of verbs, each behind the verb that has it.
+VERBS_OF: Final = (
+    ("cluster", "create"), ("cluster", "add"), ("cluster", "drain"), ("cluster", "status"),
+    ("check", "node"), ("check", "cluster"), ("check", "queue"), ("check", "aof"),
+)  # fmt: skip

@@ -25,7 +25,7 @@ OWN: Final = (BATCH, f"_{BATCH}", CHECKPOINT, "_consume.", ".")
 
 
 @click.command(epilog="The columns are those of a stream: docs/reference/spark.md.")
-@click.option("--queues", required=True, metavar="NAMES", help="Queues, or logs, with commas between them.")
+@click.option("--queues", required=True, metavar="NAMES", help="Queues, or logs, with commas or as a JSON array.")
 @click.option("--to", required=True, metavar="DIR", help="Folder of the files: a folder batch=... for each batch.")
 @click.option("--group", metavar="NAME", help="The queues are logs, and this is the group that gets their events.")
 @click.option("--every", type=Span(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")

@@ -10,6 +10,7 @@ import click
 from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, Span, need_tables, place_of, place_options, running
+from disqued.tools.shown import short
 from disqued.wire.texts import shown
 
 SHOWN: Final = 10  #: queues that are named for each kind
@@ -103,7 +104,7 @@ def _told(rows: Iterable[dict[str, Any]]) -> str:
         text.append(f"{kind}: {sum(row['count'] for row in some)} jobs in {len(some)} queues")
         for row in some[:SHOWN]:
             since = datetime.fromtimestamp((row["since_us"] or 0) / SECOND_US, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            queue, job_id = shown(str(row["queue"])), shown(str(row["job_id"]))
+            queue, job_id = short(str(row["queue"])), shown(str(row["job_id"]))
             text.append(f"  {queue}: {row['count']} jobs, the oldest of {since} UTC; {row['detail']}; {job_id}")
         if len(some) > SHOWN:
             text.append(f"  ... and {len(some) - SHOWN} more queues in the table findings")

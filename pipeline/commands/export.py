@@ -21,11 +21,22 @@ from disqued.pipeline.run import place_of, running, spark_options
 
 
 @click.command(epilog="The columns are those of a table: docs/reference/spark.md.")
-@click.option("--from", "source", metavar="PATHS", help="Stores, in place of a node; patterns.")
+@click.option(
+    "--from",
+    "source",
+    metavar="PATHS",
+    help="Stores, instead of a node; patterns, with commas or as a JSON array.",
+)
 @click.option(
     "--records", default="jobs", show_default=True, metavar="WHICH", help="Of stores: jobs, added, done, evictions."
 )
-@click.option("--queues", default="*", show_default=True, metavar="NAMES", help="Names or patterns, with commas.")
+@click.option(
+    "--queues",
+    default="*",
+    show_default=True,
+    metavar="NAMES",
+    help="Names or patterns, with commas or as a JSON array.",
+)
 @click.option("--states", metavar="STATES", help="Which jobs; of stores expired ones, too.")
 @click.option("--to", required=True, metavar="DIR", help="Folder of the files.")
 @click.option("--as", "kind", type=click.Choice(FORMS), default="parquet", show_default=True, help="Their form.")

@@ -25,7 +25,11 @@ IDS: Final = "id STRING"
 
 
 @click.command(epilog="Reads queues, or stores and the table lifecycle; docs/reference/spark.md tells of both.")
-@click.option("--queues", metavar="NAMES", help="Queues of dead jobs; of stores: names or patterns of theirs.")
+@click.option(
+    "--queues",
+    metavar="NAMES",
+    help="Queues of dead jobs; of stores: names or patterns of theirs; with commas or as a JSON array.",
+)
 @click.option("--from", "source", metavar="PATHS", help="Stores or exports that have the bodies; patterns.")
 @click.option(
     "--end", type=click.Choice(["expired", "evicted", "deleted"]), default="expired", show_default=True,
@@ -66,9 +70,9 @@ def command(queues: str | None, source: str | None, to: str | None, **words: Any
     if source is None:
         if queues is None or to is None:
             raise Misused("name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)")
-        if to in queues.split(","):
+        taken = check_use(_taking(nodes, queues), "STREAM")["queues"]
+        if to in taken:
             raise Misused(f"{to} is the queue that the jobs are taken from; --to is another one")
-        check_use(_taking(nodes, queues), "STREAM")
     else:
         check_stores(source)
     with running("replay", place_of(words)) as run:

@@ -4,10 +4,17 @@
                                           |
                                   Table.read()  -->  {"address": ..., "queues": ..., "pipeline": 1000}
 
-Spark passes texts, and names in lower case.  An option that is not known is an error and not passed over: a typing
-error in `prepareTimeout` would otherwise be found out by its consequences.  Spans are seconds.
+Spark passes texts, and names in lower case.  An unknown option is an error: a typing error in `prepareTimeout` would
+otherwise show by its consequences alone.  `OPTIONS` is the one table: it parses, and it makes the lists in errors.
+
+Several names stand in one text, with commas between them, or as a JSON array where a name has a comma in it:
+
+    mail, orders-*          ["mail", "orders-*", "to: a, b"]
+
+Spans are seconds.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -17,15 +24,17 @@ import attrs
 
 from disqued.client.addresses import read_nodes
 from disqued.core.ids import is_job_id
-from disqued.suggestions import listed
+from disqued.suggestions import near
 
 MOST_SECONDS: Final = 2**31 - 1
 DAY_S: Final = 86_400
 PAGE: Final = "docs/reference/spark.md"  #: where every option is named
 #: One of them makes a name a pattern.
 PATTERN: Final = frozenset("*?[")
-#: What Spark makes of a list that is given as an option.
-_LIST: Final = re.compile(r"""\[(?:'.*'|".*")\]|\(['"].*\)""", re.DOTALL)
+#: A Python list or tuple of strings as Spark writes it in an option.
+_LIST: Final = re.compile(r"""\['.*\]|\(['"].*\)""", re.DOTALL)
+#: The beginning of a JSON array of strings.  A pattern such as `[ab]*` begins otherwise.
+_ARRAY: Final = re.compile(r"""\s*\[\s*"|\s*\[\s*\]\s*\Z""")
 GROUP_MAX: Final = 65_000  #: bytes of the name of a group
 #: Stores, and exports of them.
 KINDS: Final = ("aof", "sqlite", "jsonl", "parquet")
@@ -35,21 +44,25 @@ STATES: Final = ("queued", "active", "expired", "unknown")
 
 
 class Use(Enum):
-    """What an option is for."""
+    """What a call does with the connector; the value names the call in errors."""
 
     READ = "spark.read"
     STORE = "spark.read with path"
     STREAM = "spark.readStream"
     GROUP = "spark.readStream with group"
     EVENTS = "spark.readStream with events"
-    WRITE = "df.write and df.writeStream"
+    WRITE = "df.write"
+    WRITE_STREAM = "df.writeStream"
     MOVE = "a move from queue to queue"
 
 
-#: What is done on nodes, and needs their address.
-LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE, Use.MOVE})
-#: An option that makes it another use than it would be; the first of them counts.
-TELLING: Final = {"path": Use.STORE, "events": Use.EVENTS, "group": Use.GROUP}
+#: Uses that need the address of a node.
+LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE, Use.WRITE_STREAM, Use.MOVE})
+#: Options that choose another use within a call; the first of them counts.
+_CHOOSING: Final = {
+    Use.READ: {"path": Use.STORE},
+    Use.STREAM: {"events": Use.EVENTS, "group": Use.GROUP},
+}
 #: What Spark itself passes on to sources and sinks, and needs nobody's leave.
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
@@ -68,18 +81,42 @@ class Option:
     is_needed: bool = False
 
 
+class _Wrong(ValueError):
+    """Why a value is wrong, for the error that names the option and what is allowed."""
+
+
 def _words(text: str) -> tuple[str, ...]:
+    if _ARRAY.match(text):
+        return _array(text)
     words = tuple(word.strip() for word in text.split(","))
-    if not all(words):
-        raise ValueError("nothing stands beside a comma")
     if _LIST.fullmatch(text.strip()):
-        raise ValueError("this is a list of Python as a text; names with commas between them are allowed")
+        raise _Wrong("this is a Python list; write it with json.dumps")
+    if not all(words):
+        raise _Wrong("a name is empty")
     return words
+
+
+def _array(text: str) -> tuple[str, ...]:
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _Wrong("this begins like a JSON array of strings and is none") from None
+    if not words or not all(isinstance(word, str) and word for word in words):
+        raise _Wrong("a JSON array needs one string or more, none of them empty")
+    return tuple(words)
 
 
 def _addresses(text: str) -> tuple[str, ...]:
     words = _words(text)
     read_nodes(words)
+    return words
+
+
+def _names(text: str) -> tuple[str, ...]:
+    words = _words(text)
+    for word in words:
+        if PATTERN & set(word):
+            raise _Wrong(f"{word!r} is a pattern, and a stream needs the names themselves")
     return words
 
 
@@ -138,9 +175,10 @@ def _between(least: int, most: int) -> Callable[[str], int]:
 
 _SECONDS: Final = _between(0, MOST_SECONDS)
 _SPAN: Final = _between(1, MOST_SECONDS)
-_SINK: Final = frozenset({Use.WRITE})
-_ADDING: Final = frozenset({Use.WRITE, Use.MOVE})
+_SINK: Final = frozenset({Use.WRITE, Use.WRITE_STREAM})
+_ADDING: Final = _SINK | {Use.MOVE}
 _SOURCE: Final = frozenset({Use.READ, Use.STORE, Use.STREAM, Use.GROUP})
+_TABLES: Final = frozenset({Use.READ, Use.STORE})
 _TABLE: Final = frozenset({Use.READ})
 _STORE: Final = frozenset({Use.STORE})
 _STREAM: Final = frozenset({Use.STREAM})
@@ -148,18 +186,22 @@ _GROUP: Final = frozenset({Use.GROUP})
 _JOBS: Final = frozenset({Use.STREAM, Use.GROUP})
 _EVENTS: Final = frozenset({Use.EVENTS})
 
+#: How several names stand in one text.
+_SEVERAL: Final = "with commas between them or as a JSON array"
+
 OPTIONS: Final = (
-    Option("address", _addresses, None, "host:port of a node, or several with commas between them", is_needed=True),
+    Option("address", _addresses, None, f"host:port of a node, or several {_SEVERAL}", is_needed=True),
     Option("user", str, None, "a name"),
     Option("password", str, None, "the password of the nodes"),
     Option("connectTimeout", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds"),
     Option("replyTimeout", _between(1, DAY_S), "60", f"1 to {DAY_S} seconds"),
     Option("pipeline", _between(1, 100_000), "1000", "1 to 100000 commands"),
-    Option("queues", _words, "*", "names or patterns (* ? [abc]), with commas between them", _SOURCE),
+    Option("queues", _words, "*", f"names or patterns (* ? [abc]), {_SEVERAL}", _TABLES),
+    Option("queues", _names, None, f"names of queues, {_SEVERAL}", _JOBS, True),
     Option("states", _some_of("queued", "active"), "queued,active", "queued, active or both", _TABLE),
     Option("minPartitions", _between(1, 100_000), "1", "1 to 100000", _SOURCE),
     # Stores.
-    Option("path", _words, None, "files and folders, or patterns of them, with commas between them", _STORE, True),
+    Option("path", _words, None, f"files and folders, or patterns of them, {_SEVERAL}", _STORE, True),
     Option("store", _one_of(*KINDS), None, ", ".join(KINDS), _STORE),
     Option("records", _one_of(*RECORDS), "jobs", ", ".join(RECORDS), _STORE),
     Option("states", _some_of(*STATES), "queued,active,unknown", "one or several of " + ", ".join(STATES), _STORE),
@@ -186,19 +228,19 @@ OPTIONS: Final = (
 )
 
 
-def use_of(given: Mapping[str, str], otherwise: Use) -> Use:
-    """Tell which use options are for that name a store, an event log or a group; or the one that it is otherwise."""
+def use_of(given: Mapping[str, str], call: Use) -> Use:
+    """Return what a call does with these options: itself, or what an option such as `path` chooses instead."""
     names = {name.lower() for name in given}
-    return next((use for name, use in TELLING.items() if name in names), otherwise)
+    return next((use for name, use in _CHOOSING.get(call, {}).items() if name in names), call)
 
 
 def read_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
-    """Read what was given for a use, and put defaults for the rest; names as in the table.
+    """Read the options of a use, and add the defaults of the rest; names as in the table.
 
-    Raises ValueError for what is unknown, is for another use, is missing, is not allowed, or contradicts another one.
+    Raises ValueError for an option that is unknown, for another use, missing, wrong, or contradicts another one.
     """
     for name in given:
-        _check_name(name, use)
+        _check_name(name, (use,))
     texts = {name.lower(): text for name, text in given.items()}
     options = {
         option.name: _value(option, texts.get(option.name.lower(), option.default))
@@ -209,18 +251,51 @@ def read_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
     return options
 
 
-def _check_name(name: str, use: Use) -> None:
+def check_source(given: Mapping[str, str]) -> None:
+    """Raise ValueError for options that are wrong for `spark.read` and for `spark.readStream`.
+
+    Spark wants the columns before it says which call it is.  What is wrong for one call alone, the reader finds.
+    """
+    uses = tuple(use_of(given, call) for call in (Use.READ, Use.STREAM))
+    for name in given:
+        _check_name(name, uses)
+    texts = {name.lower(): text for name, text in given.items()}
+    for name in dict.fromkeys(name for use in uses for name in names_of(use)):
+        rows = [option for option in OPTIONS if option.name == name and option.uses & set(uses)]
+        if name.lower() in texts or all(set(uses) <= option.uses for option in rows):
+            _check_any(rows, texts.get(name.lower()))
+
+
+def _check_any(rows: list[Option], text: str | None) -> None:
+    """Raise ValueError for a value that none of these rows of one option allows."""
+    errors = []
+    for option in rows:
+        try:
+            _value(option, option.default if text is None else text)
+        except ValueError as error:
+            errors.append(error)
+    if len(errors) == len(rows):
+        raise errors[0]
+
+
+def _check_name(name: str, uses: tuple[Use, ...]) -> None:
+    """Raise ValueError for an option that none of these uses has."""
     named = [option for option in OPTIONS if option.name.lower() == name.lower()]
-    if any(use in option.uses for option in named) or name.lower() in OF_SPARK:
+    if any(option.uses & set(uses) for option in named) or name.lower() in OF_SPARK:
         return
-    allowed = [each.name for each in OPTIONS if use in each.uses]
-    if not named:
-        raise ValueError(f"disqued has no option {name!r}; {listed(_options_for(use), allowed, PAGE, name)}")
-    raise ValueError(f"the option {named[0].name} is not for {use.value}; {listed(_options_for(use), allowed, PAGE)}")
+    lists = "; ".join(f"options for {use.value} are {', '.join(names_of(use))}" for use in uses)
+    if named:
+        others = " or ".join(each.value for each in Use if any(each in option.uses for option in named))
+        here = " or ".join(use.value for use in uses)
+        raise ValueError(f"the option {named[0].name} is for {others}, not for {here}; {lists}")
+    meant = near(name, [each for use in uses for each in names_of(use)])
+    guess = f"did you mean {' or '.join(meant)}? " if meant else ""
+    raise ValueError(f"disqued has no option {name!r}; {guess}{lists} ({PAGE})")
 
 
-def _options_for(use: Use) -> str:
-    return f"options for {use.value}"
+def names_of(use: Use) -> list[str]:
+    """Return the names of all options of a use."""
+    return [option.name for option in OPTIONS if use in option.uses]
 
 
 def _value(option: Option, text: str | None) -> Any:
@@ -233,20 +308,17 @@ def _value(option: Option, text: str | None) -> Any:
     except (ValueError, KeyError) as error:
         # A URL may have a password in it, and the errors of addresses are made so as not to show it.
         what = f": {error}" if option.name == "address" else f" cannot be {text!r}"
+        if isinstance(error, _Wrong) and option.name != "address":
+            what += f": {error}"
         raise ValueError(f"the option {option.name}{what}; allowed: {option.allowed}") from None
 
 
 def _check_together(options: Mapping[str, Any], use: Use) -> None:
     """Raise ValueError for options that contradict each other."""
-    if use is Use.WRITE:
+    if use in _SINK:
         _check_writing(options)
-    elif use in (Use.STREAM, Use.GROUP):
-        for queue in options["queues"]:
-            if PATTERN & set(queue):
-                raise ValueError(f"the option queues has to name the queues of a stream, and {queue!r} is a pattern")
-        where = options.get("startingPosition", "earliest")
-        if where not in ("earliest", "latest") and len(options["queues"]) > 1:
-            raise ValueError("the option startingPosition names an event, and so queues can name its queue alone")
+    elif use is Use.GROUP and options["startingPosition"] not in ("earliest", "latest") and len(options["queues"]) > 1:
+        raise ValueError("the option startingPosition names an event; queues can then name its queue alone")
 
 
 def _check_writing(options: Mapping[str, Any]) -> None:

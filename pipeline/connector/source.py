@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from disqued.pipeline.connector.eventlog import SCHEMA as EVENTS
 from disqued.pipeline.connector.eventlog import EventsStreamReader
 from disqued.pipeline.connector.groups import GroupStreamReader
-from disqued.pipeline.connector.options import Use, read_options, use_of
+from disqued.pipeline.connector.options import Use, check_source, read_options, use_of
 from disqued.pipeline.connector.read import QueuesReader
 from disqued.pipeline.connector.rows import SCHEMA
 from disqued.pipeline.connector.store_rows import SCHEMAS
@@ -29,25 +29,15 @@ class DisquedDataSource(DataSource):
         return "disqued"
 
     def schema(self) -> StructType:
-        """Tell the columns, once the options can be those of a table or a stream.  Raises ValueError."""
-        use = use_of(self.options, Use.READ)
-        if use is not Use.READ:
-            options = read_options(self.options, use)
-            return {Use.STORE: SCHEMAS[options.get("records", "jobs")], Use.EVENTS: EVENTS}.get(use, SCHEMA)
-        try:
-            read_options(self.options, Use.READ)
-        except ValueError as error:
-            try:
-                read_options(self.options, Use.STREAM)
-            except ValueError:
-                raise error from None
-        return SCHEMA
+        """Return the columns.  Raises ValueError for what neither `spark.read` nor `spark.readStream` allows."""
+        check_source(self.options)
+        if use_of(self.options, Use.READ) is Use.STORE:
+            return SCHEMAS[self.options.get("records", "jobs").lower()]
+        return EVENTS if use_of(self.options, Use.STREAM) is Use.EVENTS else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make what reads a table.  Raises ValueError."""
         use = use_of(self.options, Use.READ)
-        if use not in (Use.READ, Use.STORE):
-            raise ValueError(f"the options are those of a stream ({use.value}); a table has none of them")
         options = read_options(self.options, use)
         if use is Use.STORE:
             _check_columns(schema, SCHEMAS[options["records"]])
@@ -61,8 +51,6 @@ class DisquedDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what reads a stream.  Raises ValueError."""
         use = use_of(self.options, Use.STREAM)
-        if use is Use.STORE:
-            raise ValueError("a store is read as a table (spark.read); the option path is not for streams")
         options = read_options(self.options, use)
         if use is Use.EVENTS:
             _check_columns(schema, EVENTS)
@@ -82,7 +70,7 @@ class DisquedDataSource(DataSource):
         """Make what adds the rows of a batch of a stream.  Raises ValueError."""
         if overwrite:
             raise ValueError("a queue cannot be overwritten; the output mode is append")
-        return QueuesStreamWriter(Sink(schema, read_options(self.options, Use.WRITE)))
+        return QueuesStreamWriter(Sink(schema, read_options(self.options, Use.WRITE_STREAM)))
 
 
 def _check_columns(schema: StructType, columns: StructType) -> None:

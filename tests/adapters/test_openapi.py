@@ -43,6 +43,38 @@ async def test_the_document_is_served(admin: Callable[..., AdminClient]) -> None
     assert body == json.loads(json.dumps(DOCUMENT))
 
 
+VALUES: tuple[Any, ...] = (
+    None, True, False, 5, -1, 2.5, "", "x", [], ["x"], [None], {}, {"x": 1}, {"base64": "AA=="}, {"base64": None},
+)  # fmt: skip
+ACTING = [entry for entry in LISTED if entry.body is not None and entry.tag != "commands"]
+
+
+@pytest.mark.parametrize("entry", ACTING, ids=lambda entry: entry.path)
+@ensureDeferred
+async def test_the_server_refuses_what_the_schema_of_a_body_refuses(
+    admin: Callable[..., AdminClient], entry: Route
+) -> None:
+    """Each field, and each field of a filter, with a value of each kind that JSON has."""
+    assert entry.body is not None
+    client, example = (
+        admin(),
+        {**entry.example, "dry_run": True} if "dry_run" in entry.body["properties"] else entry.example,
+    )
+    validator = jsonschema_rs.validator_for(dict(entry.body))
+    bodies = [{**example, name: value} for name in entry.body["properties"] for value in VALUES]
+    fields = entry.body["properties"].get("filter", {}).get("properties", ())
+    bodies += [{**example, "filter": {name: value}} for name in fields for value in VALUES]
+    refused = 0
+    for body in bodies:
+        status, _, answer = await client.post(entry.path, body)
+        if not validator.is_valid(body):
+            assert status == 400, (body, answer)
+            refused += 1
+        elif status == 400:
+            assert "; allowed " not in answer["detail"] or "is null" not in answer["detail"], (body, answer)
+    assert refused > 0
+
+
 def test_every_route_stands_in_it_once_under_a_name_of_its_own() -> None:
     operations = [one for path in DOCUMENT["paths"].values() for one in path.values()]
     assert len(operations) == len(LISTED)

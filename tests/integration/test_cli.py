@@ -154,8 +154,8 @@ def test_a_tool_has_a_help_of_its_own(tool: str) -> None:
     [
         (["improt"], "disqued: there is no verb 'improt'; did you mean import? "),
         (["import"], "disqued import: Missing argument 'FILE...'; options are --config, --dir, --dry-"),
-        (["import", "x", "--dryrun"], "disqued import: No such option '--dryrun'. (Did you mean one of: '--dir', '"),
-        (["import", "x", "--dry"], "disqued import: No such option '--dry'"),
+        (["import", "x", "--dryrun"], "disqued import: there is no option '--dryrun'; did you mean --dry-run"),
+        (["import", "x", "--dry"], "disqued import: there is no option '--dry'; did you mean"),
         (["export", "x"], "disqued export: Got unexpected extra argument (x); options are --config, --dir, --format, "),
         (["export", "--format", "csv"], "disqued export: Invalid value for '--format': 'csv' is not one of "),
         (["export", *AOF, "--format", "parquet"], "disqued export: Parquet is written to a file: --output FILE; "),

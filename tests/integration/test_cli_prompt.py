@@ -284,7 +284,7 @@ def test_a_node_that_was_told_to_end_is_no_error(start: Start) -> None:
         (["-s", "/run/d.sock", "PING"], "-s names a Unix socket, and -h and -p a host and its port: they exclude"),
         (["-r", "x", "PING"], "'x' is not a whole number"),
         (["-i", "-1", "PING"], "'-1' is no number of seconds; allowed are 0 up to"),
-        (["--nosuch"], "No such option '--nosuch'"),
+        (["--nosuch"], "there is no option '--nosuch'"),
     ],
 )
 def test_misuse_is_told_with_what_is_allowed(words: list[str], said: str) -> None:

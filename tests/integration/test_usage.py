@@ -74,7 +74,7 @@ def test_help_knows_the_verbs_of_verbs(run: Run) -> None:
     assert run("help", "cluster", "creat") == (
         2,
         "",
-        "disqued: disqued cluster has no verb 'creat'; verbs are add, create, drain, status\n",
+        "disqued cluster: there is no verb 'creat'; did you mean create? verbs are add, create, drain, status\n",
     )
 
 
@@ -85,8 +85,49 @@ def test_the_letter_of_the_host_is_no_help(verb: str, run: Run) -> None:
     assert "-h is the host, in verbs that talk to a node; the help is --help" in complained
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--prot", "1"], "did you mean --proto-max-bulk-len or --port? disqued --help names all options"),
+        (["--versoin"], "did you mean --version? disqued --help names all options"),
+        (["-p", "1"], "-p is the port, in verbs that talk to a node; a node has --port"),
+        (["-x"], "option -x not recognized; disqued --help names all options"),
+        (["--port"], "option --port requires argument; disqued --help names all options"),
+        (["--port", "1", "cli"], "options alone start a node, and a verb stands before its options"),
+    ],
+)
+def test_a_wrong_option_of_a_node_is_answered_with_the_right_one(words: list[str], said: str, run: Run) -> None:
+    status, _, complained = run(*words)
+    assert status == 2
+    assert said in complained
+    assert complained.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ingst", "disqued-spark: there is no verb 'ingst'; did you mean ingest? disqued-spark --help names all verbs"),
+        ("help ingst", "disqued-spark: there is no verb 'ingst'; did you mean ingest? disqued-spark --help names all"),
+        ("help nope", "disqued-spark: there is no verb 'nope'; disqued-spark --help names all verbs"),
+        ("help audit x", "disqued-spark: disqued-spark audit has no verbs; its help is disqued-spark audit --help"),
+        ("help audit --zzz", "disqued-spark audit: there is no option '--zzz'; disqued-spark audit --help names all"),
+        ("audit --noets", "did you mean --notes? disqued-spark audit --help names all options"),
+        ("ingest", "disqued-spark ingest: Missing option '--events'; disqued-spark ingest --help names all options"),
+        ("export --to x --as jso", "'jso' is not one of 'parquet', 'csv', 'json'; disqued-spark export --help names"),
+        ("--vers", "disqued-spark: there is no option '--vers'; options are --help"),
+        ("ingest --every", "disqued-spark ingest: Option '--every' requires an argument; disqued-spark ingest --help"),
+    ],
+)
+def test_a_wrong_line_for_spark_is_answered_with_the_right_one(words: str, said: str) -> None:
+    status, shown, complained = spark(*words.split())
+    assert (status, shown) == (2, "")
+    assert said in complained
+    assert complained.count("\n") == 1
+
+
 def test_the_program_for_spark_has_the_same_ways() -> None:
     assert spark("help", "audit") == spark("audit", "--help")
+    assert spark("help", "help") == spark("--help")
     for words in (["audit", "--hel"], ["audit", "-h"], ["aud"], ["--vers"]):
         assert spark(*words)[0] == 2, words
     assert "the help is --help" in spark("audit", "-h")[2]

@@ -1,7 +1,10 @@
 """What is asked for, why, and what is installed: setup.cfg, requirements/bounds.toml, constraints.txt, locked*.txt."""
 
+import ast
 import configparser
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
@@ -13,12 +16,24 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.limits import slowness
+
 ROOT = Path(__file__).resolve().parents[2]
+OLDEST = "3.11.0"  #: Python that is allowed
 ADVISORY = re.compile(r"CVE-\d{4}-\d{4,}|GHSA-[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}")
 
 
+def environment(python: str) -> dict[str, str]:
+    """What differs between versions of Python, for markers."""
+    return {"python_full_version": python, "python_version": python.rpartition(".")[0], "extra": ""}
+
+
+def is_for(requirement: Requirement, python: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate(environment(python))
+
+
 def asked_for() -> list[Requirement]:
-    """Every requirement of the package, of its extras, and of its build; not those that name the package itself."""
+    """Every requirement of the package, its extras and its build; none of the package itself or an old Python."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     lines = settings["options"]["install_requires"].splitlines()
@@ -26,7 +41,7 @@ def asked_for() -> list[Requirement]:
         lines += extra.splitlines()
     lines += tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     found = [Requirement(line) for line in lines if line.strip()]
-    return [requirement for requirement in found if canonicalize_name(requirement.name) != "disqued"]
+    return [each for each in found if canonicalize_name(each.name) != "disqued" and is_for(each, OLDEST)]
 
 
 def least(specifiers: SpecifierSet) -> list[str]:
@@ -114,7 +129,28 @@ def test_the_set_with_hashes_is_the_locked_one_and_holds_all_that_a_daemon_its_c
 def test_what_compiles_in_isolation_has_the_bounds_of_the_installation() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     asked = {canonicalize_name(requirement.name): requirement.specifier for requirement in asked_for()}
-    assert {requirement.name: requirement.specifier for requirement in map(Requirement, build)}.items() <= asked.items()
+    used = {each.name: each.specifier for each in map(Requirement, build) if is_for(each, OLDEST)}
+    assert len(used) == len(build) - 1, "all but the one for an old Python"
+    assert used.items() <= asked.items()
+
+
+def test_an_older_python_is_asked_for_nothing_before_setup_py_names_the_version_that_is_needed() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for python in ("3.7.0", "3.9.2", "3.10.14"):
+        assert [line.partition(";")[0] for line in build if is_for(Requirement(line), python)] == ["setuptools"]
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    source = (ROOT / "setup.py").read_text()
+    ast.parse(source, feature_version=(3, 7))
+    assert settings["options"]["python_requires"] == ">=3.11"
+    for version, said in (((3, 10, 14), "is Python 3.10.14"), ((3, 7, 0), "is Python 3.7.0")):
+        program = f"import runpy, sys; sys.version_info = {version}; runpy.run_path('setup.py', run_name='__main__')"
+        words = [sys.executable, "-c", program, "--name"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False, text=True, timeout=60 * slowness())
+        assert done.returncode == 1
+        assert done.stderr.startswith("disqued needs Python 3.11 or newer, and ")
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_the_locked_set_has_each_package_once() -> None:
@@ -130,11 +166,6 @@ def installed_by(name: str, python: str) -> set[str]:
         for each, _ in lines_with_hashes(name)
         if each.marker is None or each.marker.evaluate(environment(python))
     }
-
-
-def environment(python: str) -> dict[str, str]:
-    """What differs between versions of Python, for markers."""
-    return {"python_full_version": python, "python_version": python.rpartition(".")[0], "extra": ""}
 
 
 @pytest.mark.parametrize("python", ["3.11.0", "3.11.2", "3.11.3", "3.12.0", "3.13.0", "3.14.0"])

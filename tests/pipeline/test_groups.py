@@ -291,14 +291,17 @@ def test_the_source_knows_a_group_by_its_name() -> None:
     source = DisquedDataSource(given)
     assert source.schema() == SCHEMA
     assert isinstance(source.streamReader(SCHEMA), GroupStreamReader)
-    with pytest.raises(ValueError, match="those of a stream"):
+    with pytest.raises(ValueError, match=r"the option group is for .* with group, not for spark.read;"):
         source.reader(SCHEMA)
     for more, said in (
-        ({"leaseRenewInterval": "5"}, "the option leaseRenewInterval is not for spark.readStream with group"),
+        (
+            {"leaseRenewInterval": "5"},
+            "the option leaseRenewInterval is for spark.readStream, not for spark.readStream with",
+        ),
         ({"group": ""}, "the option group cannot be ''; allowed: the name of a group"),
         ({"startingPosition": "now"}, "the option startingPosition cannot be 'now'; allowed: earliest, latest or"),
-        ({"queues": "q*"}, "the option queues has to name the queues of a stream"),
-        ({"queues": "a,b", "startingPosition": "DI" + "0" * 44 + "SQ"}, "names an event, and so queues can name its"),
+        ({"queues": "q*"}, "'q.' is a pattern, and a stream needs the names themselves"),
+        ({"queues": "a,b", "startingPosition": "DI" + "0" * 44 + "SQ"}, "names an event; queues can then name its"),
     ):
         with pytest.raises(ValueError, match=said):
             DisquedDataSource(given | more).streamReader(SCHEMA)

@@ -20,10 +20,13 @@ NODE = ("--address", "127.0.0.1:1")
     [
         (("consume", "--queues", "q", *TO), "the node is missing: --address HOST:PORT, or DISQUED_ADDRESS"),
         (("consume", "--queues", "q", *TO, *NODE, "--option", "x"), "--option 'x' is none of the source or sink"),
-        (("consume", "--queues", "q", *TO, *NODE, "--option", "leaseTime=5"), "the option leaseTime is not for spark"),
+        (
+            ("consume", "--queues", "q", *TO, *NODE, "--option", "leaseTime=5"),
+            "the option leaseTime is for spark.readStream with group, not for",
+        ),
         (
             ("consume", "--queues", "h*", *TO, *NODE),
-            "the option queues has to name the queues of a stream, and 'h*' is",
+            "the option queues cannot be 'h*': 'h*' is a pattern, and a stream needs the names",
         ),
         (("import", "--from", "x", *NODE, "--option", "delay=5"), "the option delay needs twoPhase = false"),
         (("export", *TO), "the node is missing"),
@@ -37,7 +40,7 @@ NODE = ("--address", "127.0.0.1:1")
         (("replay", "--from", "/no/such*", *NODE), "--from: nothing is called '/no/such*'"),
         (("tail", "--events", "/no/such"), "there is no folder /no/such: --events names the one with date=... in it"),
         (("import", "--from", "x.csv"), "the node is missing"),
-        (("import", "--from", "x.csv", *NODE, "--option", "queues=q"), "the option queues is not for df.write"),
+        (("import", "--from", "x.csv", *NODE, "--option", "queues=q"), "the option queues is for spark.read"),
         (("replay", *NODE), "name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)"),
         (
             ("replay", *NODE, "--queues", "a", "--to", "b", "--option", "twoPhase=false"),

@@ -39,6 +39,25 @@ def test_an_error_is_told_to_who_asked(spark: SparkSession, daemon: Daemon) -> N
         source.load()
 
 
+def test_an_error_of_a_stream_names_the_call_of_streams(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> None:
+    options = {"address": f"{HOST}:{daemon.port}", "queues": "q"}
+    with pytest.raises(PySparkException, match=r"options for spark.readStream are address, .*maxJobsPerTrigger"):
+        spark.readStream.format("disqued").options(**options, maxJob="5").load()
+    with pytest.raises(
+        PySparkException, match="the option maxJobsPerTrigger cannot be '0'; allowed: 1 to 1000000 jobs"
+    ):
+        spark.readStream.format("disqued").options(**options, maxJobsPerTrigger="0").load()
+    rows = spark.readStream.format("disqued").options(**options, states="active").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(PySparkException, match=r"option states is for spark.read or .*, not for spark.readStream; opt"):
+        query.awaitTermination()
+    table = spark.read.format("disqued").options(address=options["address"], maxJobsPerTrigger="5").load()
+    with pytest.raises(
+        PySparkException, match=r"option maxJobsPerTrigger is for .*, not for spark.read; options for sp"
+    ):
+        table.count()
+
+
 def test_rows_become_jobs_and_nothing_is_left_of_a_write_that_failed(
     spark: SparkSession, daemon: Daemon, queue: str
 ) -> None:

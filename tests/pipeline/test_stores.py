@@ -311,10 +311,11 @@ def test_the_source_knows_a_store_by_its_path() -> None:
         source = DisquedDataSource({"path": "/data", "records": records})
         assert source.schema() == schema
         assert isinstance(source.reader(schema), StoresReader)
-    with pytest.raises(ValueError, match="the option path is not for streams"):
+    with pytest.raises(ValueError, match=r"the option path is for .* with path, not for spark.readStream;"):
         DisquedDataSource({"path": "/data"}).streamReader(SCHEMAS["jobs"])
     with pytest.raises(
-        ValueError, match=r"the option ttl is not for spark.read with path; options for spark.read with path are queues"
+        ValueError,
+        match=r"the option ttl is for df.write .* queue to queue, not for spark.read with path or spark.readS",
     ):
         DisquedDataSource({"path": "/data", "ttl": "5"}).schema()
     with pytest.raises(ValueError, match="the columns of disqued cannot be chosen"):

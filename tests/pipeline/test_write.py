@@ -304,7 +304,7 @@ def test_an_abort_reaches_a_node_that_was_away(trio: Trio, queue: str) -> None:
         (BODIES, {"queue": "q", "prepareTimeout": "86400"}, "prepareTimeout = 86400 is not less than a day"),
         (BODIES, {"queue": "q", "twoPhase": "false", "delay": "9", "ttl": "9"}, "delay = 9 is not less than ttl = 9"),
         (BODIES, {"queue": "q", "retry": "0"}, r"the option retry = 0 \(at most once\) needs replicate = 1"),
-        (BODIES, {"queue": "q", "queues": "q"}, "the option queues is not for df.write and df.writeStream"),
+        (BODIES, {"queue": "q", "queues": "q"}, "not for df.write; options for df.write are"),
     ],
 )
 def test_what_cannot_be_jobs_is_refused_before_anything_is_sent(

@@ -123,17 +123,31 @@ def test_what_info_tells_is_judged(
     assert checked(monkeypatch, capsys, *words.split(), **facts) == (status, said)
 
 
+EMPTY = "QUEUE is empty, as of a variable that is not set; allowed are names of queues"
+NO_RANGE = "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("", "which check is meant? disqued check --help lists them"),
-        ("nosuch", "there is no check 'nosuch'; checks are node, cluster, queue, aof"),
-        ("--nosuch", "No such option '--nosuch'."),
-        ("queue", "Missing argument 'QUEUE'."),
-        ("queue ''", "QUEUE is empty, as of a variable that is not set; allowed are names of queues"),
+        ("nosuch", "there is no check 'nosuch'; checks are aof, cluster, node, queue"),
+        ("quue", "there is no check 'quue'; did you mean queue? checks are aof, cluster, node, queue"),
+        ("-p 1 queue", "the option -p stands behind the verb: disqued check queue -p"),
+        (
+            "node --prot 1",
+            "there is no option '--prot'; did you mean --port? disqued check node --help names all options",
+        ),
+        ("node --port", "Option '--port' requires an argument; disqued check node --help names all options"),
+        ("--nosuch", "there is no option '--nosuch'; options are --help"),
+        ("queue", "Missing argument 'QUEUE'; disqued check queue --help names all options"),
+        (
+            "queue ''",
+            f"{EMPTY}; disqued check queue --help names all options",
+        ),
         (
             "node -w x",
-            "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 10, 10:, ~:10, 5:10 and @5:10",
+            f"{NO_RANGE}; disqued check node --help names all options",
         ),
     ],
 )

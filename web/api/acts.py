@@ -78,7 +78,7 @@ async def drain(site: Site, asked: Asked) -> dict[str, Any]:
     leaving = read_object(asked.body, ["leaving"]).get("leaving")
     if not isinstance(leaving, bool):
         raise Problem(400, "the field leaving is needed: true or false")
-    await site.call(asked.visitor, "CLUSTER", "LEAVING", leaving)
+    await site.call(asked.visitor, "CLUSTER", "LEAVING", "yes" if leaving else "no")
     return {"leaving": leaving}
 
 

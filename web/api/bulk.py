@@ -43,7 +43,7 @@ from disqued.core.job import (
 from disqued.core.registry import TABLES
 from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
-from disqued.web.api.fields import VALUE, read_bytes, read_object, whole
+from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
 from disqued.web.http.exchange import Asked, Role, Schema, Visitor
 from disqued.web.http.problems import Problem
@@ -98,8 +98,7 @@ class Filter:
 def read_filter(given: Any, visitor: Visitor) -> Filter:
     """Read a filter.  Raises Problem 400, and 403 for bodies that the visitor may not see."""
     values = read_object(given, _FIELDS, "the filter")
-    contains = values.get("body_contains")
-    if contains is not None and not visitor.sees_bodies:
+    if "body_contains" in values and not visitor.sees_bodies:
         raise Problem(403, f"{visitor.name} may not see the bodies of jobs, and body_contains would tell of them")
     limit = whole("limit", values.get("limit", LIMIT_MAX))
     if not 1 <= limit <= LIMIT_MAX:
@@ -109,7 +108,7 @@ def read_filter(given: Any, visitor: Visitor) -> Filter:
         read_bytes("queue", values["queue"]) if "queue" in values else None,
         _read_states(values["state"]) if "state" in values else None,
         _read_age("older_than_s", values), _read_age("newer_than_s", values),
-        None if contains is None else read_bytes("body_contains", contains), limit,
+        read_bytes("body_contains", values["body_contains"]) if "body_contains" in values else None, limit,
     )  # fmt: skip
 
 
@@ -392,7 +391,7 @@ _FILTER: Final[Schema] = {
     "type": "object",
     "properties": {
         "ids": {
-            "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": IDS_MAX,
+            "type": "array", "items": JOB_IDS, "minItems": 1, "maxItems": IDS_MAX,
             "description": "These jobs.",
         },
         "queue": {**VALUE, "description": "Jobs of this queue."},

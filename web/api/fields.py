@@ -60,7 +60,15 @@ def schema(entry: Command, only: Iterable[str] | None = None) -> Schema:
     required = [field.name for field in fields if _is_required(field.arg)]
     if required:
         found["required"] = required
+    if needs := _needs(fields):
+        found["dependentRequired"] = needs
     return found
+
+
+def _needs(fields: Iterable[Field]) -> dict[str, list[str]]:
+    """Name the optional fields that stand before others, which are read in their places."""
+    optional = [field.name for field in fields if field.arg.style == "optional"]
+    return {name: optional[:place] for place, name in enumerate(optional) if place}
 
 
 def _is_required(arg: Arg) -> bool:
@@ -139,6 +147,9 @@ def words(entry: Command, given: Any, only: Iterable[str] | None = None) -> list
     """
     fields = [field for field in entry.fields if only is None or field.name in set(only)]
     values = read_object(given, [field.name for field in fields])
+    for name, before in _needs(fields).items():
+        if name in values and not all(each in values for each in before):
+            raise Problem(400, f"{name} is given without {_listed(before)}; allowed is {name} together with that")
     found = [word.encode() for word in entry.name.split()]
     for styles in (("positional",), ("optional",), ("option", "flag"), ("rest",)):
         for field in fields:
@@ -211,7 +222,8 @@ def _word(name: str, arg: Arg, value: Any) -> bytes:
     if kind == "boolean":
         if not isinstance(value, bool):
             raise _wrong(name, value, "true and false")
-    elif isinstance(value, bool) or (arg.kind.words and not isinstance(value, str)):
+        return b"yes" if value else b"no"
+    if arg.kind.words and not isinstance(value, str):
         raise _wrong(name, value, arg.kind.allowed)
     return read_bytes(name, value)
 
@@ -230,7 +242,9 @@ def read_bytes(name: str, value: Any) -> bytes:
     try:
         return as_bytes(value)
     except ValueError as error:
-        raise Problem(400, f"{name}: {error}") from None
+        if isinstance(value, Mapping):
+            raise Problem(400, f"{name}: {error}") from None
+        raise Problem(400, f"{name} is {_kind(value)}; {error}") from None
 
 
 def _wrong(name: str, value: Any, allowed: str) -> Problem:

@@ -55,13 +55,18 @@ class Visitor:
     is_gone: Callable[[], bool] = attrs.field(default=never, eq=False, repr=False)  #: it has closed its connection
 
 
+def _bounded(schema: Schema) -> Schema:
+    """Give a whole number of a query string the bounds that all of them have."""
+    return {"minimum": -(2**63), "maximum": 2**63 - 1, **schema} if schema.get("type") == "integer" else schema
+
+
 @attrs.frozen
 class Param:
     """A parameter of the query string."""
 
     name: str
     doc: str
-    schema: Schema = attrs.field(factory=lambda: {"type": "string"})  #: of one value
+    schema: Schema = attrs.field(factory=lambda: {"type": "string"}, converter=_bounded)  #: of one value
     repeats: bool = False  #: it may be given several times; the value is the list of all
 
 

@@ -45,7 +45,7 @@ def _read_param(param: Param, raw: bytes) -> Any:
     if param.schema.get("format") == "bytes":
         return raw
     if kind == "integer":
-        low, high = param.schema.get("minimum", -(2**63)), param.schema.get("maximum", 2**63 - 1)
+        low, high = param.schema["minimum"], param.schema["maximum"]
         if not _is_whole(text) or not low <= int(text) <= high:
             raise Problem(400, f"{param.name}={text[:100]}: allowed are whole numbers from {low} to {high}")
         return int(text)

@@ -61,16 +61,16 @@ def key_text(key: Any) -> str:
 
 
 def as_bytes(value: Any) -> bytes:
-    """Bytes of a JSON value: a string, a base64 object, either of them as `Large`, a whole number or a truth value.
+    """Bytes of a JSON value: a string, a base64 object, either of them as `Large`, or a whole number.
 
     Raises ValueError, which says what is allowed.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, bool):
-        return b"yes" if value else b"no"
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return b"%d" % value
+    if isinstance(value, float) and value.is_integer():  # 5.0 is the whole number 5 in JSON
+        return b"%d" % int(value)
     if isinstance(value, Large):
         return value.data
     if isinstance(value, Mapping) and set(value) == {"base64"} and isinstance(value["base64"], str | Large):
@@ -80,7 +80,7 @@ def as_bytes(value: Any) -> bytes:
             return from_base64(value["base64"].encode("ascii"))
         except ValueError:
             raise ValueError(_NO_BASE64) from None
-    raise ValueError('allowed are a string, a whole number, true, false, or {"base64": ...}')
+    raise ValueError('allowed are a string, a whole number, or {"base64": ...}')
 
 
 def from_base64(text: bytes) -> bytes:

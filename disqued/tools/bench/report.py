@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from disqued.tools.bench.crew import PERCENTILES, Figures
+from disqued.tools.shown import short
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,7 +91,7 @@ def as_table(figures: Figures) -> "Table":
     for row in rows(figures):
         times = (row.p50_ms, row.p99_ms, row.p999_ms, row.max_ms)
         drawn.add_row(
-            row.command, f"{row.requests:,}", f"{row.errors:,}", f"{row.per_second:,.0f}",
+            short(row.command), f"{row.requests:,}", f"{row.errors:,}", f"{row.per_second:,.0f}",
             *(f"{each:,.3f}" for each in times),
         )  # fmt: skip
     return drawn
@@ -99,11 +100,12 @@ def as_table(figures: Figures) -> "Table":
 def remarks(figures: Figures) -> Iterator[str]:
     """What else there is to be said of a load, a line each."""
     for row, tally in zip(rows(figures), figures.tallies, strict=False):
+        name = short(row.command)
         if row.empty:
-            yield f"{row.command}: {row.empty:,} of {row.requests:,} found no job"
+            yield f"{name}: {row.empty:,} of {row.requests:,} found no job"
         if row.passed_over:
-            yield f"{row.command}: {row.passed_over:,} times no job was known yet, and another command had its turn"
+            yield f"{name}: {row.passed_over:,} times no job was known yet, and another command had its turn"
         for text, count in tally.errors.most_common():
-            yield f"{row.command}: {count:,} times {text}"
+            yield f"{name}: {count:,} times {text}"
     if figures.was_interrupted:
         yield "interrupted: these are the requests until then"

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disqued.tools.members import ID_SHOWN
-from disqued.tools.shown import count, size, span
+from disqued.tools.shown import count, short, size, span
 from disqued.tools.top.rows import ORDERS, NodeRow, QueueRow
 
 OTHER_LINES = 6  #: of the screen: heading, two headings of columns, blank lines and keys
@@ -102,7 +102,8 @@ def _queues(view: View, lines: int) -> Table:
     table = _table("queue", "length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes")
     for queue in view.queues[:lines]:
         table.add_row(
-            printable(queue.name), count(queue.length), "" if queue.oldest_s is None else span(queue.oldest_s),
+            Text(short(queue.name), no_wrap=True, overflow="ellipsis"),
+            count(queue.length), "" if queue.oldest_s is None else span(queue.oldest_s),
             _rate(queue.in_s), _rate(queue.out_s), count(queue.blocked), "" if queue.pause == "none" else queue.pause,
             str(queue.nodes),
         )  # fmt: skip
