@@ -40,7 +40,7 @@ def test_names_are_known_in_whatever_case_and_lists_have_commas() -> None:
         ),
         (
             NODE | {"ttl": "5"},
-            "the option ttl is for df.write or df.writeStream or a move from queue to queue, not for spark.read; options",
+            "the option ttl is for df.write or df.writeStream or a move from queue to queue, not for spark.read;",
         ),
         (NODE | {"pipeline": "0"}, "the option pipeline cannot be '0'; allowed: 1 to 100000 commands"),
         (NODE | {"pipeline": "many"}, "the option pipeline cannot be 'many'; allowed: 1 to 100000"),
