@@ -530,6 +530,20 @@ def test_a_reader_that_stops_early_leaves_no_file_open(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_store_that_ends_leaves_no_file_open_though_a_sync_failed(tmp_path: Path, fails: bool) -> None:
+    before = open_below(tmp_path)
+    store, _ = opened(tmp_path, fsync="always", disk=FaultyDisk(5 if fails else 0, errno.EIO, only="fdatasync"))
+    with suppress(StoreFailed):
+        for _ in range(9):
+            put(store, b"one")
+    assert (store.status()["aof_last_write_status"] == "err") is fails
+    assert open_below(tmp_path) > before
+    with suppress(StoreFailed):
+        store.close()
+    assert open_below(tmp_path) == before
+
+
 def test_a_bit_flipped_in_what_a_compaction_left_is_told(tmp_path: Path) -> None:
     from tests.property.test_aof_check import compacted_journal
 

@@ -1,5 +1,6 @@
 """Rows of a database read by ranges of their numbers, while the node goes on writing."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from disqued.core.outbox import GONE_DELETED, GONE_EVICTED, JOB_GONE, UNIT_DONE
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 from disqued.persistence.sqlite import ranges
 from disqued.persistence.sqlite.ranges import Fact, numbers_of, read_facts, read_jobs
-from tests.databases import NAME, added, change, job_id, opened
+from tests.databases import NAME, Store, added, change, job_id, opened
 
 CTIME = 1_700_000_000_000_000_000  #: of job 0 of `tests.databases`
 
@@ -103,3 +104,30 @@ def test_a_file_that_cannot_be_removed_is_told_and_the_others_are_removed(tmp_pa
     assert path.exists()
     assert others
     assert not {f"{NAME}-wal"} & {each.name for each in tmp_path.iterdir()}
+
+
+def open_below(folder: Path) -> int:
+    """Count the files of a folder that this process has open."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them
+            count += link.readlink().is_relative_to(folder)
+    return count
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_store_that_has_begun_reads_its_database_no_more(tmp_path: Path, begins: bool) -> None:
+    filled(tmp_path)
+    before = open_below(tmp_path)
+    store = Store(tmp_path)
+    store.open()
+    reader = store._reader
+    assert reader is not None
+    if begins:
+        store.loop.wait(store.renew())
+    else:
+        assert store.loaded()
+    reader.close = lambda: None  # type: ignore[method-assign]
+    store.put(added(9))
+    store.end()
+    assert open_below(tmp_path) == before
