@@ -121,7 +121,10 @@ def _encode_rows(rows: Any) -> bytes:
     for row in rows:
         parts.append(b"*%d\r\n" % len(row))
         for value in row:
-            parts.append(encode_bulk(value) if isinstance(value, bytes) else encode_integer(value))  # noqa: PERF401
+            if isinstance(value, bytes):
+                parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+            else:
+                parts.append(encode_integer(value))
     return b"".join(parts)
 
 
