@@ -11,8 +11,6 @@ from typing import Any, Final
 SMALL_LENGTH: Final = 1024
 #: Integers below this are spelt in advance.
 SMALL_INTEGERS: Final = 1024
-#: Bodies from this size on are copied once, by the final join, instead of twice.
-LARGE_BODY: Final = 4096
 
 #: Integers from here to there are spelt as such; larger ones have spellings of their own.
 INT64_MIN: Final = -(2**63)
@@ -38,13 +36,6 @@ _INTEGERS: Final = [b":%d\r\n" % number for number in range(SMALL_INTEGERS)]
 def encode_integer(number: int) -> bytes:
     """Spell an integer of at most 64 bits."""
     return _INTEGERS[number] if 0 <= number < SMALL_INTEGERS else b":%d\r\n" % number
-
-
-def encode_bulk(body: bytes) -> bytes:
-    """Spell a byte string, copying it once."""
-    if len(body) < LARGE_BODY:
-        return b"$%d\r\n%b\r\n" % (len(body), body)
-    return b"".join((b"$%d\r\n" % len(body), body, b"\r\n"))
 
 
 def append_plain(value: Any, resp3: bool, parts: list[bytes], append_other: Callable[..., None]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from disqued.wire.brief import encode_bulk, encode_error, encode_integer, encode_jobs, encode_status
+from disqued.wire.brief import encode_error, encode_fetched2, encode_integer, encode_jobs, encode_status
 from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode
 
 
@@ -82,5 +82,8 @@ def test_jobs_are_spelt_like_any_array_of_their_words(size: int, count: int) -> 
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 100_000])
-def test_a_bulk_is_spelt_the_same_at_every_size(size: int) -> None:
-    assert encode_bulk(b"x" * size) == encode(b"x" * size) == b"$%d\r\n" % size + b"x" * size + b"\r\n"
+def test_a_body_is_spelt_the_same_at_every_size_with_counters_too(size: int) -> None:
+    body = b"x" * size
+    row = (b"q", b"D" * 48, body, b"nacks", 0, b"additional-deliveries", 2)
+    assert encode(body) == b"$%d\r\n" % size + body + b"\r\n"
+    assert encode_fetched2([row]) == encode([row])
