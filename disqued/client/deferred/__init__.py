@@ -2,6 +2,7 @@
 
 client.py     the commands as methods that return Deferreds
 links.py      the connections to one node
+stranded.py   errors for programs whose reactor does not run
 protocol.py   one of them; loads txredisapi, once a client has its reactor
 worker.py     a worker whose handlers are coroutines, Deferreds or plain functions
 """

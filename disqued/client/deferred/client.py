@@ -13,7 +13,7 @@ back the jobs of a cancelled `get`.  Durations are seconds.
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
@@ -25,6 +25,7 @@ from disqued.client.base_client import BaseClient, Options
 from disqued.client.calls import Ask
 from disqued.client.commands import Command, JobStateName, Page
 from disqued.client.deferred.links import Links, Way
+from disqued.client.deferred.stranded import NO_CONTEXT, check_running
 from disqued.client.nodes import Node
 
 T = TypeVar("T")
@@ -76,6 +77,12 @@ class Client(BaseClient[Links]):
         if ask.seat is None:
             return await connections.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
         return await connections.ask_seated(ask.seat, ask.words, ask.limit, self._unclaimed)
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(NO_CONTEXT)
+
+    def __exit__(self, *error: object) -> None:
+        """Stand there for `with`, which looks for it first."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,6 +137,7 @@ class Client(BaseClient[Links]):
         return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
 
     async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
+        check_running(self._reactor)
         cursor: bytes = b"0"
         node: Node | None = None
         while node is None or cursor != b"0":
@@ -144,6 +152,7 @@ class Client(BaseClient[Links]):
 
         On its way from node to node it asks `wanted` now and then; when that returns False it fails with Closed.
         """
+        check_running(self._reactor)
         if kept := self._take_kept(command):
             return succeed(cast("T", kept))
         return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience), wanted))

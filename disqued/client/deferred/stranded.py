@@ -1,0 +1,70 @@
+"""Clear errors for a Twisted client in a program without a running reactor.
+
+    Client().add(...) in a script        nothing is ever sent: said on standard error when the program ends
+    await Client().add(...) in asyncio   RuntimeError at once
+    with Client() as client:             TypeError at once
+
+A program may call a client before it runs its reactor, so that the first case shows at the end alone.
+"""
+
+import atexit
+import sys
+from typing import Any, Final
+
+WAYS: Final = (
+    "`from disqued.client.blocking import Client` returns answers, `from disqued.client.aio import Client` has "
+    "coroutines for asyncio, and `from disqued.client import Client` returns Deferreds for Twisted, whose reactor runs "
+    "the program (twisted.internet.task.react)"
+)
+IN_ASYNCIO: Final = f"disqued.client.Client is the client for Twisted, and this is asyncio. Choose a client: {WAYS}"
+NO_CONTEXT: Final = (
+    f"disqued.client.Client is the client for Twisted and has `async with` alone. Choose a client: {WAYS}"
+)
+NEVER_SENT: Final = (
+    "disqued.client.Client: {count} sent nothing, as it is the client for Twisted and the reactor never ran. "
+    f"Choose a client: {WAYS}"
+)
+
+#: Commands that wait for the global reactor to begin.
+_waiting = 0
+
+
+def check_running(reactor: Any) -> None:
+    """Look at the reactor that a command is for.  Raises RuntimeError in an event loop of asyncio."""
+    if getattr(reactor, "running", True) or reactor is not sys.modules.get("twisted.internet.reactor"):
+        return
+    if getattr(reactor, "_startedBefore", False):  # it has run, and the program ends
+        return
+    if _is_in_asyncio():
+        raise RuntimeError(IN_ASYNCIO)
+    _note(reactor)
+
+
+def _is_in_asyncio() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _note(reactor: Any) -> None:
+    global _waiting  # noqa: PLW0603 - there is one global reactor, and one end of the program
+    if not _waiting:
+        atexit.register(_say)
+        reactor.callWhenRunning(_forget)
+    _waiting += 1
+
+
+def _forget() -> None:
+    global _waiting  # noqa: PLW0603
+    _waiting = 0
+    atexit.unregister(_say)
+
+
+def _say() -> None:
+    count = "a command" if _waiting == 1 else f"{_waiting} commands"
+    sys.stderr.write(NEVER_SENT.format(count=count) + "\n")
