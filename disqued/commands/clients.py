@@ -209,9 +209,12 @@ class ClientSetInfo:
         return DONE
 
 
+_BAD_TYPE = "Unknown client type '<type>' - allowed is normal"
+
+
 def _read_client_type(text: bytes) -> bytes:
     if text[:32].lower() != b"normal":
-        raise CommandError(f"Unknown client type '{text[:128].decode('utf-8', 'surrogateescape')}'")
+        raise CommandError(_BAD_TYPE.replace("<type>", text[:128].decode("utf-8", "surrogateescape")))
     return b"normal"
 
 
@@ -220,7 +223,7 @@ _CLIENT_TYPE = Kind(
     _read_client_type,
     "normal",
     {"type": "string", "enum": ["normal"]},
-    ("ERR Unknown client type '<type>'",),
+    (f"ERR {_BAD_TYPE}",),
     ("normal",),
 )
 

@@ -82,8 +82,9 @@ class ClusterInfo:
         return "".join(f"{name}:{value}\r\n" for name, value in facts.items()).encode()
 
 
-_BAD_PORT = "Invalid TCP port specified: <port>"
-_BAD_BUS_PORT = "Invalid bus port specified: <bus-port>"
+_PORTS = f"1 to {PORT_MAX - BUS_PORT_OFFSET}, or to {PORT_MAX} with a bus port"
+_BAD_PORT = f"Invalid TCP port specified: <port> - allowed are {_PORTS}"
+_BAD_BUS_PORT = f"Invalid bus port specified: <bus-port> - allowed are 1 to {PORT_MAX}"
 _BAD_ADDRESS = "Invalid node address specified: <ip>:<port>"
 _LOOPBACK_ALONE = (
     "<ip> is beyond this machine, and nodes without a secret speak to loopback addresses alone: set cluster-secret, "

@@ -229,7 +229,7 @@ class Hello:
     flags=_SETUP,
     reply=OK,
     cost="O(1)",
-    errors=("DB index is out of range",),
+    errors=("DB index is out of range - allowed is 0",),
     is_of_connection=True,
 )
 @attrs.define
@@ -241,7 +241,7 @@ class Select:
     def run(self, node: Node, client: Session) -> Status:
         """Accept 0."""
         if self.index != 0:
-            raise CommandError("DB index is out of range")
+            raise CommandError("DB index is out of range - allowed is 0")
         return DONE
 
 

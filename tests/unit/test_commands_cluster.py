@@ -145,7 +145,7 @@ def test_a_node_that_others_cannot_reach_calls_nobody(client):
 @pytest.mark.parametrize(
     ("ip", "port", "line"),
     [
-        ("127.0.0.1", "x", b"ERR Invalid TCP port specified: x"),
+        ("127.0.0.1", "x", b"ERR Invalid TCP port specified: x - allowed are 1 to 55535, or to 65535 with a bus port"),
         ("999.1.1.1", "99", b"ERR Invalid node address specified: 999.1.1.1:99"),
         ("127.0.0.1", "0", b"ERR Invalid node address specified: 127.0.0.1:0"),
         ("127.0.0.1", "55536", b"ERR Invalid node address specified: 127.0.0.1:55536"),
@@ -161,7 +161,7 @@ def test_bad_addresses_are_refused_as_by_disque(client, ip, port, line):
 @pytest.mark.parametrize("bus_port", ["x", "0", "65536", "-1"])
 def test_a_bad_bus_port_is_refused(client, bus_port):
     line = client.is_refused("CLUSTER", "MEET", "127.0.0.1", "7712", bus_port)
-    assert line == f"ERR Invalid bus port specified: {bus_port}".encode()
+    assert line == f"ERR Invalid bus port specified: {bus_port} - allowed are 1 to 65535".encode()
 
 
 def test_a_forgotten_node_is_gone(client):

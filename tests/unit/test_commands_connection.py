@@ -173,8 +173,8 @@ def test_hello_refuses_words_it_does_not_know(client):
 
 def test_there_is_one_database(client):
     assert client.says("SELECT", "0") == OK
-    assert client.is_refused("SELECT", "1") == b"ERR DB index is out of range"
-    assert client.is_refused("SELECT", "-1") == b"ERR DB index is out of range"
+    assert client.is_refused("SELECT", "1") == b"ERR DB index is out of range - allowed is 0"
+    assert client.is_refused("SELECT", "-1") == b"ERR DB index is out of range - allowed is 0"
     assert client.is_refused("SELECT", "x") == b"ERR value is not an integer or out of range"
 
 
@@ -378,7 +378,9 @@ def test_errors_of_kill(client):
         assert client.is_refused("CLIENT", "KILL", "MAXAGE", age) == b"ERR maxage should be greater than 0"
     for words in (("USER", "default"), ("LADDR", "127.0.0.1:7711"), ("MAXAGE", "1")):
         assert client.is_refused("CLIENT", "KILL", "127.0.0.1:1", *words) == CLIENT_MISUSE
-    assert client.is_refused("CLIENT", "KILL", "TYPE", "slave") == b"ERR Unknown client type 'slave'"
+    assert (
+        client.is_refused("CLIENT", "KILL", "TYPE", "slave") == b"ERR Unknown client type 'slave' - allowed is normal"
+    )
     assert client.is_refused("CLIENT", "KILL", "ID", "x") == b"ERR value is not an integer or out of range"
     for words in ((), ("ID", "1", "SKIPME", "maybe"), ("127.0.0.1:1", "ID", "1"), ("127.0.0.1:1", "127.0.0.1:2")):
         assert client.is_refused("CLIENT", "KILL", *words) == CLIENT_MISUSE
