@@ -6,6 +6,8 @@ narrow breaks its lines, which is better than figures that are cut.
 
 from typing import TYPE_CHECKING, Final
 
+from disqued.wire.texts import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,14 +31,10 @@ def console() -> "Console":
 
 def short(name: str) -> str:
     """Write a name in one line of at most `NAME_SHOWN` characters: escaped, and cut in its middle."""
-    head, tail = _escaped(name[:NAME_SHOWN]), _escaped(name[-TAIL_SHOWN:])
+    head, tail = shown(name[:NAME_SHOWN]), shown(name[-TAIL_SHOWN:])
     if len(name) <= NAME_SHOWN and len(head) <= NAME_SHOWN:
         return head or '""'
     return f"{head[: NAME_SHOWN - TAIL_SHOWN - 1]}…{tail[-TAIL_SHOWN:]}"
-
-
-def _escaped(text: str) -> str:
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def size(number: float) -> str:

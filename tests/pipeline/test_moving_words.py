@@ -44,7 +44,7 @@ NODE = ("--address", "127.0.0.1:1")
         (("replay", *NODE), "name the queues of dead jobs (--queues) and where they go (--to), or stores (--from)"),
         (
             ("replay", *NODE, "--queues", "a", "--to", "b", "--option", "twoPhase=false"),
-            "the option twoPhase is not for a move from queue to queue; docs/reference/spark.md names all options",
+            "the option twoPhase is for df.write or df.writeStream, not for a move from queue to queue; options for",
         ),
         (("replay", *NODE, "--queues", "a,b", "--to", "b"), "b is the queue that the jobs are taken from; --to is an"),
     ],

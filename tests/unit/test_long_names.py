@@ -20,9 +20,9 @@ LONG = 65_000  #: bytes that a name of a queue may have
         ("mail", "mail"),
         ("", '""'),
         ("a" * NAME_SHOWN, "a" * NAME_SHOWN),
-        ("a\nb\x1b[31m", "a\\x0ab\\x1b[31m"),
+        ("a\nb\x1b[31m", "a\\nb\\x1b[31m"),
         ("head" + "x" * LONG + "-tail", "head" + "x" * 44 + "…" + "x" * 10 + "-tail"),
-        ("\n" * 60, "\\x0a" * 12 + "…" + "x0a" + "\\x0a" * 3),
+        ("\n" * 60, "\\n" * 24 + "…" + "n" + "\\n" * 7),
         ("\u65e5" * LONG, "\u65e5" * 48 + "…" + "\u65e5" * 15),
     ],
 )

@@ -116,7 +116,7 @@ def test_names_of_queues_are_shown_as_they_are() -> None:
     strange = ["[red]mail", "tab\there", "\x1b[31m", "", "[/]"]
     now = [look(1, 0, {name: queue(name) for name in strange})]
     text = drawn(View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 5, "name", False))
-    for shown in ("[red]mail", "tab\\x09here", "\\x1b[31m", '""', "[/]"):
+    for shown in ("[red]mail", "tab\\there", "\\x1b[31m", '""', "[/]"):
         assert shown in text
     assert "\x1b" not in text
 

@@ -25,6 +25,7 @@ from rich.text import Text
 from disqued.tools.members import ID_SHOWN
 from disqued.tools.shown import count, short, size, span
 from disqued.tools.top.rows import ORDERS, NodeRow, QueueRow
+from disqued.wire.texts import shown
 
 OTHER_LINES = 6  #: of the screen: heading, two headings of columns, blank lines and keys
 _COLOURS = {"ok": "green", "left": "yellow", "leaving": "yellow", "loading": "yellow"}
@@ -118,8 +119,7 @@ def _rate(per_second: float | None) -> str:
 
 def printable(name: str) -> Text:
     """A name as it can be shown, in one line."""
-    shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in name) or '""'
-    return Text(shown, no_wrap=True, overflow="ellipsis")
+    return Text(shown(name), no_wrap=True, overflow="ellipsis")
 
 
 def _keys(view: View) -> Text:
