@@ -1,6 +1,7 @@
 """Live queues as a table, by the reader itself: no JVM, real daemons."""
 
 import datetime as dt
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -157,3 +158,12 @@ def test_columns_cannot_be_chosen() -> None:
     source = DisquedDataSource({"address": HOST})
     with pytest.raises(ValueError, match="the columns of disqued cannot be chosen: they are struct<id:string"):
         source.reader(schema=type(SCHEMA)(SCHEMA.fields[:2]))
+
+
+def test_a_queue_whose_name_has_commas_is_read_by_a_json_array(daemon: Daemon, queue: str) -> None:
+    for name in (f"{queue},", f"{queue}, b", queue):
+        daemon.call("ADDJOB", name, name, 0)
+    assert bodies_of(reader_of(daemon, queues=json.dumps([f"{queue},"]))) == [f"{queue},".encode()]
+    both = json.dumps([f"{queue}, b", queue])
+    assert bodies_of(reader_of(daemon, queues=both)) == [queue.encode(), f"{queue}, b".encode()]
+    assert bodies_of(reader_of(daemon, queues=f"{queue}, b")) == [queue.encode()], "these are two names"

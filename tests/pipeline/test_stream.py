@@ -1,5 +1,6 @@
 """Live queues as a stream, by the reader itself: no JVM, real daemons, and checkpoints as Spark keeps them."""
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Self, cast
@@ -49,6 +50,19 @@ def fill(daemon: Daemon, queue: str, count: int, *options: object) -> list[str]:
 def state(daemon: Daemon, job_id: str) -> str | None:
     reply = daemon.call("SHOW", job_id)
     return reply and dict(zip(reply[::2], reply[1::2], strict=True))["state"]
+
+
+def test_a_queue_whose_name_has_commas_is_a_stream_by_a_json_array(
+    daemon: Daemon, readers: list[QueuesStreamReader], queue: str
+) -> None:
+    names = [f"{queue}, b", f"{queue},c"]
+    ids = [daemon.call("ADDJOB", name, name, 0) for name in names]
+    reader = reader_of(daemon, readers, json.dumps(names))
+    start = reader.initialOffset()
+    first = next_of(reader, start)
+    assert sorted(row["queue"] for row in rows_of(reader, start, first)) == names
+    assert next_of(reader, first) == first
+    assert all(state(daemon, each) in (None, "acked") for each in ids)
 
 
 def test_batches_follow_each_other_and_each_ends_the_one_before(
