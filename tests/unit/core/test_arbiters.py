@@ -8,7 +8,7 @@ from disqued.core.ids import comes_first
 from disqued.core.job import Event
 from disqued.core.peers import FAIL, LEAVING, PFAIL
 from tests.cluster_fixtures import Cluster, Member
-from tests.unit.test_readers import add
+from tests.unit.core.test_readers import add
 
 
 @pytest.fixture

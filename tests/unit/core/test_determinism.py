@@ -14,7 +14,7 @@ from disqued.errors import CommandError
 from disqued.wire.jobdump import encode_event, encode_job
 from tests.core_fixtures import Server, words
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STEPS = 3_000
 
 
@@ -86,7 +86,7 @@ def told(server: Server) -> bytes:
 
 def digest_with_hash_seed(hash_seed: str) -> str:
     """The digest of one life, led in a process of its own."""
-    program = "from tests.unit.test_determinism import life; print(life(7))"
+    program = "from tests.unit.core.test_determinism import life; print(life(7))"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True

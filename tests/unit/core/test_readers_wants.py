@@ -7,8 +7,8 @@ from disqued.core import groups
 from disqued.core.messages import GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
 from disqued.core.readers import AGAIN_MS, LINGER_MS, LIVES_MS, LOOK_MS
 from tests.cluster_fixtures import Cluster, Member
-from tests.unit.test_logs import Bench
-from tests.unit.test_readers import ack, add, answer, check, figures, get, isolated, wait
+from tests.unit.commands.test_logs import Bench
+from tests.unit.core.test_readers import ack, add, answer, check, figures, get, isolated, wait
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from disqued.commands import table
 from disqued.commands.table import BLOCKED
 from disqued.core.tasks import CHANGED_AT_ONCE, LOOKED_AT_ONCE
 from tests.core_fixtures import MEGABYTE, OLD_ID, UNKNOWN_ID, Server, check
-from tests.unit.test_workers_life import dequeue, enqueue, info, start, tasks
+from tests.unit.core.test_workers_life import dequeue, enqueue, info, start, tasks
 
 
 @pytest.fixture

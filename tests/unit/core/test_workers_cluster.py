@@ -9,7 +9,7 @@ from disqued.core import messages as m
 from disqued.core.homes import MOVE_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import check
-from tests.unit.test_workers_life import info
+from tests.unit.core.test_workers_life import info
 
 FAILED_MS = 60_000  #: after which a node that is silent is found to have failed
 

@@ -7,9 +7,9 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core import messages as m
 from tests.cluster_fixtures import Cluster, Member
-from tests.unit.test_rq_cluster import ask, check_but_journal, pending, pop_anywhere, push, recover, state_of
-from tests.unit.test_workers_cluster import FAILED_MS, check_workers
-from tests.unit.test_workers_life import info
+from tests.unit.core.test_rq_cluster import ask, check_but_journal, pending, pop_anywhere, push, recover, state_of
+from tests.unit.core.test_workers_cluster import FAILED_MS, check_workers
+from tests.unit.core.test_workers_life import info
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
 from disqued.tools.running import ToolError
 
 ID = b"DI" + b"0" * 44 + b"SQ"
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "import-export.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "import-export.md"
 NAMES = [column.name for column in COLUMNS]
 
 

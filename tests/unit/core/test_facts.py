@@ -12,7 +12,7 @@ from disqued.core.logs import Logs
 from disqued.core.messages import BEGIN, DELJOB, FACTS, GOTJOB, MISSING, SETACK, Fact
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import UNKNOWN_ID
-from tests.unit.test_readers import add, check, figures, get, wait
+from tests.unit.core.test_readers import add, check, figures, get, wait
 
 
 @pytest.fixture

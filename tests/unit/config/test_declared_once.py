@@ -12,7 +12,7 @@ from disqued.config.documents import conf_text, markdown_text
 from disqued.config.errors import UnknownDirective
 from disqued.config.kinds import FilePath, Size, Text, WholeNumber
 
-PACKAGE = Path(__file__).resolve().parents[2] / "disqued"
+PACKAGE = Path(__file__).resolve().parents[3] / "disqued"
 
 #: Stands for what a developer adds to `disqued/config/settings.py`, and to no other file.
 DECLARATION = '''

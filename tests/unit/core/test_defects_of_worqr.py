@@ -13,7 +13,7 @@ from disqued.commands.table import BLOCKED
 from disqued.core.job import Job
 from disqued.core.registry import Registry
 from tests.core_fixtures import UNKNOWN_ID, Server, check
-from tests.unit.test_workers_life import dequeue, enqueue, info, start, tasks
+from tests.unit.core.test_workers_life import dequeue, enqueue, info, start, tasks
 
 
 @pytest.fixture

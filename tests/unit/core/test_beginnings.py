@@ -13,8 +13,8 @@ from disqued.core.outbox import GROUP
 from disqued.core.state import QUEUE_IDLE_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check
-from tests.unit.test_logs import Bench
-from tests.unit.test_readers import ack, add, answer, figures, get, isolated
+from tests.unit.commands.test_logs import Bench
+from tests.unit.core.test_readers import ack, add, answer, figures, get, isolated
 
 
 def log_of(member: Member, queue: bytes = b"q") -> Log:

@@ -23,7 +23,7 @@ from disqued.core.outbox import UNIT_DONE
 from disqued.core.settling import AGAIN_MS, MARGIN_MS, Settlement, Settling
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import UNKNOWN_ID
-from tests.unit.test_readers import ack, add, answer, check, figures, get, healed, isolated
+from tests.unit.core.test_readers import ack, add, answer, check, figures, get, healed, isolated
 
 EX = ("EX", 500)
 

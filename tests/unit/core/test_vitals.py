@@ -3,7 +3,7 @@
 from disqued.core import messages as m
 from disqued.core.messages import Vitals
 from disqued.core.vitals import Account, account_of
-from tests.unit.test_membership import Mesh
+from tests.unit.core.test_membership import Mesh
 
 START = Vitals(b"1", 0, 100, 0, 1_000, 500)
 

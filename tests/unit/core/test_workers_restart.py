@@ -11,7 +11,7 @@ from disqued.core.workers import BACK_AFTER_START_MS, EPOCH_BELIEVED
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.core_fixtures import NODE_ID, Server
-from tests.unit.test_workers_life import dequeue, enqueue, info, start, tasks
+from tests.unit.core.test_workers_life import dequeue, enqueue, info, start, tasks
 
 
 def written(server: Server, records: list[Record], *, with_queues: bool = False) -> list[bytes]:

@@ -12,7 +12,7 @@ from disqued.core.outbox import UNIT_LEASED
 from disqued.core.workers import BACK_AFTER_START_MS, TTL_MS
 from tests.core_fixtures import Server, Word, check
 from tests.lists_fixtures import Lasting
-from tests.unit.test_workers_life import info
+from tests.unit.core.test_workers_life import info
 
 DAY_MS = 86_400_000
 NEVER = "the worker is alive as long as its connection is"

@@ -15,8 +15,8 @@ from disqued.core.units import GroupUnit
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server
 from tests.core_fixtures import check as check_node
-from tests.unit.test_logs import Bench, counts
-from tests.unit.test_readers import ack, add, answer, check, figures, get, healed, isolated
+from tests.unit.commands.test_logs import Bench, counts
+from tests.unit.core.test_readers import ack, add, answer, check, figures, get, healed, isolated
 
 
 @pytest.fixture

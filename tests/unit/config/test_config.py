@@ -30,7 +30,7 @@ from disqued.config.kinds import Choice, FileName, FilePath, RedisAddress
 from disqued.config.quoting import quoted, split_words
 from disqued.core import glob
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 #: What CONFIG GET * of Disque 1.0-rc1 names.
 NAMES_OF_DISQUE = (

@@ -7,7 +7,7 @@ import pytest
 from disqued.commands import reference, table
 from disqued.commands.table import TABLE, Container, every_command
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 
 
 def entry_of(*words):
