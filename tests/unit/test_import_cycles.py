@@ -1,18 +1,13 @@
 """No module imports itself by way of others, not even for the sake of a type.
 
-The graph is read off the sources: every import counts, those under TYPE_CHECKING and in functions too.  Cycles that
-are there from before stand in KNOWN, which only shrinks: a module that is in a cycle no more is taken out.
+tools/measure_structure.py reads the graph off the sources: every import counts, those under TYPE_CHECKING and in
+functions too.  Cycles that are there from before stand in KNOWN, which only shrinks: a module that is in a cycle no
+more is taken out.
 """
-
-import ast
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = "disqued"
-Graph = dict[str, set[str]]
+from tools.measure_structure import PACKAGE, Graph, graph_of, imports, knots, shortest_cycle, sources
 
 
 def tied(package: str, modules: str) -> frozenset[str]:
@@ -31,103 +26,6 @@ KNOWN: tuple[frozenset[str], ...] = (
     tied("testing", "eventlog network server"),
     tied("testing", "faults loglife world"),
 )
-
-
-# Reading the graph.
-
-
-def sources() -> dict[str, Path]:
-    """Every module of the product by its name; the links inside the package are followed."""
-    found: dict[str, Path] = {}
-
-    def walk(folder: Path, package: str) -> None:
-        for entry in sorted(folder.iterdir()):
-            if entry.is_dir() and (entry / "__init__.py").exists():
-                walk(entry, f"{package}.{entry.name}")
-            elif entry.suffix == ".py":
-                found[package if entry.stem == "__init__" else f"{package}.{entry.stem}"] = entry
-
-    walk(ROOT / PACKAGE, PACKAGE)
-    return found
-
-
-def imports(module: str, source: str, *, is_package: bool, modules: Iterable[str]) -> Iterator[str]:
-    """Names of the modules, of those given, that a source imports."""
-    known = set(modules)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom):
-            base = _base(node, module, is_package=is_package)
-            for alias in node.names:
-                named = f"{base}.{alias.name}"
-                yield from (name for name in ([named] if named in known else [base]) if name in known)
-
-
-def _base(node: ast.ImportFrom, module: str, *, is_package: bool) -> str:
-    """The module that names are imported from."""
-    if not node.level:
-        return node.module or ""
-    above = module.split(".")[: -node.level + is_package or None]
-    return ".".join([*above, *([node.module] if node.module else [])])
-
-
-def graph_of(files: dict[str, Path]) -> Graph:
-    return {
-        module: set(imports(module, path.read_text(), is_package=path.stem == "__init__", modules=files)) - {module}
-        for module, path in files.items()
-    }
-
-
-def knots(graph: Graph) -> list[frozenset[str]]:
-    """Groups of modules that reach each other, by Tarjan's algorithm without recursion."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[frozenset[str]] = []
-    for start in sorted(graph):
-        if start in number:
-            continue
-        path = [(start, iter(sorted(graph[start])))]
-        number[start] = lowest[start] = len(number)
-        stack.append(start)
-        while path:
-            module, left = path[-1]
-            following = next(left, None)
-            if following is None:
-                path.pop()
-                if path:
-                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[module])
-                if lowest[module] == number[module]:
-                    at = stack.index(module)
-                    if len(stack) - at > 1:
-                        found.append(frozenset(stack[at:]))
-                    del stack[at:]
-            elif following not in number:
-                number[following] = lowest[following] = len(number)
-                stack.append(following)
-                path.append((following, iter(sorted(graph[following]))))
-            elif following in stack:
-                lowest[module] = min(lowest[module], number[following])
-    return found
-
-
-def shortest_cycle(graph: Graph, knot: frozenset[str]) -> list[str]:
-    """The shortest way from a module of a knot back to itself."""
-    best: list[str] = []
-    for start in sorted(knot):
-        ways = [[start]]
-        seen = {start}
-        while ways and (not best or len(ways[0]) < len(best) - 1):
-            way = ways.pop(0)
-            following = graph[way[-1]] & knot
-            if start in following:
-                best = [*way, start]
-                break
-            new = sorted(following - seen)
-            seen.update(new)
-            ways += [[*way, module] for module in new]
-    return best
 
 
 # What holds.
