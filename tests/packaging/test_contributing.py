@@ -36,6 +36,14 @@ def test_a_path_that_is_not_there_is_found() -> None:
     assert missing(text, (ROOT,)) == ["disqued/core/nodes.py", "web/gone/"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/architecture.md"])
-def test_newcomers_are_led_to_it(page: str) -> None:
-    assert "CONTRIBUTING.md)" in (ROOT / page).read_text("utf-8")
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        ("README.md", "CONTRIBUTING.md"),
+        ("docs/index.md", "contributing.md"),
+        ("docs/architecture.md", "contributing.md"),
+    ],
+)
+def test_newcomers_are_led_to_it(page: str, link: str) -> None:
+    assert f"]({link})" in (ROOT / page).read_text("utf-8")
+    assert "{include} ../CONTRIBUTING.md" in (ROOT / "docs/contributing.md").read_text("utf-8")
