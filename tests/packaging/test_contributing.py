@@ -32,7 +32,7 @@ def test_the_paths_that_a_page_names_are_there(page: str) -> None:
 
 
 def test_a_path_that_is_not_there_is_found() -> None:
-    text = "`disqued/core/node.py` `disqued/core/nodes.py` `web/gone/` `state.now` `tests/unit/test_comm*.py` `a_b`"
+    text = "`disqued/core/node.py` `disqued/core/nodes.py` `web/gone/` `state.now` `tests/unit/test_s*.py` `a_b`"
     assert missing(text, (ROOT,)) == ["disqued/core/nodes.py", "web/gone/"]
 
 
