@@ -112,14 +112,21 @@ def test_all_jobs_are_moved(place: Place, mover: Mover) -> None:
     assert place.move(mover) == Outcome(0)
 
 
-@pytest.mark.parametrize(
-    ("mortal", "options"),
-    [*((each, ()) for each in MORTALS.values()), (MORTALS["cli"], ("KEY", "order-17"))],
-    ids=[*MORTALS, "cli-key"],
-)
+#: Who dies, who goes on, and the options of the jobs.  tests/unit/test_moves.py has every pair.
+DEATHS = [
+    *((pair, ()) for pair in ("cli cli", "cli http", "http http", "http standin", "standin standin", "standin spark")),
+    ("standin cli", ("KEY", "order-17")),
+]
+
+
+@pytest.mark.parametrize(("pair", "options"), DEATHS, ids=[pair.replace(" ", "-") for pair, _ in DEATHS])
 def test_a_kill_between_copy_and_acknowledgement_doubles_nothing(
-    place: Place, mortal: Mover, mover: Mover, options: tuple[str, ...]
+    request: pytest.FixtureRequest, place: Place, pair: str, options: tuple[str, ...]
 ) -> None:
+    first, _, second = pair.partition(" ")
+    if second == "spark":
+        request.getfixturevalue("spark")
+    mortal, mover = MORTALS[first], MOVERS[second]
     made = place.fill(1 if options else 30, *options)
     place.die_moving(mortal, BEFORE_END)
     assert place.left("letters"), "it died behind copies"
