@@ -179,7 +179,7 @@ class AclCat:
         name = _text(self.category)
         found = client.host.access.book.of_category(name.lower())
         if found is None:
-            raise CommandError(f"Unknown category '{name}' - ACL CAT names all")
+            raise CommandError(f"Unknown category '{name}'")
         return sorted(bar_name(one).encode() for one in found)
 
 

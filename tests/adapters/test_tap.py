@@ -65,30 +65,33 @@ def test_help_begins_with_the_program_that_was_asked(
     assert said(capsys, "--help").splitlines()[0] == usage
 
 
+_ALL = "disqued --help names all options"
+
+
 @pytest.mark.parametrize(
     ("option", "answer"),
     [
-        ("--prt", "disqued: option --prt not recognized; did you mean --port?"),
-        ("--zzzz", "disqued: option --zzzz not recognized; see disqued --help"),
+        ("--prt", f"option --prt not recognized; did you mean --port? {_ALL}"),
+        ("--zzzz", f"option --zzzz not recognized; {_ALL}"),
         # A name of Disque that means nothing here is accepted in a file, and is no option.
-        ("--hz", "disqued: option --hz not recognized; see disqued --help"),
-        ("--port", "disqued: option --port requires argument; see disqued --help"),
-        ("--port=x", "disqued: command line: --port x: allowed are whole numbers from 0 to 65535"),
+        ("--hz", f"option --hz not recognized; {_ALL}"),
+        ("--port", f"option --port requires argument; {_ALL}"),
+        ("--port=x", "command line: --port x: allowed are whole numbers from 0 to 65535"),
         # The beginning of a name is not the name.
-        ("--prot", "disqued: option --prot not recognized; did you mean --proto-max-bulk-len or --port?"),
-        ("--por", "disqued: option --por not recognized; did you mean --port?"),
-        ("--por=7712", "disqued: option --por not recognized; did you mean --port?"),
-        ("--conf", "disqued: option --conf not recognized; did you mean --config?"),
-        ("--vers", "disqued: option --vers not recognized; did you mean --version or --events?"),
-        ("--hel", "disqued: option --hel not recognized; did you mean --help?"),
-        ("-h", "disqued: option -h not recognized; -h is the host, in verbs that talk to a node; the help is --help"),
-        ("7712", "disqued: unexpected word '7712': a node is started by options alone; see disqued --help"),
+        ("--prot", f"option --prot not recognized; did you mean --proto-max-bulk-len or --port? {_ALL}"),
+        ("--por", f"option --por not recognized; did you mean --port? {_ALL}"),
+        ("--por=7712", f"option --por not recognized; did you mean --port? {_ALL}"),
+        ("--conf", f"option --conf not recognized; did you mean --config? {_ALL}"),
+        ("--vers", f"option --vers not recognized; did you mean --version? {_ALL}"),
+        ("--hel", f"option --hel not recognized; did you mean --help? {_ALL}"),
+        ("-h", "option -h not recognized; -h is the host, in verbs that talk to a node; the help is --help"),
+        ("7712", f"unexpected word '7712': options alone start a node, and a verb stands before its options; {_ALL}"),
     ],
 )
 def test_a_wrong_option_is_answered_with_what_would_be_right(
     option: str, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal(capsys, option) == f"{answer}\n"
+    assert refusal(capsys, option) == f"disqued: {answer}\n"
 
 
 @pytest.mark.parametrize(
