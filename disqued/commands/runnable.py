@@ -38,8 +38,8 @@ class Runnable:
     encode3: Callable[[Any], bytes]  #: for RESP3
     hands_out: bool  #: its reply is jobs that are now with the client
     handed: Callable[[Any], list[bytes]]  #: ids of the jobs that a reply, not empty, hands out
-    #: Jobs, and units as ``id:scope``, of which a reply says that they are there, or done: it must not be sent when
-    #: that could not be made durable.  None = no reply says so.
+    #: Names the jobs, and units as ``id:scope``, that a reply promises: it must not be sent when they could not be made
+    #: durable.  None = replies promise nothing.
     promised: Callable[[Any], Iterable[bytes]] | None
     tally: Tally
 

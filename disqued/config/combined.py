@@ -41,12 +41,12 @@ class CombinedSettings(Settings):
 
     @property
     def client_port(self) -> int:
-        """The TCP port that clients are told of: without TLS, or with it where there is no other; 0 = there is none."""
+        """The TCP port that other nodes give to clients: the plain one, else the one with TLS; 0 = there is none."""
         return self.port or self.tls_port
 
     @property
     def bus_addresses(self) -> tuple[str, ...]:
-        """The addresses that the cluster bus listens on; none where nobody could be let in safely."""
+        """The addresses that the cluster bus listens on; none where no node could be admitted safely."""
         if not self.bus_port:
             return ()
         if self.cluster_bind:
@@ -60,7 +60,7 @@ class CombinedSettings(Settings):
 
     @property
     def nodes_prove_themselves(self) -> bool:
-        """True when nobody but a node of this cluster is let in by the bus: by a secret, or by a certificate."""
+        """True when the bus admits nodes of this cluster alone, by a secret or by a certificate."""
         return self.has_cluster_secret or self.tls_cluster
 
 

@@ -101,7 +101,7 @@ class Config(CombinedSettings):
             raise error.at(*self.place_of(error.directive)) from None
 
     def holds_secret(self, name: str) -> bool:
-        """Tell whether the value of a setting is a secret, or has one in it."""
+        """Return whether the value of a setting is a secret, or contains one."""
         return bool(RedisAddress.of(self.redis_url).password) if name == "redis-url" else bool(self[name])
 
     def place_of(self, name: str) -> tuple[str, int]:
@@ -110,7 +110,7 @@ class Config(CombinedSettings):
         return place.path, place.line
 
     def is_given(self, name: str) -> bool:
-        """Tell whether a file or the command line gives a setting."""
+        """Return whether a file or the command line gives a setting."""
         return name in self._places
 
     @property
@@ -131,7 +131,7 @@ class Config(CombinedSettings):
         return is_short(as_bytes(self.requirepass))
 
     def use_password(self, password: str) -> None:
-        """Let what requirepass-file holds count from now on; who subscribed to requirepass is told of another one."""
+        """Use the password in requirepass-file from now on; call the subscribers of requirepass when it has changed."""
         digest = digest_of(as_bytes(password))
         if digest == self._file_digest:
             return
