@@ -24,7 +24,8 @@ Source: https://www.sqlite.org/wal.html, "Checkpointing", "Avoiding Excessively 
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
@@ -38,6 +39,7 @@ from disqued.persistence.sqlite.synced import Frames, forget_synced, index_path,
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
+CUTTING: Final = "TRUNCATE"  #: the kind of checkpoint that cuts the log off
 
 PERIOD_S = 1.0  #: pause between two syncs
 CHECKPOINT_BYTES = 32 << 20  #: what is written between two checkpoints, as far as one can tell beforehand
@@ -73,6 +75,7 @@ class Log:
         self._moving = False  #: the thread is within a checkpoint
         self._least_size = 0  #: of the log
         self._checkpoints = 0  #: under way, in whatever thread
+        self._cuts = 0  #: times that the log began or ended to be cut off: odd while it is
         self._ending = False
         self._thread.start()
 
@@ -122,10 +125,10 @@ class Log:
     def sync(self) -> None:
         """Wait until all that was committed is on the disk.  Raises StoreFailed."""
         self.check()
-        frames = read_index(self._index_fd)
+        cuts, frames = self._cuts, read_index(self._index_fd)
         try:
             self._disk.fdatasync(self._fd)
-            self._note_synced(frames)
+            self._note_synced(frames, cuts)
         except OSError as error:
             raise self.fail(write_failure_of(error, self._path)) from error
         # The error of a sync is told to one caller only, who may have been the thread.
@@ -147,10 +150,32 @@ class Log:
         except StoreFailed as error:
             raise self.fail(error) from error
 
-    def _note_synced(self, frames: Frames | None) -> None:
-        """Write down what is on the disk now.  Raises OSError."""
-        if frames is not None:
-            os.pwrite(self._synced_fd, frames.to_bytes(), 0)
+    def _note_synced(self, frames: Frames | None, cuts: int) -> None:
+        """Write down what is on the disk now, unless the log was cut off since the frames were counted.
+
+        Raises OSError.
+        """
+        with self._lock:
+            if frames is not None and cuts == self._cuts and not cuts % 2:
+                os.pwrite(self._synced_fd, frames.to_bytes(), 0)
+
+    @contextmanager
+    def _forgotten(self) -> Iterator[None]:
+        """Let nothing say how long the log is while it is cut off: a crash would be taken for damage.
+
+        Raises StoreFailed.
+        """
+        with self._lock:
+            self._cuts += 1
+            try:
+                forget_synced(self._path)
+            except OSError as error:
+                raise self.fail(write_failure_of(error, self._path)) from error
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cuts += 1
 
     def look(self) -> None:
         """See whether the files are there.  Raises StoreFailed."""
@@ -203,7 +228,8 @@ class Log:
             self._checkpoints += 1
             self._watch.keep_size(self._path, 0)
         try:
-            self._checkpoint(connection, mode)
+            with self._forgotten() if mode == CUTTING else nullcontext():
+                self._checkpoint(connection, mode)
         finally:
             with self._lock:
                 self._checkpoints -= 1
@@ -293,10 +319,10 @@ class Log:
         return self._written >= CHECKPOINT_BYTES
 
     def _sync_beside(self) -> None:
-        frames = read_index(self._index_fd)
+        cuts, frames = self._cuts, read_index(self._index_fd)
         try:
             self._disk.fdatasync(self._fd)
-            self._note_synced(frames)
+            self._note_synced(frames, cuts)
         except OSError as error:
             self.fail(write_failure_of(error, self._path))
         self._syncing = False

@@ -19,7 +19,7 @@ from typing import Final
 from disqued.core.outbox import JOB_ADDED
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.persistence.sqlite.log import Log
+from disqued.persistence.sqlite.log import CUTTING, Log
 from disqued.persistence.sqlite.reading import check_database, oldest_fact
 from disqued.persistence.sqlite.rows import Note
 from disqued.persistence.sqlite.schema import (
@@ -294,7 +294,7 @@ class Writer:
         """Cut the log off, if nobody reads in it; find out what is over.  Raises StoreFailed."""
         set_patience(self._connection, 0)
         try:
-            self.log.checkpoint(self._connection, "TRUNCATE")
+            self.log.checkpoint(self._connection, CUTTING)
             self.oldest_fact = oldest_fact(self._connection)
         except DATABASE_ERRORS as error:
             raise self._told(write_failure_of(error, self._path)) from error

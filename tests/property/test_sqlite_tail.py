@@ -158,6 +158,20 @@ def test_a_log_that_is_gone_though_it_was_on_the_disk_stops_the_start(
     assert bodies(synced, fsync=policy) == []
 
 
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_kill_right_after_a_compaction_has_cut_the_log_off_is_no_damage(tmp_path: Path, policy: str) -> None:
+    place, copy = tmp_path / "place", tmp_path / "copy"
+    place.mkdir()
+    store, _ = opened(place, fsync=policy)
+    for number in range(5):
+        store.put(added(number, b"%d" % number))
+    store.compact_now()
+    shutil.copytree(place, copy)
+    assert log_of(copy).stat().st_size == 0, "the log was cut off"
+    store.end()
+    assert bodies(copy, fsync=policy) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 def test_a_log_that_another_program_put_into_the_database_is_not_missed_once_that_is_said(synced: Path) -> None:
     with contextlib.closing(sqlite3.connect(synced / NAME)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
