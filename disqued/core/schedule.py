@@ -195,7 +195,7 @@ class Schedule:
             bucket.stale = bucket.held = 0
             self._drop_empty_heads()
         elif bucket.stale > STALE_MIN or bucket.held:
-            bucket.items = _live(number, bucket.items)
+            bucket.items = _live(number, bucket)
             bucket.stale = bucket.held = 0
 
     def _drop_empty_heads(self) -> None:
@@ -227,7 +227,7 @@ class Schedule:
                 self._push_rest(rest)
                 horizon = number + 1
                 break
-            self._begin(number, _live(number, items) if bucket.stale else items, begun)
+            self._begin(number, _live(number, bucket) if bucket.stale else items, begun)
         if begun:
             self._enter(begun)
         self._drop_empty_heads()
@@ -271,15 +271,14 @@ class Schedule:
             heapify(front)
 
 
-def _live(number: int, items: list[Timed]) -> list[Timed]:
-    """Keep the items of a bucket that are due in its span, each in the place where it came last.
-
-    One that left the bucket and came back has two entries, and both look live.
-    """
-    live = [item for item in items if item.awake_at >> WIDTH_BITS == number]
-    live.reverse()
-    live = list(dict.fromkeys(live))
-    live.reverse()
+def _live(number: int, bucket: _Bucket) -> list[Timed]:
+    """Return the items of a bucket that are due in its span, each in the place where it came last."""
+    live = [item for item in bucket.items if item.awake_at >> WIDTH_BITS == number]
+    if len(live) + bucket.stale > len(bucket.items):
+        # One that left the bucket and came back has two entries, and both look live.
+        live.reverse()
+        live = list(dict.fromkeys(live))
+        live.reverse()
     return live
 
 
