@@ -37,16 +37,16 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: What is made into machine code, below disqued/: the core, what turns its objects into bytes and back, and what every
 #: request passes between the poller and the core.
 COMPILED = (
-    "core/*.py",
+    "core/**/*.py",
     *(f"commands/{name}.py" for name in ("recalled", "runnable")),
     *(
         f"wire/{name}.py"
         for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
     ),
-    *(
-        f"net/{name}.py"
-        for name in ("clients", "clock", "driver", "handles", "linkinbox", "linkqueue", "rounds", "traffic", "turns")
-    ),
+    *(f"net/clients/{name}.py" for name in ("connection", "traffic")),
+    *(f"net/cluster/{name}.py" for name in ("linkinbox", "linkqueue")),
+    *(f"net/loop/{name}.py" for name in ("clock", "handles", "rounds", "turns")),
+    "net/process/driver.py",
 )
 #: Hidden, a function is called without a table in between, and linked with all others it may be put where it is called
 #: from.  GCC and clang for Linux know these flags; elsewhere compilers do what they do by themselves.

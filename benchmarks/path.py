@@ -31,8 +31,8 @@ from typing import Any, TypeVar
 import attrs
 
 from benchmarks.profile import SUBJECTS, Bed, Subject
-from disqued.net.reactor import EpollReactor
-from disqued.net.transport import EagerServer
+from disqued.net.loop.reactor import EpollReactor
+from disqued.net.loop.transport import EagerServer
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("disqued", "persistence", "pipeline", "web", "twisted")  #: folders at the top that hold product code

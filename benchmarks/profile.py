@@ -31,10 +31,10 @@ from disqued.commands import catalogue
 from disqued.commands.table import PLAIN
 from disqued.config import Config
 from disqued.core.node import Node
-from disqued.net.clients import ClientConnection
-from disqued.net.clock import SystemClock
-from disqued.net.daemon import Daemon
-from disqued.net.identity import Identity
+from disqued.net.clients.connection import ClientConnection
+from disqued.net.cluster.identity import Identity
+from disqued.net.loop.clock import SystemClock
+from disqued.net.process.daemon import Daemon
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.plugins import find_store
 from disqued.tap import tune_collector

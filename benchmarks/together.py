@@ -25,9 +25,9 @@ from twisted.internet.testing import MemoryReactorClock
 from benchmarks.measure import SEED
 from benchmarks.profile import BODY, QUEUE, Bed
 from benchmarks.raw import words
-from disqued.net import identity, links
-from disqued.net.rounds import Rounds
-from disqued.net.transport import EagerServer
+from disqued.net.cluster import identity, links
+from disqued.net.loop.rounds import Rounds
+from disqued.net.loop.transport import EagerServer
 
 HOST = "127.0.0.1"
 FIRST_PORT = 7711

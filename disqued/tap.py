@@ -33,26 +33,26 @@ from disqued import __version__
 from disqued.acl.aclfile import AclFileError
 from disqued.commands import catalogue, table  # noqa: F401 - the catalogue completes the table
 from disqued.config import SETTINGS, Config, ConfigError, Setting, Status
-from disqued.core.clock import Clock
+from disqued.core.model.clock import Clock
 from disqued.core.node import Node
-from disqued.net import logs
-from disqued.net.certificates import CertificateError, certificates_of
-from disqued.net.clock import SystemClock, use_monotonic_time
-from disqued.net.daemon import Daemon
-from disqued.net.endpoints import EndpointError, listen_at
-from disqued.net.farewell import Farewell
-from disqued.net.identity import Identity, IdentityError
-from disqued.net.journald import is_journal, standard_error
-from disqued.net.notify import Supervision
-from disqued.net.passed import PassedError, PassedSockets
-from disqued.net.pidfile import PidFile, PidFileError
-from disqued.net.secret import SecretError, read_password, read_secret, renew_password
-from disqued.net.socketfile import UnixPort
-from disqued.net.statistics import core_build
-from disqued.net.stopsignals import StopSignals
-from disqued.net.switching import STORE_FILE, StoreWord
-from disqued.net.transport import EagerPort
-from disqued.net.weak import weak_settings
+from disqued.net.cluster.identity import Identity, IdentityError
+from disqued.net.loop.certificates import CertificateError, certificates_of
+from disqued.net.loop.clock import SystemClock, use_monotonic_time
+from disqued.net.loop.endpoints import EndpointError, listen_at
+from disqued.net.loop.passed import PassedError, PassedSockets
+from disqued.net.loop.socketfile import UnixPort
+from disqued.net.loop.transport import EagerPort
+from disqued.net.process import logformat
+from disqued.net.process.daemon import Daemon
+from disqued.net.process.drain import Farewell
+from disqued.net.process.journald import is_journal, standard_error
+from disqued.net.process.notify import Supervision
+from disqued.net.process.pidfile import PidFile, PidFileError
+from disqued.net.process.secrets import SecretError, read_password, read_secret, renew_password
+from disqued.net.process.startup_warnings import weak_settings
+from disqued.net.process.statistics import core_build
+from disqued.net.process.stopsignals import StopSignals
+from disqued.net.process.switching import STORE_FILE, StoreWord
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import UnknownStore, find_store, make_store
@@ -181,7 +181,7 @@ class Options(usage.Options):
 def _install_reactor() -> None:
     """Make our event loop that of the process, if it has none yet and the system has epoll."""
     if "twisted.internet.reactor" not in sys.modules and hasattr(select, "epoll"):
-        from disqued.net.reactor import EpollReactor
+        from disqued.net.loop.reactor import EpollReactor
 
         installReactor(EpollReactor())
 
@@ -374,14 +374,14 @@ def makeService(options: Options) -> MultiService:
         assert config.cluster_config_file is not None
         identity = Identity.load(config.cluster_config_file, config.client_port, rng)
         name, store = _first_store(config, reactor, clock)
-        log_file = logs.open_log(config)
+        log_file = logformat.open_log(config)
     except UnknownStore as error:
         _misused(f"persistence: {error}")
     except (IdentityError, PassedError, SecretError, StoreError) as error:
         raise SystemExit(f"disqued: {error}") from None
     except OSError as error:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
-    observer = logs.observer(config, log_file, to_journal=is_journal(log_file, os.environ))
+    observer = logformat.observer(config, log_file, to_journal=is_journal(log_file, os.environ))
     evicts = config.maxmemory_policy != "noeviction"
     node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
     root = Root(observer)
@@ -396,8 +396,8 @@ def makeService(options: Options) -> MultiService:
     _work_in_rounds(reactor, daemon)
     admin = _admin_of(config, daemon)
     supervision = Supervision.of(daemon, reactor, os.environ)
-    logs.follow_hangups(
-        reactor, supervision.reloading, partial(logs.reopen, config, log_file), partial(renew_password, config),
+    logformat.follow_hangups(
+        reactor, supervision.reloading, partial(logformat.reopen, config, log_file), partial(renew_password, config),
         daemon.tls.renew,
         *(() if admin is None else (admin.renew,)), supervision.reloaded,
     )  # fmt: skip
@@ -408,7 +408,7 @@ def makeService(options: Options) -> MultiService:
 def _work_in_rounds(reactor: Any, daemon: Daemon) -> None:
     """Let replies leave together where the reactor can do that."""
     if hasattr(select, "epoll"):
-        from disqued.net.reactor import EpollReactor
+        from disqued.net.loop.reactor import EpollReactor
 
         if isinstance(reactor, EpollReactor):
             reactor.rounds.gatherer = daemon.turn

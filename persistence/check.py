@@ -21,8 +21,8 @@ from typing import BinaryIO, Final, TextIO
 
 import attrs
 
-from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import (
+from disqued.core.model.job import ACKED, WORK_SCOPE
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,

@@ -28,8 +28,8 @@ from twisted.plugin import IPlugin
 from zope.interface import Attribute, Interface
 
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import Record
 
 
 class StoreError(Exception):
@@ -99,7 +99,7 @@ class IStore(Interface):
         """Follow settings that may have changed since the store was made; from the next commit on."""
 
     def append(records: list[Record]) -> None:
-        """Take records (`core.outbox`) as they are now; they may change afterwards.  Never blocks, never fails."""
+        """Take records (`outbox`) as they are now; they may change afterwards.  Never blocks, never fails."""
 
     def commit() -> "Deferred[None] | None":
         """Make everything that was appended as durable as the settings promise.

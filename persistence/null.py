@@ -13,8 +13,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import Record
 from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.manifest import JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalReader

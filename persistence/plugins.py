@@ -7,7 +7,7 @@ from zope.interface import Invalid
 from zope.interface.verify import verifyObject
 
 from disqued.config import Config
-from disqued.core.clock import Clock
+from disqued.core.model.clock import Clock
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 
 

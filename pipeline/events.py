@@ -11,7 +11,7 @@ with _ are being written, and Spark passes over them.
 
 from typing import TYPE_CHECKING, Final
 
-from disqued.core.trail import NAMES
+from disqued.core.model.trace import NAMES
 from disqued.pipeline.days import has_day
 from disqued.wire.eventlines import COLUMNS, VERSION
 

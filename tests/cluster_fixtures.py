@@ -23,9 +23,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from disqued.commands.table import BLOCKED
-from disqued.core.messages import NAMES, URGENT, VITALS, Greeting, Message, Target
+from disqued.core.model.messages import NAMES, URGENT, VITALS, Greeting, Message, Target
+from disqued.core.model.queues import Client
 from disqued.core.node import Node
-from disqued.core.queues import Client
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.messages import decode, encode
 from tests.core_fixtures import Server, Word

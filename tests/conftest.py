@@ -25,7 +25,7 @@ signals.hear_for_children()
 os.environ.setdefault("PYTEST_TIMEOUT", f"{limits.TEST_LIMIT:.0f}")
 
 
-from disqued.net.reactor import EpollReactor  # noqa: E402 - of the build that was chosen
+from disqued.net.loop.reactor import EpollReactor  # noqa: E402 - of the build that was chosen
 
 # Tests in this process have the loop of the daemon, which works in rounds; pytest-twisted takes the one that is there.
 installReactor(EpollReactor())

@@ -18,9 +18,18 @@ from typing import Any
 import disqued.commands.catalogue  # enters the commands into the table
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
-from disqued.core import marks
-from disqued.core.groups import EARLY_COST, LATE_COST, LOG_COST, MARK_COST, UNIT_COST, Log, cost_of_group, units_of
-from disqued.core.job import (
+from disqued.core.model import marks
+from disqued.core.model.groups import (
+    EARLY_COST,
+    LATE_COST,
+    LOG_COST,
+    MARK_COST,
+    UNIT_COST,
+    Log,
+    cost_of_group,
+    units_of,
+)
+from disqued.core.model.job import (
     ACTIVE,
     FLAG_ELSEWHERE,
     FLAG_LEASED,
@@ -33,7 +42,7 @@ from disqued.core.job import (
     NamedJob,
     Unit,
 )
-from disqued.core.memory import (
+from disqued.core.model.memory import (
     BOUND_COST,
     EVENT_COST,
     HOME_COST,
@@ -43,12 +52,12 @@ from disqued.core.memory import (
     PENDING_COST,
     QUEUE_COST,
 )
-from disqued.core.messages import EVENT
+from disqued.core.model.messages import EVENT
+from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.queues import Client, Watcher
+from disqued.core.model.schedule import WIDTH_MS
+from disqued.core.model.units import GroupUnit, GroupWaiter
 from disqued.core.node import Node
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
-from disqued.core.queues import Client, Watcher
-from disqued.core.schedule import WIDTH_MS
-from disqued.core.units import GroupUnit, GroupWaiter
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
 

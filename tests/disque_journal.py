@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from disqued.core.job import QUEUED
+from disqued.core.model.job import QUEUED
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
 
 DATA = Path(__file__).parent / "compat" / "data"

@@ -19,7 +19,7 @@ from disqued.commands import catalogue, table
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
-from disqued.core import glob
+from disqued.core.model import glob
 from disqued.core.node import Node
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock

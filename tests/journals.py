@@ -14,8 +14,17 @@ from typing import Any
 
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.job import Job, JobOptions
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.job import Job, JobOptions
+from disqued.core.model.outbox import (
+    FLUSHED,
+    GONE_DELETED,
+    JOB_ADDED,
+    JOB_GONE,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+    Record,
+)
 from disqued.persistence.aof import segments
 from disqued.persistence.aof.compaction import POLL_S
 from disqued.persistence.aof.store import AofStore

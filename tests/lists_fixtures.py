@@ -6,7 +6,7 @@ again = server.after_crash()            another node, of what the journal of the
 again = server.after_restart()          the same after a controlled restart
 """
 
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job

@@ -256,12 +256,8 @@ def _callable_types() -> set[str]:
 
 
 def state_slots() -> int:
-    """Count the slots of `core.state.State`."""
-    [path] = [
-        path
-        for path in trees()
-        if path.parts[-2:] == ("core", "state.py") or path.parts[-3:] == ("core", "model", "state.py")
-    ]
+    """Count the slots of `core.model.state.State`."""
+    [path] = [path for path in trees() if path.parts[-3:] == ("core", "model", "state.py")]
     [state] = [node for node in trees()[path].body if isinstance(node, ast.ClassDef) and node.name == "State"]
     [slots] = [
         node.value for node in state.body if isinstance(node, ast.Assign) and _last_name(node.targets[0]) == "__slots__"

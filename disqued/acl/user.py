@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from disqued.core import glob
+from disqued.core.model import glob
 
 DEFAULT: Final = b"default"
 ANY: Final = b"*"

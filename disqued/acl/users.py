@@ -12,7 +12,7 @@ import attrs
 
 from disqued.acl.passwords import digest_of, is_one_of
 from disqued.acl.user import DEFAULT, User
-from disqued.core.memory import Memory
+from disqued.core.model.memory import Memory
 
 
 def first_default(digest: bytes) -> User:

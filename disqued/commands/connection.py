@@ -16,8 +16,8 @@ from disqued.commands.host import Session
 from disqued.commands.shapes import OK, array, bulk, either, mapping, or_silence, tuple_of
 from disqued.commands.table import NO_REPLY, Flag, command, option, optional, positional, rest
 from disqued.commands.values import BYTES, INTEGER, Kind, read_integer
+from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.errors import (
     CommandError,
     NotAnInteger,

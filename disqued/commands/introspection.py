@@ -31,8 +31,8 @@ from disqued.commands.table import (
     rest,
 )
 from disqued.commands.values import BYTES, INTEGER, Kind
+from disqued.core.model.queues import Client
 from disqued.core.node import Node
-from disqued.core.queues import Client
 from disqued.errors import CommandError, SyntaxFault
 from disqued.wire.replies import Status
 

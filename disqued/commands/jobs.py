@@ -29,16 +29,16 @@ from disqued.commands.values import (
     seconds,
 )
 from disqued.commands.values import integer as integer_kind
-from disqued.core import marks
-from disqued.core.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.groups import Group, units_of
-from disqued.core.job import ACKED, ACTIVE, KEYED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
+from disqued.core.model import marks
+from disqued.core.model.groups import Group, units_of
+from disqued.core.model.job import ACKED, ACTIVE, KEYED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
+from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.queues import Client, Form, Queue
-from disqued.core.terms import NEVER_DELIVERED, ONCE, Terms
-from disqued.core.unfinished import Parts
-from disqued.core.worker import Worker
-from disqued.core.workers import WorkerForm
+from disqued.core.work.delivery import COUNTED, PLAIN, requeue_within
+from disqued.core.work.terms import NEVER_DELIVERED, ONCE, Terms
+from disqued.core.workers.workers import WorkerForm
 from disqued.errors import (
     CommandError,
     NodeLeaving,

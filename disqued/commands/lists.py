@@ -54,18 +54,18 @@ from disqued.commands.values import (
     seconds,
 )
 from disqued.commands.values import integer as integer_kind
-from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.ids import is_job_id
-from disqued.core.inquiries import Known
-from disqued.core.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
 from disqued.core.lists import Found, Wish
-from disqued.core.messages import ACK_ONE
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
+from disqued.core.model.messages import ACK_ONE
+from disqued.core.model.queues import Client, Form, Queue, handed_out
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.queues import Client, Form, Queue, handed_out
-from disqued.core.replication import Batch
-from disqued.core.unfinished import Parts
-from disqued.core.worker import Worker
-from disqued.core.workers import WorkerForm
+from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.inquiries import Known
+from disqued.core.work.replication import Batch
+from disqued.core.workers.workers import WorkerForm
 from disqued.errors import (
     CommandError,
     EmptyKey,

@@ -13,11 +13,11 @@ whose 16 bits are the same.
 
 from collections.abc import Callable
 
-from disqued.core.ids import is_job_id
-from disqued.core.job import KIND_WORK, Job, NamedJob
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import KIND_WORK, Job, NamedJob
+from disqued.core.model.queues import Queue
+from disqued.core.model.state import State
 from disqued.core.node import Node
-from disqued.core.queues import Queue
-from disqued.core.state import State
 
 ELEMENT = b"r"
 EVENT = b"e"

@@ -25,14 +25,14 @@ from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_e
 from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
-from disqued.core.inquiries import Known
-from disqued.core.job import ALIAS_MAX
-from disqued.core.messages import ACK_EVERY, HAS
+from disqued.core.model.job import ALIAS_MAX
+from disqued.core.model.messages import ACK_EVERY, HAS
+from disqued.core.model.queues import Client, Queue
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.queues import Client, Queue
-from disqued.core.replication import Batch
-from disqued.core.unfinished import Parts
-from disqued.core.worker import Worker
+from disqued.core.work.inquiries import Known
+from disqued.core.work.replication import Batch
 from disqued.errors import (
     CommandError,
     NodeLeaving,

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from disqued.commands.table import BLOCKED
+from disqued.core.model.queues import Client
+from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
-from disqued.core.queues import Client
-from disqued.core.unfinished import Parts
 from disqued.wire.replies import SpeltList
 
 T = TypeVar("T")

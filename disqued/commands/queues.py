@@ -15,11 +15,11 @@ from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
-from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.job import FLAG_QUEUED_BEFORE, Job, JobState
+from disqued.core.model.job import FLAG_QUEUED_BEFORE, Job, JobState
+from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
+from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
-from disqued.core.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
-from disqued.core.registry import TABLES
+from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.errors import CommandError, NotAnInteger, OutOfMemory, SyntaxFault
 from disqued.wire.replies import Status
 

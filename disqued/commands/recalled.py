@@ -9,7 +9,7 @@
 
 A short way does what the long one does, which is taken wherever anything is unusual: where something is wrong with the
 words, where there are very many, where a job has a key, where nothing is there to be had.  Only clients that may do
-everything are served so (`net/clients.py`): for all others it is looked at what a call names.
+everything are served so (`net/clients/connection.py`): for all others it is looked at what a call names.
 
 How much is kept is bounded, for each command: `REMEMBERED` times at most `REMEMBERED_WORDS` words of together at most
 `REMEMBERED_BYTES`.
@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from disqued.commands.table import BLOCKED
-from disqued.core.ids import is_job_id
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.queues import Client, Queue
 from disqued.core.node import CompiledCall, Node
-from disqued.core.queues import Client, Queue
-from disqued.core.replication import AliasOf
-from disqued.core.terms import Terms
+from disqued.core.work.replication import AliasOf
+from disqued.core.work.terms import Terms
 
 if TYPE_CHECKING:
     from disqued.commands.jobs import AddJob, GetJob

@@ -28,9 +28,9 @@ from disqued.commands.table import (
     positional,
 )
 from disqued.commands.values import BYTES, PATTERN, Kind
-from disqued.core.memory import JOB_COST, QUEUE_COST
+from disqued.core.model.memory import JOB_COST, QUEUE_COST
+from disqued.core.model.queues import Client
 from disqued.core.node import Node
-from disqued.core.queues import Client
 from disqued.core.view import NodeView
 from disqued.errors import CommandError
 from disqued.wire.replies import Status

@@ -20,19 +20,19 @@ from disqued.commands.table import BLOCKED, Flag, command, flag, option, optiona
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
 from disqued.commands.values import integer as integer_kind
 from disqued.commands.workers import WORKER_ID
-from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.ids import is_job_id
-from disqued.core.inquiries import Known
-from disqued.core.job import JobOptions, Unit
-from disqued.core.memory import WORK_COST
-from disqued.core.messages import HAS, HAS_ANYWHERE, SOON
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import JobOptions, Unit
+from disqued.core.model.memory import WORK_COST
+from disqued.core.model.messages import HAS, HAS_ANYWHERE, SOON
+from disqued.core.model.outbox import WORK, News
+from disqued.core.model.queues import Client, Form, Queue, check_name
+from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
-from disqued.core.outbox import WORK, News
-from disqued.core.queues import Client, Form, Queue, check_name
-from disqued.core.replication import Batch
-from disqued.core.tasks import Process, unique_alias
-from disqued.core.unfinished import Parts
-from disqued.core.workers import WorkerForm, attempt_of, process_of
+from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.inquiries import Known
+from disqued.core.work.replication import Batch
+from disqued.core.workers.tasks import Process, unique_alias
+from disqued.core.workers.workers import WorkerForm, attempt_of, process_of
 from disqued.errors import (
     BadJobId,
     CommandError,

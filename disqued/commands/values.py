@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from disqued.core.glob import PATTERN_MAX
-from disqued.core.ids import is_job_id, is_node_id
-from disqued.core.queues import NAME_MAX
+from disqued.core.model.glob import PATTERN_MAX
+from disqued.core.model.ids import is_job_id, is_node_id
+from disqued.core.model.queues import NAME_MAX
 from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
 
 INT64_MAX = 2**63 - 1

@@ -14,13 +14,13 @@ from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import QUEUE, Kind, bounded
 from disqued.commands.values import integer as integer_kind
-from disqued.core.memory import WORKER_COST
-from disqued.core.messages import WORKER_NAME_MAX
+from disqued.core.model.memory import WORKER_COST
+from disqued.core.model.messages import WORKER_NAME_MAX
+from disqued.core.model.queues import Client
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.queues import Client
-from disqued.core.unfinished import Parts
-from disqued.core.worker import Worker
-from disqued.core.workers import HEARTBEATS, TTL_MS
+from disqued.core.workers.workers import HEARTBEATS, TTL_MS
 from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker, SyntaxFault
 
 TTL_MAX_MS = 365 * 86_400_000

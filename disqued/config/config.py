@@ -16,7 +16,7 @@ from disqued.config.kinds import RedisAddress, Renames
 from disqued.config.quoting import as_bytes, as_text
 from disqued.config.reader import Given, Stated, read_file, read_text, setting_called
 from disqued.config.rewrite import rewritten
-from disqued.core import glob
+from disqued.core.model import glob
 from disqued.files import replace_file
 
 #: Two names of one thing: which store is used.

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from typing import Final
 
-#: Kinds that clients can be listened to at; why no others: net/endpoints.py.
+#: Kinds that clients can be listened to at; why no others: net/loop/endpoints.py.
 KINDS: Final = ("tcp", "tcp6", "ssl", "unix", "systemd")
 ALLOWED: Final = (
     "allowed are endpoint strings such as tcp:7712:interface=127.0.0.1, unix:/run/disqued/queue.sock and"

@@ -26,10 +26,7 @@ Times are integer milliseconds.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from disqued.core.acks import Acks
-from disqued.core.delivery import FETCHED_BYTES, Delivery
-from disqued.core.homes import Homes
-from disqued.core.job import (
+from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_ASKING,
@@ -40,13 +37,16 @@ from disqued.core.job import (
     StoredJob,
     Unit,
 )
-from disqued.core.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
-from disqued.core.queues import Client, Queue
-from disqued.core.schedule import Timed
-from disqued.core.state import State
-from disqued.core.unfinished import Parts
-from disqued.core.worker import Worker
-from disqued.core.workers import Workers
+from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
+from disqued.core.model.queues import Client, Queue
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Worker
+from disqued.core.work.acks import Acks
+from disqued.core.work.delivery import FETCHED_BYTES, Delivery
+from disqued.core.workers.homes import Homes
+from disqued.core.workers.workers import Workers
 from disqued.errors import NoWorker
 
 CLAIM_MS = 500  #: how long one node is given to answer

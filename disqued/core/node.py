@@ -22,40 +22,40 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from disqued.core import messages
-from disqued.core.acks import Acks
-from disqued.core.clock import Clock
-from disqued.core.consumers import Consumers
-from disqued.core.delivery import Delivery
-from disqued.core.events import Events
-from disqued.core.facts import Facts, Round
-from disqued.core.federation import Arrival, Federation, Hunger
-from disqued.core.groups import read_scope
-from disqued.core.homes import Homes, Move
-from disqued.core.ids import JobIds
-from disqued.core.inquiries import Inquiries, Inquiry
-from disqued.core.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
-from disqued.core.keys import Addition, Keys, Producer
-from disqued.core.leaving import Leaving
+from disqued.core.cluster.federation import Arrival, Federation, Hunger
+from disqued.core.cluster.leaving import Leaving
+from disqued.core.cluster.membership import Membership
+from disqued.core.cluster.notifications import Events
 from disqued.core.lists import Claim, Lists
-from disqued.core.logs import Logs
-from disqued.core.membership import Membership
-from disqued.core.memory import Memory
-from disqued.core.messages import Greeting, Lease, Message, Target
-from disqued.core.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
-from disqued.core.queues import Client, Queue, Waiter
-from disqued.core.readers import Readers, Thirst
-from disqued.core.replication import Pending, Replication
-from disqued.core.schedule import Timed
-from disqued.core.settling import Settlement, Settling
-from disqued.core.sharing import Sharing
-from disqued.core.state import ASKED_MS, QUEUE_IDLE_MS, State
-from disqued.core.tasks import Tasks
-from disqued.core.trail import SET_MS
-from disqued.core.unfinished import Parts
-from disqued.core.units import GivenUnit, GroupUnit
-from disqued.core.worker import Home, Worker
-from disqued.core.workers import Workers
+from disqued.core.model import messages
+from disqued.core.model.clock import Clock
+from disqued.core.model.groups import read_scope
+from disqued.core.model.ids import JobIds
+from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.model.memory import Memory
+from disqued.core.model.messages import Greeting, Lease, Message, Target
+from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
+from disqued.core.model.queues import Client, Queue, Waiter
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import ASKED_MS, QUEUE_IDLE_MS, State
+from disqued.core.model.trace import SET_MS
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.units import GivenUnit, GroupUnit
+from disqued.core.model.worker import Home, Worker
+from disqued.core.streams.acksets import Facts, Round
+from disqued.core.streams.entries import Logs
+from disqued.core.streams.readers import Readers, Thirst
+from disqued.core.streams.reconciliation import Settlement, Settling
+from disqued.core.work.acks import Acks
+from disqued.core.work.consumers import Consumers
+from disqued.core.work.delivery import Delivery
+from disqued.core.work.inquiries import Inquiries, Inquiry
+from disqued.core.work.keys import Addition, Keys, Producer
+from disqued.core.work.replication import Pending, Replication
+from disqued.core.work.sharing import Sharing
+from disqued.core.workers.homes import Homes, Move
+from disqued.core.workers.tasks import Tasks
+from disqued.core.workers.workers import Workers
 from disqued.errors import OutOfMemory
 
 DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work

@@ -33,10 +33,8 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Iterator
 from typing import Any, Final
 
-from disqued.core.copies import delay_left
-from disqued.core.delivery import Delivery
-from disqued.core.groups import Log, read_scope, units_of
-from disqued.core.job import (
+from disqued.core.model.groups import Log, read_scope, units_of
+from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_CAME_BACK,
@@ -55,10 +53,8 @@ from disqued.core.job import (
     StoredJob,
     Unit,
 )
-from disqued.core.leases import lease_record
-from disqued.core.logs import Logs, group_lease, read_holder
-from disqued.core.memory import JOB_COST, NAME_FREE
-from disqued.core.outbox import (
+from disqued.core.model.memory import JOB_COST, NAME_FREE
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,
@@ -71,8 +67,12 @@ from disqued.core.outbox import (
     Record,
     is_over,
 )
-from disqued.core.registry import TABLES
-from disqued.core.state import State
+from disqued.core.model.registry import TABLES
+from disqued.core.model.state import State
+from disqued.core.streams.entries import Logs, group_lease, read_holder
+from disqued.core.work.copies import delay_left
+from disqued.core.work.delivery import Delivery
+from disqued.core.work.leases import lease_record
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 AHEAD_MAX_MS = 60_000  #: a watermark further in the future was made by a clock that was wrong

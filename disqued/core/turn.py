@@ -23,11 +23,11 @@ MISCONF, too: after a crash its group might have it again.  Jobs that are there 
 The commit is tried again every `RETRY_MS`, so that additions resume when there is room again, when the server is back,
 or when the journal has been rewritten.
 
-A job that may be delivered once at most is held until the store has made safe that it leaves (`core/watermark.py`):
+A job that may be delivered once at most is held until the store has made safe that it leaves (`model/watermark.py`):
 `secure` is asked for it after the commit, and `delivery.release` queues the job.
 
 This module decides, and does nothing by itself.  What a decision needs is done by `Outside`: a driver on a loop
-(`net/driver.py`) or a simulated process (`testing/server.py`), so that what the simulator tests is what runs.
+(`net/process/driver.py`) or a simulated process (`testing/server.py`), so that what the simulator tests is what runs.
 
 Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer milliseconds.
 """
@@ -35,9 +35,9 @@ Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer millise
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol
 
-from disqued.core.messages import DURABLE_ALONE, URGENT, Message
+from disqued.core.model.messages import DURABLE_ALONE, URGENT, Message
+from disqued.core.model.outbox import GONE_REFUSED, Record, promises
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, Record, promises
 from disqued.errors import CommandError, JournalFailed
 
 RETRY_MS: Final = 1_000  #: pause between two attempts to commit or to make safe, after one has failed
@@ -115,7 +115,7 @@ class Outside(Protocol):
         """The nodes, their addresses, or where links shall lead to have changed."""
 
     def follow_trail(self) -> None:
-        """The trail has news (`core/trail.py`)."""
+        """The trail has news (`core/model/trace.py`)."""
 
     def failing(self, before: str | None) -> None:
         """`Turn.failure` has changed."""

@@ -10,15 +10,15 @@ The clocks are read at each call.  Times are integer milliseconds.
 
 from collections.abc import Collection
 
-from disqued.core.counters import Counters
-from disqued.core.groups import Group
-from disqued.core.job import Job, Unit
-from disqued.core.messages import Vitals
+from disqued.core.model.counters import Counters
+from disqued.core.model.groups import Group
+from disqued.core.model.job import Job, Unit
+from disqued.core.model.messages import Vitals
+from disqued.core.model.peers import KnownNode, Peer
+from disqued.core.model.queues import Queue
+from disqued.core.model.vitals import own_vitals
+from disqued.core.model.worker import Home, Worker
 from disqued.core.node import Node
-from disqued.core.peers import KnownNode, Peer
-from disqued.core.queues import Queue
-from disqued.core.vitals import own_vitals
-from disqued.core.worker import Home, Worker
 
 
 class NodeView:

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disqued.core.trail import STOP
+from disqued.core.model.trace import STOP
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
 from disqued.wire.eventlines import Lines

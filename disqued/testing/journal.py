@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from disqued.core.clock import Clock
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.segments import HEADER_SIZE, SegmentReader, framed, header, mark
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.disk import SimDisk

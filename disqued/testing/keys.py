@@ -15,7 +15,7 @@ did not give up waiting for another one.  Times are integer milliseconds.
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disqued.core.inquiries import INQUIRY_MS
+from disqued.core.work.inquiries import INQUIRY_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request
 from disqued.testing.clients import RECONNECT_MS, Connection, Load, Producer, holders_of

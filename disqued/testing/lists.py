@@ -11,8 +11,8 @@ back.  An element is never twice in one reply.  Times are integer milliseconds.
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from disqued.core.ids import is_job_id
-from disqued.core.job import RETRY_NEVER_MS
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request, body_of
 from disqued.testing.clients import LONG_TTL_S, Adder, Connection, Load, Taker, holders_of

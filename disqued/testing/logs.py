@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from disqued.core.job import RETRY_NEVER_MS
+from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Request, body_of
 from disqued.testing.clients import Adder, Connection, Load, Taker, holders_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from disqued.core.messages import Greeting, Message, Target
+from disqued.core.model.messages import Greeting, Message, Target
 from disqued.testing.events import Events
 from disqued.wire.messages import encode
 

@@ -3,7 +3,7 @@
     client's command, batch of messages, greeting, timer --> a step of the node --> core/turn.py
         at the end of the turn, which is the millisecond:  1 journal, commit   2 messages   3 replies
 
-It does in virtual time what `disqued.net.driver` does on a loop: it carries out what the same `Turn` asks for.  With
+It does in virtual time what `net/process/driver.py` does on a loop: it carries out what the same `Turn` asks for.  With
 `commit_ms` a commit takes its time, as one in a thread or on another server does.
 
 A process ends at any moment, also between the parts of the end of a turn (`dies_at`), and starts again from its disk.
@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 from disqued.commands import table
 from disqued.commands.catalogue import MODULES  # enters the commands into the table
 from disqued.commands.table import BLOCKED, Command, Flag
-from disqued.core.messages import Greeting, Message, Target
+from disqued.core.model.messages import Greeting, Message, Target
+from disqued.core.model.peers import FAIL, PFAIL, KnownNode
 from disqued.core.node import Node
-from disqued.core.peers import FAIL, PFAIL, KnownNode
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.errors import CommandError, JournalFailed, OutOfMemory

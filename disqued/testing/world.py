@@ -20,11 +20,11 @@ from pathlib import Path
 
 import attrs
 
-from disqued.core.acks import ASKED_AT_ONCE
-from disqued.core.membership import Membership
-from disqued.core.memory import QUEUE_COST
-from disqued.core.peers import FAIL, PFAIL
-from disqued.core.queues import Queue
+from disqued.core.cluster.membership import Membership
+from disqued.core.model.memory import QUEUE_COST
+from disqued.core.model.peers import FAIL, PFAIL
+from disqued.core.model.queues import Queue
+from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, Rules
 from disqued.testing.clients import Consumer, Load, Producer
 from disqued.testing.eventlog import SimEventLog
@@ -480,7 +480,7 @@ def _timers(server: SimServer) -> list[object]:
 
 
 def _shown_job(server: SimServer, job: object) -> str:
-    from disqued.core.job import STATE_NAMES, Job
+    from disqued.core.model.job import STATE_NAMES, Job
 
     assert isinstance(job, Job)
     now = server.state.now

@@ -27,8 +27,8 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
-from disqued.core.job import KIND_NAMES, StoredJob
-from disqued.core.outbox import (
+from disqued.core.model.job import KIND_NAMES, StoredJob
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,
@@ -39,7 +39,7 @@ from disqued.core.outbox import (
     WATERMARK,
     Record,
 )
-from disqued.core.queues import PAUSE_NAMES
+from disqued.core.model.queues import PAUSE_NAMES
 from disqued.files import create_anew
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.exportcolumns import COLUMNS, Row, Value

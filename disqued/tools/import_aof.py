@@ -43,10 +43,10 @@ from twisted.logger import (
 from zope.interface import implementer
 
 from disqued.config import Config
-from disqued.core.clock import Clock
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SCOPE, Job, JobOptions
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.net.switching import STORE_FILE, StoreWord
+from disqued.core.model.clock import Clock
+from disqued.core.model.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SCOPE, Job, JobOptions
+from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.net.process.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
@@ -173,7 +173,7 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
       disqued import --dry-run --persistence aof --dir /var/lib/disqued disque.aof
       disqued import --config /etc/disqued/disqued.conf disque.aof
     """
-    from disqued.net.clock import SystemClock
+    from disqued.net.loop.clock import SystemClock
 
     wishes = Wishes(files=list(files), dry_run=dry_run, queues=queues, truncated_ok=truncated_ok)
 

@@ -5,7 +5,7 @@
 A store may answer with Deferreds, so a tool's work is a coroutine.  Whatever takes long goes through `steps`, which
 lets the loop turn: that is when an interrupt is heard, and the work is then ended as an error would end it.
 
-Which store holds the jobs of a data folder is written there in `store.conf` (`net.switching`), and may be another one
+Which store holds the jobs of a data folder is written there in `store.conf` (`switching`), and may be another one
 than the configuration names.  A tool that writes keeps the folder's lock, as a node does.
 
 Exit status: 0 done; 1 not done, for the reason on standard error; 2 asked for something that there is not.
@@ -25,9 +25,9 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from disqued.config import Config, ConfigError
-from disqued.net.identity import IdentityError, lock_folder
-from disqued.net.stopsignals import StopSignals
-from disqued.net.switching import STORE_FILE, StoreWord
+from disqued.net.cluster.identity import IdentityError, lock_folder
+from disqued.net.process.stopsignals import StopSignals
+from disqued.net.process.switching import STORE_FILE, StoreWord
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.tools.program import FAILED, INTERRUPTED, MISUSED, end_echo

@@ -14,7 +14,7 @@ A job is a fixed part, little-endian, and then the strings:
     flags                   45  1      53  1     1 queued before, 4 delivered; the others of no meaning here
     replicate               46  2      54  2
     end of life             48  4      56  4     unix seconds
-    ctime                   52  8      60  8     as in `core.job`
+    ctime                   52  8      60  8     as in `core.model.job`
     delay, retry            60  8      68  8     4 bytes each, seconds
     nacks, more deliveries  68  4       -        2 bytes each
     queue, body             length 4, bytes
@@ -34,8 +34,8 @@ from typing import Final
 
 import attrs
 
-from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
-from disqued.core.job import ACTIVE, QUEUED, STAMP_MAX
+from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
+from disqued.core.model.job import ACTIVE, QUEUED, STAMP_MAX
 
 _LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$"
 _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$"

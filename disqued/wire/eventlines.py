@@ -1,4 +1,4 @@
-"""Lines of the event log: what `core.trail` is told of, as JSON objects.
+"""Lines of the event log: what `core.model.trace` is told of, as JSON objects.
 
     lines.deliver(job, waited) --> '{"v":1,"boot":7,"seq":52' '114' ',"ts_us":...,"job_id":"' 'DI...' '",...' '}\\n'
     lines.take()               --> parts: bytes of many lines each
@@ -15,8 +15,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from disqued.core.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.trail import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, Trail
+from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
+from disqued.core.model.trace import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, Trail
 from disqued.wire.texts import text
 
 VERSION: Final = 1

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from disqued.core.ids import is_job_id
-from disqued.core.messages import NAMES, Message
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.messages import NAMES, Message
 
 JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
 

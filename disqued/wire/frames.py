@@ -35,8 +35,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, NoReturn, Protocol
 
-from disqued.core.ids import NODE_ID_LENGTH
-from disqued.core.messages import NODE_OWN, Greeting, Message
+from disqued.core.model.ids import NODE_ID_LENGTH
+from disqued.core.model.messages import NODE_OWN, Greeting, Message
 from disqued.wire import messages
 
 MAGIC: Final = b"disqued"

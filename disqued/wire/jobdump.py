@@ -3,7 +3,7 @@
 A record begins with the same two bytes, so that a reader knows what it has before it looks further:
 
     format  1 byte   `FORMAT`; another number is another layout
-    kind    1 byte   as in `core.outbox`
+    kind    1 byte   as in `core.model.outbox`
 
     JOB_ADDED, little-endian, 81 bytes and then the strings in this order:
         state 1, flags 1, length of id 1, replicate 2, number of holders 2, length of queue 4, length of body 4,
@@ -42,9 +42,9 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
-from disqued.core.groups import read_scope
-from disqued.core.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
-from disqued.core.job import (
+from disqued.core.model.groups import read_scope
+from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
+from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
@@ -60,7 +60,7 @@ from disqued.core.job import (
     StoredJob,
     misfit,
 )
-from disqued.core.outbox import (
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,
@@ -71,7 +71,7 @@ from disqued.core.outbox import (
     WATERMARK,
     Record,
 )
-from disqued.core.queues import PAUSE_NAMES
+from disqued.core.model.queues import PAUSE_NAMES
 
 FORMAT: Final = 1
 NAMED_FORMAT: Final = 2

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final
 
-from disqued.core.job import STAMP_MAX
-from disqued.core.messages import (
+from disqued.core.model.job import STAMP_MAX
+from disqued.core.model.messages import (
     BEGIN,
     FACTS,
     FACTS_PER_MESSAGE,
@@ -28,7 +28,7 @@ from disqued.core.messages import (
     Lease,
     Message,
 )
-from disqued.core.peers import PEERS_MAX
+from disqued.core.model.peers import PEERS_MAX
 from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, flag_of, need
 from disqued.wire.jobdump import SPAN_MAX_MS
 

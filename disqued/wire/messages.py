@@ -1,4 +1,4 @@
-"""The messages between nodes as bytes: one message of `core.messages` at a time.
+"""The messages between nodes as bytes: one message of `core.model.messages` at a time.
 
 A message begins with its kind, 1 byte; `CODECS` says what follows, and docs/reference/bus.md is written from it.  All
 integers are little-endian and unsigned.  Forms for streams are in `logmessages`, for names in `namemessages`.
@@ -18,10 +18,10 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
-from disqued.core.events import KINDS
-from disqued.core.ids import JOB_ID_LENGTH, is_job_id
-from disqued.core.job import Job, StoredJob
-from disqued.core.messages import (
+from disqued.core.cluster.notifications import KINDS
+from disqued.core.model.ids import JOB_ID_LENGTH, is_job_id
+from disqued.core.model.job import Job, StoredJob
+from disqued.core.model.messages import (
     AS_BEFORE,
     ASKED,
     CLAIM,
@@ -65,8 +65,8 @@ from disqued.core.messages import (
     Rumour,
     Vitals,
 )
-from disqued.core.peers import RUMOURS_MAX
-from disqued.core.queues import PAUSE_NAMES
+from disqued.core.model.peers import RUMOURS_MAX
+from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire import logmessages as logs
 from disqued.wire import namemessages as names
 from disqued.wire.fields import BadMessage, Codec, cut, ends_at, flag_of, need

@@ -3,8 +3,8 @@
 from struct import Struct
 from typing import Final
 
-from disqued.core.job import ALIAS_MAX
-from disqued.core.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
+from disqued.core.model.job import ALIAS_MAX
+from disqued.core.model.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
 from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from disqued.core.ids import is_node_id
-from disqued.core.peers import FAIL, LEAVING, PFAIL, KnownNode
+from disqued.core.model.ids import is_node_id
+from disqued.core.model.peers import FAIL, LEAVING, PFAIL, KnownNode
 
 BUS_PORT_OFFSET: Final = 10_000  #: from the port for clients to that of the bus, unless it is told
 PORT_MAX: Final = 65_535

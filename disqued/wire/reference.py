@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from disqued.core.messages import KINDS, MessageKind
+from disqued.core.model.messages import KINDS, MessageKind
 from disqued.wire.messages import CODECS
 
 COMMAND_LINE = "python -m disqued.wire.reference > docs/reference/bus.md"
@@ -15,7 +15,7 @@ COMMAND_LINE = "python -m disqued.wire.reference > docs/reference/bus.md"
 _INTRODUCTION = f"""\
 # Messages between nodes
 
-<!-- Written by `{COMMAND_LINE}`: change disqued/core/messages.py and the codecs in disqued/wire, not this page. -->
+<!-- Written by `{COMMAND_LINE}`: change core/model/messages.py and the codecs in wire/, not this page. -->
 
 A message begins with its kind, 1 byte. The last column gives the bytes that follow, each part with its size; a part
 without a size has the length that was given, or takes the rest of the message. Integers are little-endian and unsigned;

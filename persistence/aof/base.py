@@ -11,8 +11,8 @@ from itertools import islice
 import attrs
 from twisted.logger import Logger
 
-from disqued.core.clock import Clock
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.manifest import Base, JournalFiles, Manifest
 from disqued.persistence.aof.segments import framed
 from disqued.persistence.disk import reason, write_all

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 
 from twisted.logger import Logger
 
-from disqued.core.outbox import Record
+from disqued.core.model.outbox import Record
 from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import HEADER_SIZE, SegmentReader
 from disqued.persistence.disk import Disk, reason

@@ -28,7 +28,7 @@ from struct import Struct
 from typing import Any, BinaryIO, Final
 from zlib import crc32
 
-from disqued.core.outbox import Record
+from disqued.core.model.outbox import Record
 from disqued.persistence.interface import StoreDamaged
 from disqued.wire.jobdump import BadRecord, decode_record
 

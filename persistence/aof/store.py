@@ -27,8 +27,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
 from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.compaction import Compaction

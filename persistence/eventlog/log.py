@@ -25,8 +25,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
+from disqued.core.model.trace import STOP, Notes, Trail
 from disqued.core.node import Node
-from disqued.core.trail import STOP, Notes, Trail
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Found, Limits
 from disqued.persistence.interface import IEventLog

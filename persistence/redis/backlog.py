@@ -24,8 +24,8 @@ from typing import Final
 
 import attrs
 
-from disqued.core.job import ACKED, WORK_SCOPE, Job
-from disqued.core.outbox import (
+from disqued.core.model.job import ACKED, WORK_SCOPE, Job
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,

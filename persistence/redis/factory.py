@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from disqued.config.kinds import RedisAddress
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
+from disqued.core.model.clock import Clock
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.redis.layout import Keys
 from disqued.persistence.redis.reading import Records

@@ -21,7 +21,7 @@ The braces are part of the names: a cluster keeps such keys in one slot, so that
     units     of how many jobs there is a word about units, likewise
     groups    of how many groups there is one, likewise
     queues    there while what the jobs say of their place in a queue is true
-    until     up to when delayed jobs have been queued (`core.watermark`)
+    until     up to when delayed jobs have been queued (`core.model.watermark`)
     server    run of the server that wrote that: another run of it may have lost records
 
 The last word on a unit says who has it, or that a group is done with it: a record as `wire.jobdump` writes it.  Those

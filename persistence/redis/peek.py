@@ -12,8 +12,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from disqued.config.kinds import RedisAddress
-from disqued.core.job import WORK_SCOPE
-from disqued.core.outbox import UNIT_DONE
+from disqued.core.model.job import WORK_SCOPE
+from disqued.core.model.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import FORMAT, Keys
 from disqued.persistence.redis.link import Link, RedisConnection, RedisError, ServerRefused, reason_of

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from disqued.core.outbox import FLUSHED, JOB_GONE, UNIT_DONE, WATERMARK, Record
+from disqued.core.model.outbox import FLUSHED, JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import Keys
 from disqued.wire.jobdump import BadRecord, decode_record

@@ -27,8 +27,8 @@ from zope.interface import implementer
 
 from disqued.config.kinds import RedisAddress
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, nobody
 from disqued.persistence.redis.backlog import Backlog, build

@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import Record
 from disqued.persistence.interface import IStoreFactory, StoreError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Final
 
 import attrs
 
-from disqued.core.job import StoredJob
-from disqued.core.outbox import UNIT_DONE
+from disqued.core.model.job import StoredJob
+from disqued.core.model.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.sqlite.rows import JOB_COLUMNS, BadRow, Row, fact_record, id_bytes, job_records
 from disqued.persistence.sqlite.schema import (

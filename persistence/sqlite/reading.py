@@ -19,7 +19,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from disqued.core.outbox import JOB_GONE, UNIT_DONE, WATERMARK, Record
+from disqued.core.model.outbox import JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,

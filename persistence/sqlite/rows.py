@@ -20,9 +20,9 @@ from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
-from disqued.core.groups import read_scope
-from disqued.core.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
+from disqued.core.model.groups import read_scope
+from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
+from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (

@@ -28,8 +28,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
-from disqued.core.clock import Clock
-from disqued.core.outbox import Record
+from disqued.core.model.clock import Clock
+from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk, Watch
 from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, nobody

@@ -24,8 +24,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
-from disqued.core.job import ACKED, WORK_SCOPE
-from disqued.core.outbox import (
+from disqued.core.model.job import ACKED, WORK_SCOPE
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,

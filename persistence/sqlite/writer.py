@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import BoundedSemaphore
 from typing import Final
 
-from disqued.core.outbox import JOB_ADDED
+from disqued.core.model.outbox import JOB_ADDED
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite.log import CUTTING, Log

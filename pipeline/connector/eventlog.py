@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from disqued.client.errors import DisquedError
-from disqued.core.trail import NAMES
+from disqued.core.model.trace import NAMES
 from disqued.pipeline.days import is_day
 from disqued.wire.eventlines import COLUMNS, VERSION
 

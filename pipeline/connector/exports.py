@@ -17,8 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disqued.core.job import ACTIVE, KIND_NAMES, StoredJob
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.job import ACTIVE, KIND_NAMES, StoredJob
+from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 
 ROWS: Final = 1_000  #: rows of Parquet that are looked at at a time

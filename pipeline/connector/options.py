@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.client.addresses import read_nodes
-from disqued.core.ids import is_job_id
+from disqued.core.model.ids import is_job_id
 from disqued.suggestions import near
 
 MOST_SECONDS: Final = 2**31 - 1

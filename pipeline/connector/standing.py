@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from disqued.core.job import ACKED, KIND_LOG, WORK_SCOPE, StoredJob
-from disqued.core.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.model.job import ACKED, KIND_LOG, WORK_SCOPE, StoredJob
+from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
 
 NODE: slice = slice(2, 10)  #: where an id has the first 8 hex digits of the node that made it
 

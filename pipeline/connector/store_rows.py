@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from disqued.core.job import KIND_NAMES, QUEUED, StoredJob
+from disqued.core.model.job import KIND_NAMES, QUEUED, StoredJob
 from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, text
 from disqued.wire import texts
 

@@ -22,8 +22,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from disqued.core.job import WORK_SCOPE, StoredJob
-from disqued.core.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.model.job import WORK_SCOPE, StoredJob
+from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.aof.reading import JournalPeek
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.ranges import Fact, numbers_of, read_facts, read_jobs

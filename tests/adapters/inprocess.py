@@ -14,14 +14,14 @@ from twisted.internet.protocol import Protocol
 
 from disqued.commands import catalogue
 from disqued.config import Config
-from disqued.core.messages import Message
+from disqued.core.model.messages import Message
+from disqued.core.model.outbox import WATERMARK, Record
 from disqued.core.node import Node
-from disqued.core.outbox import WATERMARK, Record
-from disqued.net.clock import SystemClock
-from disqued.net.daemon import Daemon
-from disqued.net.identity import Identity
-from disqued.net.reactor import EpollReactor
-from disqued.net.transport import EagerPort
+from disqued.net.cluster.identity import Identity
+from disqued.net.loop.clock import SystemClock
+from disqued.net.loop.reactor import EpollReactor
+from disqued.net.loop.transport import EagerPort
+from disqued.net.process.daemon import Daemon
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.null import NullFactory

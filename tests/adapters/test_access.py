@@ -15,10 +15,10 @@ from disqued.acl.attempts import BURST
 from disqued.commands.categories import CATEGORIES
 from disqued.commands.table import Command
 from disqued.config import Config
-from disqued.net.access import DENIED, is_loopback
-from disqued.net.clients import CHUNKS_MAX
-from disqued.net.secret import read_password, renew_password
-from disqued.net.strangers import Strangers
+from disqued.net.clients.access import DENIED, is_loopback
+from disqued.net.clients.connection import CHUNKS_MAX
+from disqued.net.clients.unauthenticated import Strangers
+from disqued.net.process.secrets import read_password, renew_password
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -549,7 +549,7 @@ async def test_who_opens_the_default_user_opens_it_to_this_machine_alone(
     admin = await administrator(running)
     await admin.call("ACL", "SETUSER", "default", "nopass")
     assert await (await running.connect()).call("PING") == b"PONG"
-    monkeypatch.setattr("disqued.net.access.is_loopback", lambda address: False)
+    monkeypatch.setattr("disqued.net.clients.access.is_loopback", lambda address: False)
     client = await running.connect()
     assert said((await client.replies(1))[0]) == DENIED.decode()
     await client.closed()
@@ -566,7 +566,7 @@ async def test_a_file_of_users_that_opens_the_default_user_opens_it_to_this_mach
     path.chmod(0o600)
     running = launch(settings=f"aclfile {path}")
     assert await (await running.connect()).call("PING") == b"PONG"
-    monkeypatch.setattr("disqued.net.access.is_loopback", lambda address: False)
+    monkeypatch.setattr("disqued.net.clients.access.is_loopback", lambda address: False)
     assert said((await (await running.connect()).replies(1))[0]) == DENIED.decode()
 
 

@@ -14,9 +14,9 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import deferLater
 from twisted.logger import formatEvent, globalLogPublisher
 
-from disqued.core.ids import NODE_ID_LENGTH
-from disqued.core.job import Job, JobOptions
-from disqued.core.messages import (
+from disqued.core.model.ids import NODE_ID_LENGTH
+from disqued.core.model.job import Job, JobOptions
+from disqued.core.model.messages import (
     DELJOB,
     FACTS,
     MISSING,
@@ -29,8 +29,8 @@ from disqued.core.messages import (
     Message,
     Target,
 )
-from disqued.net import bus as bus_module
-from disqued.net import links
+from disqued.net.cluster import bus as bus_module
+from disqued.net.cluster import links
 from disqued.wire.frames import PIECE_BYTES, FrameReader, FrameWriter, LinkAcceptor, LinkOpener
 from disqued.wire.messages import decode, encode
 from tests.adapters.inprocess import RawClient, Running, start, wait_until

@@ -8,7 +8,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.defer import CancelledError, Deferred
 
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE
+from disqued.core.model.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE
 from disqued.errors import CommandError, JournalFailed, Loading, NotAuthenticated, NotNow, OutOfMemory, UnknownCommand
 from disqued.persistence.interface import StoreFailed
 from tests.adapters.inprocess import RecordingStore, Running, wait_until

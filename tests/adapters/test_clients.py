@@ -13,13 +13,14 @@ from twisted.logger import capturedLogs
 from disqued.commands import table
 from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
-from disqued.net import buffers, clients, rounds, turns
+from disqued.net.clients import connection
+from disqued.net.loop import buffers, rounds, turns
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
 async_test = pytest_twisted.ensureDeferred
 #: Bytes of memory of what is read ahead of a client at most: the backlog of one chunk, and the chunks behind it.
-MOST_READ = clients.CHUNKS_MAX + 6 * 65_536
+MOST_READ = connection.CHUNKS_MAX + 6 * 65_536
 
 
 @async_test
@@ -387,14 +388,14 @@ async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
     for client in greedy:
         client.transport.write(pack("QLEN", "q") * 2_000)
     most, went_on = 0, 0
-    take_turn = clients.ClientConnection.turn
+    take_turn = connection.ClientConnection.turn
 
-    def counted(client: clients.ClientConnection) -> None:
+    def counted(client: connection.ClientConnection) -> None:
         nonlocal went_on
         went_on += 1
         take_turn(client)
 
-    monkeypatch.setattr(clients.ClientConnection, "turn", counted)
+    monkeypatch.setattr(connection.ClientConnection, "turn", counted)
     share = busy._share
 
     def watched() -> None:
@@ -601,7 +602,7 @@ async def test_replies_that_wait_for_a_commit_hold_their_client_back(launch: Lau
     [session] = running.daemon.sessions()
     client.transport.write(pack("ADDJOB", "q", "body", 0) + pack("ECHO", "x" * 10_000) * 2_000)
     await wait_until(lambda: session._owes)
-    assert session.output_buffered <= 2 * clients.REPLIES_MAX
+    assert session.output_buffered <= 2 * connection.REPLIES_MAX
     assert running.daemon.buffers.used >= session.output_buffered
     store.later = False
     store.answer()

@@ -12,12 +12,12 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from disqued.core.clock import Clock
-from disqued.core.job import Job, JobOptions
-from disqued.core.messages import DELJOB, FOUND, GIVE, GOTACK, GOTJOB, PING, REPLJOB, SETTLED, Message
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.core.trail import FLUSH
-from disqued.net import clients
+from disqued.core.model.clock import Clock
+from disqued.core.model.job import Job, JobOptions
+from disqued.core.model.messages import DELJOB, FOUND, GIVE, GOTACK, GOTJOB, PING, REPLJOB, SETTLED, Message
+from disqued.core.model.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.model.trace import FLUSH
+from disqued.net.clients import connection
 from disqued.persistence.interface import StoreFailed
 from disqued.wire.eventlines import Lines
 from disqued.wire.jobdump import decode_record, encode_job
@@ -56,7 +56,7 @@ async def test_an_at_most_once_job_is_done_in_the_journal_before_it_is_handed_ou
 @async_test
 async def test_a_pipeline_costs_one_commit(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow this machine is: a client that has run commands for longer gives way to others in between.
-    monkeypatch.setattr(clients, "SLICE_S", 60.0)
+    monkeypatch.setattr(connection, "SLICE_S", 60.0)
     store = RecordingStore()
     client = await launch(store=store).connect()
     client.transport.write(pack("ADDJOB", "q", "body", 0) * 200)
@@ -557,7 +557,7 @@ async def test_a_daemon_that_ends_says_what_it_has_to_say(launch: Launch) -> Non
     assert batches == [[CONFIRMED]]
 
 
-# Rounds of clients, while no store wants the journal.
+# Rounds of connection, while no store wants the journal.
 
 
 class Ticking:

@@ -13,8 +13,8 @@ from twisted.internet import reactor
 from disqued import __version__
 from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
-from disqued.core.ids import SHARERS
-from disqued.core.messages import VITALS, Greeting, Vitals
+from disqued.core.model.ids import SHARERS
+from disqued.core.model.messages import VITALS, Greeting, Vitals
 from disqued.web.api import reads as api
 from disqued.web.api.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
 from disqued.web.api.fields import COMMANDS, schema, words

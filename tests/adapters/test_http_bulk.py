@@ -7,8 +7,8 @@ import pytest
 from pytest_twisted import ensureDeferred
 from twisted.internet.defer import Deferred
 
-from disqued.core.job import KIND_LOG, RETRY_NEVER_MS
-from disqued.core.replication import Batch
+from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS
+from disqued.core.work.replication import Batch
 from disqued.errors import CommandError, NotReplicated
 from disqued.web.api import bulk
 from disqued.web.gateway import BODY_SEARCHED, SLICE_ROWS

@@ -26,7 +26,7 @@ def classes() -> set[type[CommandError]]:
     """Every class of errors that there is, once all modules that may bring one are there."""
     for part in PARTS:
         package = importlib.import_module(f"disqued.{part}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     found, left = set[type[CommandError]](), [CommandError]
     while left:

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
-from disqued.net import buffers
+from disqued.net.loop import buffers
 from disqued.web import channel as module
 from disqued.web.api import openapi
 from disqued.web.channel import (

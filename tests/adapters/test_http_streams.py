@@ -16,7 +16,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
-from disqued.net import buffers
+from disqued.net.loop import buffers
 from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.http import bodies

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.logger import formatEvent, globalLogPublisher
 
-from disqued.core.messages import PONG, Greeting
+from disqued.core.model.messages import PONG, Greeting
+from disqued.core.model.outbox import FLUSHED
+from disqued.core.model.peers import FAIL, LEAVING, KnownNode
 from disqued.core.node import Node
-from disqued.core.outbox import FLUSHED
-from disqued.core.peers import FAIL, LEAVING, KnownNode
-from disqued.net import identity as identity_module
-from disqued.net.identity import Identity, IdentityError
+from disqued.net.cluster import identity as identity_module
+from disqued.net.cluster.identity import Identity, IdentityError
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.nodesconf import BadNodes, format_nodes, parse_nodes
 from tests.adapters.inprocess import RecordingStore, start, wait_until
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, text: bytes, pr
 def test_a_second_process_is_kept_away(tmp_path: Path) -> None:
     identity = Identity.load(tmp_path / "nodes.conf", 7711, Random(1))
     code = (
-        "from pathlib import Path; from random import Random; from disqued.net.identity import Identity;"
+        "from pathlib import Path; from random import Random; from disqued.net.cluster.identity import Identity;"
         f"Identity.load(Path({str(tmp_path / 'nodes.conf')!r}), 7711, Random(1))"
     )
     root = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import attrs
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.testing import MemoryReactorClock
 
-from disqued.core.job import ACTIVE, QUEUED
+from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.recovery import Recovery
 from disqued.core.view import NodeView
 from disqued.testing.clock import WALL_MS

@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.config import Config
-from disqued.net.journald import ErrorLines, is_journal, standard_error
-from disqued.net.logs import observer
+from disqued.net.process.journald import ErrorLines, is_journal, standard_error
+from disqued.net.process.logformat import observer
 
 
 @attrs.frozen

@@ -14,16 +14,16 @@ from twisted.internet.task import Clock as Reactor
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from disqued.core.job import Job, JobOptions
-from disqued.core.messages import DELJOB, EVENT, NEEDJOBS, NODE_FULL, REPLJOB, Greeting, Message, Target
+from disqued.core.model.job import Job, JobOptions
+from disqued.core.model.messages import DELJOB, EVENT, NEEDJOBS, NODE_FULL, REPLJOB, Greeting, Message, Target
 from disqued.core.node import Node
-from disqued.net import bus as bus_module
-from disqued.net import links
-from disqued.net.buffers import STEP
-from disqued.net.bus import INCOMING_MAX, MESSAGE_SLACK, STRANGERS_MAX, Bus
-from disqued.net.linkqueue import MESSAGE_COST
-from disqued.net.links import HANDSHAKE_S, SLICE_S, IncomingConnection, OutgoingConnection, plain_host
-from disqued.net.rounds import READ_SIZE
+from disqued.net.cluster import bus as bus_module
+from disqued.net.cluster import links
+from disqued.net.cluster.bus import INCOMING_MAX, MESSAGE_SLACK, STRANGERS_MAX, Bus
+from disqued.net.cluster.linkqueue import MESSAGE_COST
+from disqued.net.cluster.links import HANDSHAKE_S, SLICE_S, IncomingConnection, OutgoingConnection, plain_host
+from disqued.net.loop.buffers import STEP
+from disqued.net.loop.rounds import READ_SIZE
 from disqued.testing.clock import Clock
 from disqued.wire.frames import FrameReader, FrameWriter, LinkAcceptor, LinkOpener
 from disqued.wire.messages import decode, encode
@@ -259,7 +259,7 @@ class Bench:
         A message takes `cost` seconds.
         """
         heard: list[Message] = []
-        self.monkeypatch.setattr("disqued.net.linkinbox.perf_counter", lambda: self.now)
+        self.monkeypatch.setattr("disqued.net.cluster.linkinbox.perf_counter", lambda: self.now)
 
         def hear(sender: bytes, message: Message) -> None:
             heard.append(message)

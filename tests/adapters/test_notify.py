@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from disqued.net.notify import EXTENSION_S, LOOK_S, STATUS_S, Notifier, Supervision
+from disqued.net.process.notify import EXTENSION_S, LOOK_S, STATUS_S, Notifier, Supervision
 
 
 class Manager:

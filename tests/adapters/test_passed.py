@@ -11,8 +11,8 @@ from twisted.internet import endpoints, reactor, tcp
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.systemd import ListenFDs
 
-from disqued.net.passed import PassedError, PassedSockets
-from disqued.net.transport import EagerPort, EagerServer, EagerUnixServer
+from disqued.net.loop.passed import PassedError, PassedSockets
+from disqued.net.loop.transport import EagerPort, EagerServer, EagerUnixServer
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_what_is_no_listening_stream_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_where_nothing_was_passed_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.net.passed.serverFromString", None)
+    monkeypatch.setattr("disqued.net.loop.passed.serverFromString", None)
     passed = PassedSockets(reactor, {})
     assert passed.adopt(Factory(), "127.0.0.1", 7711) is None
     passed.leave_to("systemd:domain=INET:name=web")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.net.pidfile import PidFile, PidFileError
+from disqued.net.process.pidfile import PidFile, PidFileError
 
 
 def test_it_holds_the_process_id_and_goes_with_the_process(tmp_path: Path) -> None:

@@ -19,17 +19,17 @@ from twisted.internet.task import Clock
 from twisted.python import log
 from twisted.python.failure import Failure
 
-from disqued.net.reactor import EpollReactor
-from disqued.net.rounds import BULK_SIZE, READ_SIZE, ROUND_CONNECTIONS
-from disqued.net.transport import EagerPort
-from disqued.net.turns import soon_of
+from disqued.net.loop.reactor import EpollReactor
+from disqued.net.loop.rounds import BULK_SIZE, READ_SIZE, ROUND_CONNECTIONS
+from disqued.net.loop.transport import EagerPort
+from disqued.net.loop.turns import soon_of
 from tests.limits import LIMIT
 
 PROGRAM = """
 import sys
 from twisted.internet.main import installReactor
 from twisted.logger import globalLogBeginner
-from disqued.net.reactor import EpollReactor
+from disqued.net.loop.reactor import EpollReactor
 
 installReactor(EpollReactor())
 from twisted.internet import reactor
@@ -77,7 +77,7 @@ SIGNALLED = """
 import os, signal
 from twisted.internet.main import installReactor
 from twisted.logger import globalLogBeginner
-from disqued.net.reactor import EpollReactor
+from disqued.net.loop.reactor import EpollReactor
 
 installReactor(EpollReactor())
 from twisted.internet import reactor
@@ -134,7 +134,7 @@ def run(loop: EpollReactor, *calls: Callable[[], object]) -> None:
 
 
 def test_twisted_need_not_be_asked_what_is_due(loop: EpollReactor) -> None:
-    assert loop.turns.sees, "Twisted calls what its loop reads by other names: net/turns.py"
+    assert loop.turns.sees, "Twisted calls what its loop reads by other names: net/loop/turns.py"
 
 
 @pytest.mark.parametrize("sees", [True, False])

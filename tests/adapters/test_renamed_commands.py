@@ -52,7 +52,7 @@ def test_nothing_looks_commands_up_by_their_names_while_it_is_imported(new: str)
     code = (
         "from disqued.commands import catalogue, table\n"
         f"for key in list(table.TABLE): table.rename(key.decode(), {new!r} and {new!r} + key.decode())\n"
-        "import disqued.web.server, disqued.web.http_reference, disqued.net.daemon, disqued.tap, disqued.cli\n"
+        "import disqued.web.server, disqued.web.http_reference, disqued.net.process.daemon, disqued.tap, disqued.cli\n"
         "from disqued.web.routes import ROUTES, missing_command\n"
         "print(sum(missing_command(entry) is not None for entry in ROUTES))\n"
     )

@@ -11,7 +11,7 @@ import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.protocol import Factory
 
-from disqued.net.socketfile import SocketFileTaken, UnixPort, clear_stale
+from disqued.net.loop.socketfile import SocketFileTaken, UnixPort, clear_stale
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from disqued.net.statistics import SAMPLES, Statistics, executable
+from disqued.net.process.statistics import SAMPLES, Statistics, executable
 
 
 @attrs.define

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest_twisted
 
-from disqued.net import clients, pubsub
+from disqued.net.clients import connection, pubsub
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
@@ -136,7 +136,7 @@ async def test_ids_of_tasks_that_could_not_be_made_durable_are_not_told(launch: 
 
 @async_test
 async def test_a_listener_that_does_not_read_is_dropped(launch: Launch, monkeypatch: Any) -> None:
-    monkeypatch.setattr(clients, "UNREAD_MAX", 200_000)
+    monkeypatch.setattr(connection, "UNREAD_MAX", 200_000)
     running = launch()
     slow = await listener(running, "wq:q:cancel")
     slow.transport.pauseProducing()

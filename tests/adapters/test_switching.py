@@ -8,9 +8,9 @@ import pytest
 import pytest_twisted
 from twisted.internet.defer import Deferred
 
-from disqued.core.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.net import switching
-from disqued.net.switching import StoreWord
+from disqued.core.model.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.net.process import switching
+from disqued.net.process.switching import StoreWord
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, wait_until

@@ -22,14 +22,14 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.config import Config
-from disqued.net import certificates as certificates_module
-from disqued.net import tls as tls_module
-from disqued.net.certificates import CertificateError, Secured, certificates_of
-from disqued.net.endpoints import EndpointError, listen_at
-from disqued.net.handles import Handle
-from disqued.net.rounds import Rounds
-from disqued.net.tls import EagerTls, TlsFactory, reason_of
-from disqued.net.transport import EagerPort
+from disqued.net.loop import certificates as certificates_module
+from disqued.net.loop import tlstransport as tls_module
+from disqued.net.loop.certificates import CertificateError, Secured, certificates_of
+from disqued.net.loop.endpoints import EndpointError, listen_at
+from disqued.net.loop.handles import Handle
+from disqued.net.loop.rounds import Rounds
+from disqued.net.loop.tlstransport import EagerTls, TlsFactory, reason_of
+from disqued.net.loop.transport import EagerPort
 from disqued.tls.context import Asked, Certificates, Files, TlsError
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, wait_until
 from tests.certificates import LIFE, Authority
@@ -134,7 +134,7 @@ def told() -> Iterator[list[str]]:
     lines: list[str] = []
 
     def note(event: LogEvent) -> None:
-        if event.get("log_namespace", "").startswith("disqued.net.certificates"):
+        if event.get("log_namespace", "").startswith("disqued.net.loop.certificates"):
             lines.append(formatEvent(event))
 
     globalLogPublisher.addObserver(note)

@@ -19,8 +19,8 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 from twisted.logger import globalLogPublisher
 
-from disqued.net.tls import TlsFactory
-from disqued.net.transport import EagerPort, EagerUnixPort
+from disqued.net.loop.tlstransport import TlsFactory
+from disqued.net.loop.transport import EagerPort, EagerUnixPort
 from disqued.tls.context import Asked, Certificates, Files
 from tests.adapters.inprocess import wait_until
 from tests.certificates import Authority

@@ -25,12 +25,16 @@ from benchmarks.profile import Bed, Transport
 from benchmarks.raw import words
 from disqued.commands import clients, groups, jobs, lists, parts, queues, tasks, workers
 from disqued.commands.table import every_command
-from disqued.core import beginnings, delivery, facts, leaving, node, schedule, state
 from disqued.core import lists as core_lists
-from disqued.core import tasks as core_tasks
-from disqued.core import workers as core_workers
+from disqued.core import node
+from disqued.core.cluster import leaving
+from disqued.core.model import schedule, state
 from disqued.core.node import Node
-from disqued.net import pubsub
+from disqued.core.streams import acksets, starts
+from disqued.core.work import delivery
+from disqued.core.workers import tasks as core_tasks
+from disqued.core.workers import workers as core_workers
+from disqued.net.clients import pubsub
 from tests.counting import lines_of
 
 pytestmark = pytest.mark.reference
@@ -51,9 +55,9 @@ SLICES: list[tuple[Any, str]] = [
     (groups, "COUNTED_PER_PART"), (groups, "NAMED_PER_PART"),
     (workers, "LISTED_PER_PART"), (clients, "LISTED_PER_PART"),
     (tasks, "LISTED_PER_PART"), (lists, "COUNTED_AT_ONCE"), (jobs, "CHANGED_PER_PART"), (jobs, "CHANGED_EFFORT"),
-    (beginnings, "FORGOTTEN_PER_PART"), (beginnings, "FORGOTTEN_EFFORT"), (beginnings, "TOLD_PER_PART"),
+    (starts, "FORGOTTEN_PER_PART"), (starts, "FORGOTTEN_EFFORT"), (starts, "TOLD_PER_PART"),
     (delivery, "SERVED_AT_ONCE"), (delivery, "OVER_AT_ONCE"), (delivery, "OVER_PER_PART"),
-    (schedule, "BEGUN_AT_ONCE"), (facts, "LOOKED_AT_PER_PART"), (facts, "QUEUES_PER_PART"),
+    (schedule, "BEGUN_AT_ONCE"), (acksets, "LOOKED_AT_PER_PART"), (acksets, "QUEUES_PER_PART"),
     (core_lists, "FLUSHED_PER_PART"),
     (core_lists, "LOOKED_AT_PER_PART"), (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (state, "ENDED_AT_ONCE"),
     (state, "BEGINNINGS_AT_ONCE"),
@@ -69,7 +73,7 @@ def _small_slices() -> Iterator[None]:
     with mock.patch.multiple(sys.modules[__name__], SLACK=SLACK):
         patches = [mock.patch.object(module, name, max(1, getattr(module, name) // 10)) for module, name in SLICES]
         # What another module has taken over by name.
-        patches.append(mock.patch("disqued.core.logs.SERVED_AT_ONCE", delivery.SERVED_AT_ONCE // 10))
+        patches.append(mock.patch("disqued.core.streams.entries.SERVED_AT_ONCE", delivery.SERVED_AT_ONCE // 10))
         for patch in patches:
             patch.start()
         yield

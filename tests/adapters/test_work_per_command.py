@@ -24,9 +24,9 @@ from benchmarks import work
 from benchmarks.profile import SUBJECTS
 from benchmarks.work import WAYS, Work, compiled_modules, measure
 from disqued.core.node import Node
-from disqued.core.replication import Replication
-from disqued.net.handles import Handle
-from disqued.net.linkqueue import LinkQueue, Texts
+from disqued.core.work.replication import Replication
+from disqued.net.cluster.linkqueue import LinkQueue, Texts
+from disqued.net.loop.handles import Handle
 from disqued.persistence.aof.store import AofStore
 from disqued.wire.eventlines import Lines
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from disqued.core.worker import Home
+from disqued.core.model.worker import Home
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.views import worker_views
 from tests.adapters.http import AdminClient

@@ -13,8 +13,8 @@ from twisted.internet.endpoints import serverFromString
 from twisted.internet.protocol import Factory, Protocol
 from twisted.protocols.portforward import ProxyClient, ProxyClientFactory, ProxyFactory
 
-from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
-from disqued.core.queues import PAUSE_IN
+from disqued.core.model.outbox import GONE_EXPIRED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE
+from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.redis import link as redis_link
 from disqued.persistence.redis import store as redis_store

@@ -10,8 +10,8 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
-from disqued.core.job import ACKED
-from disqued.core.outbox import (
+from disqued.core.model.job import ACKED
+from disqued.core.model.outbox import (
     FLUSHED,
     GONE_EVICTED,
     GONE_EXPIRED,
@@ -24,7 +24,7 @@ from disqued.core.outbox import (
     WATERMARK,
     Record,
 )
-from disqued.core.queues import PAUSE_IN
+from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
 from disqued.persistence.redis import server as redis_server
 from disqued.persistence.redis import store as redis_store

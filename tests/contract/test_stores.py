@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
-from disqued.core.groups import read_scope
-from disqued.core.job import (
+from disqued.core.model.groups import read_scope
+from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_QUEUED_BEFORE,
@@ -28,7 +28,7 @@ from disqued.core.job import (
     JobOptions,
     new_job,
 )
-from disqued.core.outbox import (
+from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
     GROUP,
@@ -41,7 +41,7 @@ from disqued.core.outbox import (
     Record,
     is_over,
 )
-from disqued.core.queues import PAUSE_IN
+from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.testing.clock import Clock

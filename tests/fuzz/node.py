@@ -17,9 +17,9 @@ from twisted.internet.task import Clock as Reactor
 from disqued.commands import catalogue  # noqa: F401 - completes the table of commands
 from disqued.config import Config
 from disqued.core.node import Node
-from disqued.net.clients import ClientConnection
-from disqued.net.daemon import Daemon
-from disqued.net.identity import Identity
+from disqued.net.clients.connection import ClientConnection
+from disqued.net.cluster.identity import Identity
+from disqued.net.process.daemon import Daemon
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.null import NullFactory
 from disqued.testing.clock import Clock

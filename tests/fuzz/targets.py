@@ -21,7 +21,7 @@ from typing import Final
 
 import hiredis
 
-from disqued.core.messages import Greeting
+from disqued.core.model.messages import Greeting
 from disqued.persistence.aof.segments import SegmentReader, framed, header
 from disqued.persistence.interface import StoreDamaged
 from disqued.web.server import AdminServer

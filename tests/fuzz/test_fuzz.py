@@ -60,8 +60,8 @@ def test_every_target_has_inputs_to_begin_with(name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "door"),
     [
-        ("stranger-asks", "disqued.net.access.Access.admit"),
-        ("few-asks", "disqued.net.access.check_command"),
+        ("stranger-asks", "disqued.net.clients.access.Access.admit"),
+        ("few-asks", "disqued.net.clients.access.check_command"),
         ("many-queues", "disqued.commands.permission.User.may_read"),
         ("many-jobs", "disqued.commands.permission._check_queue"),
     ],

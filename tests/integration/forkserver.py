@@ -30,7 +30,7 @@ from tests.limits import LIMIT
 
 #: What a daemon imports before it has its reactor, and of what comes later all that needs none.
 MODULES = (
-    "twisted.scripts.twistd", "disqued.tap", "disqued.net.reactor", "disqued.web.api.reads", "twisted.web.server",
+    "twisted.scripts.twistd", "disqued.tap", "disqued.net.loop.reactor", "disqued.web.api.reads", "twisted.web.server",
     "jinja2", "werkzeug.routing",
 )  # fmt: skip
 

@@ -36,7 +36,7 @@ SLACK = 32 * MEBIBYTE
 PASSWORD = "a password that is long enough"
 #: A node that gives strangers on its bus, and headers of HTTP, a second, and waits less for an answer to be read.
 HURRY = "links.HANDSHAKE_S, channel.HEADER_S, channel.LINGER_S = 1.0, 1.0, 0.1"
-IMPORTS = "from disqued.net import links; from disqued.web import channel; from disqued.tap import main"
+IMPORTS = "from disqued.net.cluster import links; from disqued.web import channel; from disqued.tap import main"
 HASTY = (sys.executable, "-c", f"{IMPORTS}; {HURRY}; main()")
 
 

@@ -17,8 +17,8 @@ from random import Random
 import pytest
 from pyarrow import parquet
 
-from disqued.net.identity import Identity, IdentityError
-from disqued.net.switching import StoreWord
+from disqued.net.cluster.identity import Identity, IdentityError
+from disqued.net.process.switching import StoreWord
 from disqued.tools.exportcolumns import COLUMNS
 from disqued.tools.verbs import VERBS
 from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, loaded, moved, told

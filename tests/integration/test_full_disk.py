@@ -99,7 +99,7 @@ def test_a_node_on_a_full_disk_can_be_moved_off_it(disk: SmallDisk, start: Start
 
 def test_a_change_of_the_store_that_finds_no_room_leaves_none_of_it_taken(disk: SmallDisk, start: Start) -> None:
     options = ("--persistence", "aof", "--appendfsync", "always")
-    program = hasty("disqued.net.switching", RETRY_S=0.01)
+    program = hasty("disqued.net.process.switching", RETRY_S=0.01)
     daemon = start(*options, directory=disk.path / "data", program=program)
     told: set[str] = set()
     add_many(daemon, told, 600)

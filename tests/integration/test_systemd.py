@@ -22,7 +22,7 @@ AOF = ("--persistence", "aof")
 JOBS = 300
 SCRIPT = (sys.executable, "-m", "disqued.cli")  #: what the units start
 #: A start that takes a turn of the loop for each record, and tells at each turn how far it is.
-SLOW = "from disqued.net import loading, notify; loading.RECORDS_PER_SLICE, notify.LOOK_S = 1, 0"
+SLOW = "from disqued.net.process import loading, notify; loading.RECORDS_PER_SLICE, notify.LOOK_S = 1, 0"
 SLOW_LOAD = (sys.executable, "-c", f"{SLOW}; from disqued.tap import main; main()")
 
 Start = Callable[..., Daemon]

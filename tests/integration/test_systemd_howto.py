@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from disqued.config import Config
-from disqued.net.loading import Loader
+from disqued.net.process.loading import Loader
 from disqued.tools import install_units
 from disqued.tools.program import run as run_verb
 from tests.certificates import make_certificate

@@ -10,10 +10,8 @@ from .operators import Mutant, each
 
 #: What is mutated if nothing else is asked for: where a mistake loses, repeats or leaks something.
 USUAL = (
-    "disqued/core", "disqued/commands", "disqued/wire", "disqued/acl",
-    "disqued/net/bus.py", "disqued/net/links.py", "disqued/net/linkqueue.py", "disqued/net/linkinbox.py",
-    "disqued/net/members.py", "disqued/net/secret.py", "disqued/net/identity.py", "disqued/net/cluster",
-    "persistence", "web/http/auth.py",
+    "disqued/core", "disqued/commands", "disqued/wire", "disqued/acl", "disqued/net/cluster",
+    "disqued/net/process/secrets.py", "persistence", "web/http/auth.py",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "build" / "wheel"  #: where `make compiled` has its wheel
 #: A module that is compiled, and from whose classes no other inherits: it has none.
-ONE = "core/glob.py"
+ONE = "core/model/glob.py"
 #: What the build says once where it goes on without the compiled core.
 WARNING = "WARNING: disqued is installed without its compiled core, and so runs more slowly, since "
 NO_COMPILER = {"CC": "/nowhere/cc", "LDSHARED": "/nowhere/cc"}

@@ -56,7 +56,7 @@ def files_of_pages() -> set[str]:
 
 def machine_code() -> set[str]:
     """Name the modules that are compiled, and the one that holds the code of all of them."""
-    core = {f"disqued/core/{file.stem}" for file in (ROOT / "disqued" / "core").glob("*.py")}
+    core = {str(file.relative_to(ROOT).with_suffix("")) for file in (ROOT / "disqued" / "core").rglob("*.py")}
     return (
         core
         | {f"disqued/commands/{name}" for name in ("recalled", "runnable")}
@@ -67,15 +67,15 @@ def machine_code() -> set[str]:
         | {
             f"disqued/net/{name}"
             for name in (
-                "clients",
-                "clock",
-                "driver",
-                "handles",
-                "linkinbox",
-                "linkqueue",
-                "rounds",
-                "traffic",
-                "turns",
+                "clients/connection",
+                "clients/traffic",
+                "cluster/linkinbox",
+                "cluster/linkqueue",
+                "loop/clock",
+                "loop/handles",
+                "loop/rounds",
+                "loop/turns",
+                "process/driver",
             )
         }
         | {"disqued_core__mypyc"}

@@ -70,7 +70,7 @@ def install(argv: list[object], cwd: Path, **variables: str) -> str:
 def is_compiled(program: Path, cwd: Path) -> bool:
     """Whether the module that is to be compiled is, in the environment of the program."""
     python = program.resolve().with_name("python")
-    return not run(python, "-c", "from disqued.core import glob; print(glob.__file__)", cwd=cwd).endswith(".py\n")
+    return not run(python, "-c", "from disqued.core.model import glob; print(glob.__file__)", cwd=cwd).endswith(".py\n")
 
 
 def works(program: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from disqued.core.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
+from disqued.core.model.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
 from disqued.pipeline import command
 from disqued.pipeline.commands.consume import Consumption
 from disqued.pipeline.connector.mover import Mover

@@ -15,8 +15,8 @@ import redis
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.job import KIND_LOG
-from disqued.core.outbox import FLUSHED, GONE_DELETED, GONE_EXPIRED, GROUP, JOB_GONE, UNIT_DONE, Record
+from disqued.core.model.job import KIND_LOG
+from disqued.core.model.outbox import FLUSHED, GONE_DELETED, GONE_EXPIRED, GROUP, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreDamaged, StoreError
 from disqued.pipeline.connector.options import Use, read_options
 from disqued.pipeline.connector.source import DisquedDataSource

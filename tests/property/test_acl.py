@@ -7,7 +7,7 @@ from disqued.acl.rules import RuleError, apply
 from disqued.acl.user import User
 from disqued.commands import catalogue
 from disqued.commands.categories import CATEGORIES, CommandBook
-from disqued.core import glob
+from disqued.core.model import glob
 
 assert catalogue.MODULES
 BOOK = CommandBook()

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.core.model.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.persistence.aof import segments
 from disqued.persistence.aof.manifest import Manifest
 from disqued.persistence.aof.store import AofStore

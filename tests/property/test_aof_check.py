@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.job import ACKED
-from disqued.core.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.job import ACKED
+from disqued.core.model.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
 from disqued.persistence.aof import segments
 from disqued.persistence.aof.manifest import CHECK_SIZE, Increment, JournalFiles, Manifest
 from disqued.persistence.check import DAMAGED, WHOLE, check, read_manifest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock as Reactor
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from disqued.core.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.outbox import FLUSHED, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import compaction
 from disqued.persistence.disk import Disk
 from tests.databases import units

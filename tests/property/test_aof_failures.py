@@ -14,7 +14,7 @@ import pytest
 from twisted.internet.task import Clock as Reactor
 from twisted.python.failure import Failure
 
-from disqued.core.outbox import UNIT_DONE, Record
+from disqued.core.model.outbox import UNIT_DONE, Record
 from disqued.persistence.aof import appending, compaction
 from disqued.persistence.aof.store import POLL_S, RETRY_MS, AofFactory, AofStore
 from disqued.persistence.disk import Disk

@@ -33,7 +33,7 @@ from disqued.config.kinds import (
     YesNo,
 )
 from disqued.config.quoting import quoted, split_words
-from disqued.core import glob
+from disqued.core.model import glob
 
 #: Texts as they come out of files: any character, and bytes that are none.
 TEXTS = st.binary(max_size=60).map(lambda source: source.decode("utf-8", "surrogateescape")) | st.text(max_size=30)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.outbox import Record
+from disqued.core.model.outbox import Record
 from disqued.persistence.aof import compaction
 from disqued.persistence.aof.segments import HEADER_SIZE, framed, header
 from disqued.persistence.aof.store import AofStore

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from disqued.core.job import ACTIVE, QUEUED, STAMP_MAX
+from disqued.core.model.job import ACTIVE, QUEUED, STAMP_MAX
 from disqued.wire.disque_aof import DeletedJob, DisqueAof, LoadedJob
 from tests.disque_journal import Entry, attempt, job_id, journal, read_in
 

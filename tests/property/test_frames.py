@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.messages import Greeting
+from disqued.core.model.messages import Greeting
 from disqued.wire.frames import (
     BadFrame,
     FrameReader,

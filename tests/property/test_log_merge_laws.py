@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core import messages as m
-from disqued.core.groups import raise_floor, scope_of
-from disqued.core.job import KIND_LOG, RETRY_NEVER_MS, Event, JobOptions
-from disqued.core.messages import Fact, Lease, Message
+from disqued.core.model import messages as m
+from disqued.core.model.groups import raise_floor, scope_of
+from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, Event, JobOptions
+from disqued.core.model.messages import Fact, Lease, Message
 from disqued.wire.messages import decode, encode
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import check_log

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disqued.core import messages as m
-from disqued.core.ids import is_node_id
-from disqued.core.membership import MEETINGS_MAX
-from disqued.core.messages import Greeting, Rumour
+from disqued.core.cluster.membership import MEETINGS_MAX
+from disqued.core.model import messages as m
+from disqued.core.model.ids import is_node_id
+from disqued.core.model.messages import Greeting, Rumour
+from disqued.core.model.peers import PEERS_MAX
 from disqued.core.node import Node
-from disqued.core.peers import PEERS_MAX
 from disqued.testing.clock import Clock
 from disqued.wire.messages import decode, encode
 from disqued.wire.nodesconf import format_nodes, parse_nodes

@@ -11,9 +11,9 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core import messages as m
-from disqued.core.job import ACKED, QUEUED, Job, JobOptions
-from disqued.core.messages import Message
+from disqued.core.model import messages as m
+from disqued.core.model.job import ACKED, QUEUED, Job, JobOptions
+from disqued.core.model.messages import Message
 from disqued.wire.messages import decode, encode
 from tests.cluster_fixtures import Cluster, Member
 

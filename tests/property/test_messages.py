@@ -5,10 +5,10 @@ from ipaddress import IPv4Address, IPv6Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core import messages as m
-from disqued.core.events import KINDS
-from disqued.core.ids import is_job_id, is_node_id
-from disqued.core.job import (
+from disqued.core.cluster.notifications import KINDS
+from disqued.core.model import messages as m
+from disqued.core.model.ids import is_job_id, is_node_id
+from disqued.core.model.job import (
     ACTIVE,
     FLAG_QUEUED_BEFORE,
     KIND_LOG,
@@ -19,7 +19,7 @@ from disqued.core.job import (
     NamedJob,
     new_job,
 )
-from disqued.core.messages import Held, Life, Message, Rumour, Vitals
+from disqued.core.model.messages import Held, Life, Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS

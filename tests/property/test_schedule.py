@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from disqued.core.schedule import STALE_MIN, WIDTH_MS, Schedule, Timed
+from disqued.core.model.schedule import STALE_MIN, WIDTH_MS, Schedule, Timed
 
 #: Near enough to share a bucket, a few buckets away, and far away.
 SPANS = st.one_of(st.integers(0, 2 * WIDTH_MS), st.integers(0, 20 * WIDTH_MS), st.integers(0, 100_000_000))

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX
-from disqued.core.outbox import (
+from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX
+from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
     GONE_REFUSED,
@@ -29,7 +29,7 @@ from disqued.core.outbox import (
     Record,
     is_over,
 )
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite import log as sqlite_log

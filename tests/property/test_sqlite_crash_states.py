@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from disqued.core.outbox import JOB_ADDED
+from disqued.core.model.outbox import JOB_ADDED
 from disqued.persistence.interface import StoreError
 from tests.crashcalls import Call, record, states
 from tests.databases import opened

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disqued.core.job import KIND_LOG
-from disqued.core.outbox import GONE_DELETED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
-from disqued.core.queues import PAUSE_IN
+from disqued.core.model.job import KIND_LOG
+from disqued.core.model.outbox import GONE_DELETED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.sqlite import schema as sqlite_schema
 from disqued.persistence.sqlite.reading import peek_database

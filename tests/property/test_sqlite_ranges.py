@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import capturedLogs
 
-from disqued.core.outbox import GONE_DELETED, GONE_EVICTED, JOB_GONE, UNIT_DONE
+from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, JOB_GONE, UNIT_DONE
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 from disqued.persistence.sqlite import ranges
 from disqued.persistence.sqlite.ranges import Fact, numbers_of, read_facts, read_jobs

@@ -23,9 +23,9 @@ from typing import Any
 
 import attrs
 
-from disqued.core.federation import BROADCAST_MAX_MS
-from disqued.core.messages import FAIL, NAMES, PING, PONG, VITALS
-from disqued.core.peers import TIMEOUT_MS
+from disqued.core.cluster.federation import BROADCAST_MAX_MS
+from disqued.core.model.messages import FAIL, NAMES, PING, PONG, VITALS
+from disqued.core.model.peers import TIMEOUT_MS
 from disqued.errors import CommandError
 from disqued.testing.server import SimServer
 from disqued.testing.world import Profile, World

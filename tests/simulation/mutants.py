@@ -15,32 +15,32 @@ import attrs
 
 from disqued.commands.lists import RqPop
 from disqued.core import recovery
-from disqued.core.acks import Acks
-from disqued.core.arbiters import Arbiters
-from disqued.core.beginnings import Beginnings
-from disqued.core.copies import Copies
-from disqued.core.delivery import Delivery
-from disqued.core.facts import Facts
-from disqued.core.federation import Federation
-from disqued.core.groups import Group
-from disqued.core.ids import JobIds
-from disqued.core.inquiries import Inquiries
-from disqued.core.keys import Keys
-from disqued.core.leaving import Leaving
+from disqued.core.cluster.federation import Federation
+from disqued.core.cluster.leaving import Leaving
+from disqued.core.cluster.membership import Membership
+from disqued.core.cluster.transfer import Moves
 from disqued.core.lists import Lists
-from disqued.core.logs import Logs
-from disqued.core.membership import Membership
-from disqued.core.moves import Moves
+from disqued.core.model.groups import Group
+from disqued.core.model.ids import JobIds
+from disqued.core.model.state import State
+from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
-from disqued.core.readers import Readers
 from disqued.core.recovery import Recovery
-from disqued.core.replication import Replication
-from disqued.core.settling import Settling
-from disqued.core.sharing import Sharing
-from disqued.core.state import State
+from disqued.core.streams.acksets import Facts
+from disqued.core.streams.entries import Logs
+from disqued.core.streams.owners import Arbiters
+from disqued.core.streams.readers import Readers
+from disqued.core.streams.reconciliation import Settling
+from disqued.core.streams.starts import Beginnings
 from disqued.core.turn import Turn
-from disqued.core.watermark import Watermark
-from disqued.core.workers import WorkerForm, Workers
+from disqued.core.work.acks import Acks
+from disqued.core.work.copies import Copies
+from disqued.core.work.delivery import Delivery
+from disqued.core.work.inquiries import Inquiries
+from disqued.core.work.keys import Keys
+from disqued.core.work.replication import Replication
+from disqued.core.work.sharing import Sharing
+from disqued.core.workers.workers import WorkerForm, Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.job import RETRY_NEVER_MS
+from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.testing.checker import CHANCE_MS, GRACE_MS, LATE_MS, Request, body_of
 from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, Beginning
 from disqued.testing.logchecker import LogChecker

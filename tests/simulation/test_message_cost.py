@@ -5,7 +5,7 @@ What is counted, and how: `tests/simulation/message_cost.py`.
 
 import pytest
 
-from disqued.core.peers import TIMEOUT_MS
+from disqued.core.model.peers import TIMEOUT_MS
 from tests.simulation.message_cost import Counting
 
 #: Messages a job at most, of each kind, however many nodes there are.

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from disqued.core.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE
+from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE
 from disqued.persistence.interface import StoreFailed
 from disqued.testing import __main__ as program
 from disqued.testing.campaign import Outcome, Story

@@ -17,8 +17,8 @@ import attrs
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import ACTIVE
-from disqued.core.outbox import JOB_ADDED
+from disqued.core.model.job import ACTIVE
+from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from disqued import moves
-from disqued.core.job import QUEUED, NamedJob
+from disqued.core.model.job import QUEUED, NamedJob
 from disqued.errors import CommandError, WrongType
 from disqued.moves import (
     PAUSE_S,

@@ -150,9 +150,9 @@ def test_a_mutant_replaces_the_functions_that_are_there():
 
 
 DIFF = """\
-diff --git a/disqued/core/acks.py b/disqued/core/acks.py
---- a/disqued/core/acks.py
-+++ b/disqued/core/acks.py
+diff --git a/disqued/core/work/acks.py b/disqued/core/work/acks.py
+--- a/disqued/core/work/acks.py
++++ b/disqued/core/work/acks.py
 @@ -3 +3,2 @@ class Acks:
 -x
 +y
@@ -168,7 +168,7 @@ diff --git a/disqued/core/acks.py b/disqued/core/acks.py
 
 
 def test_the_lines_of_a_change_are_those_that_it_adds():
-    assert choosing.lines_of_diff(DIFF) == {"disqued/core/acks.py": {3, 4}}
+    assert choosing.lines_of_diff(DIFF) == {"disqued/core/work/acks.py": {3, 4}}
 
 
 def test_a_sample_is_the_same_each_time_and_spread_over_the_lines():

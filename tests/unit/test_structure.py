@@ -53,7 +53,7 @@ def test_every_figure_of_the_table_is_one_that_is_measured(rows: list[Row]) -> N
 @pytest.fixture
 def product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A checkout whose only product code is what a test writes."""
-    (tmp_path / "disqued/core").mkdir(parents=True)
+    (tmp_path / "disqued/core/model").mkdir(parents=True)
     (tmp_path / "disqued/__init__.py").touch()
     monkeypatch.setattr(measure_structure, "ROOT", tmp_path)
     measure_structure.trees.cache_clear()
@@ -122,7 +122,7 @@ def test_hooks_are_what_another_file_gives_an_object_to_call(product: Path, line
 
 
 def test_methods_slots_any_and_names_are_counted(product: Path) -> None:
-    (product / "core/state.py").write_text(
+    (product / "core/model/state.py").write_text(
         "from typing import Any\n"
         "class State:\n"
         '    __slots__ = ("a", "b")\n'

@@ -28,8 +28,8 @@ import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
 
 from disqued import moves
-from disqued.core.ids import is_job_id
-from disqued.core.job import (
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import (
     ACTIVE,
     FLAG_QUEUED_BEFORE,
     KEYED,
@@ -40,7 +40,7 @@ from disqued.core.job import (
     Job,
     NamedJob,
 )
-from disqued.core.registry import TABLES
+from disqued.core.model.registry import TABLES
 from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole

@@ -9,8 +9,8 @@ queue without a name, or one called ``.`` or ``..``, is reached by programs that
 from collections.abc import Callable
 from typing import Any, Final
 
-from disqued.core.job import STATE_NAMES
-from disqued.core.messages import Vitals
+from disqued.core.model.job import STATE_NAMES
+from disqued.core.model.messages import Vitals
 from disqued.web.api import acts as api_acts  # noqa: F401 - they declare their routes
 from disqued.web.api import (
     bulk,  # noqa: F401 - they declare their routes

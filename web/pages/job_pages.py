@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disqued.core.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES
+from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES
 from disqued.web.http.exchange import Asked
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions

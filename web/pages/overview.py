@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from disqued.core.messages import Vitals
-from disqued.core.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.model.messages import Vitals
+from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.model.vitals import Account
 from disqued.core.view import NodeView
-from disqued.core.vitals import Account
 from disqued.web.http.exchange import Asked
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page

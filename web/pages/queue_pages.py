@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 
 import attrs
 
-from disqued.core.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
-from disqued.core.queues import Queue
+from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
+from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import Asked, Param, Visitor
 from disqued.web.http.problems import Problem

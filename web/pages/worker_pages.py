@@ -6,7 +6,7 @@
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from disqued.core.worker import Worker
+from disqued.core.model.worker import Worker
 from disqued.web.http.exchange import Asked, Param, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions

@@ -9,9 +9,9 @@ from typing import Any, Final
 import attrs
 
 from disqued.commands.jobs import made_of
-from disqued.core.groups import Group
-from disqued.core.job import Event, Job
-from disqued.core.queues import Queue
+from disqued.core.model.groups import Group
+from disqued.core.model.job import Event, Job
+from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 
 GROUPS_SHOWN: Final = 50  #: groups of a queue on its page, by name

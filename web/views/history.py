@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from disqued.core.queues import Queue
+from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.turns import next_turn

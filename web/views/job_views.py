@@ -11,8 +11,7 @@ from typing import Final
 
 import attrs
 
-from disqued.core.delivery import requeue_within
-from disqued.core.job import (
+from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_CAME_BACK,
@@ -29,9 +28,10 @@ from disqued.core.job import (
     Job,
     NamedJob,
 )
-from disqued.core.queues import PAUSE_OUT
-from disqued.core.registry import TABLES
+from disqued.core.model.queues import PAUSE_OUT
+from disqued.core.model.registry import TABLES
 from disqued.core.view import NodeView
+from disqued.core.work.delivery import requeue_within
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
 from disqued.web.views import rendering

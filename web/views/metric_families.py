@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from disqued import __version__
 from disqued.commands.table import every_command
-from disqued.core.counters import Counters
-from disqued.core.peers import FAIL, PFAIL
+from disqued.core.model.counters import Counters
+from disqued.core.model.peers import FAIL, PFAIL
 from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.views.pulse import Pulse
@@ -59,7 +59,7 @@ def _gauges(name: str, doc: str, label: str, values: _Labelled) -> Metric:
 
 
 def _histogram(name: str, doc: str, buckets: list[int], sum_ms: int) -> Metric:
-    """A histogram of seconds from one of powers of two in milliseconds (`core.counters`)."""
+    """A histogram of seconds from one of powers of two in milliseconds (`core.model.counters`)."""
     total = 0
     shown: list[tuple[str, float]] = []
     for power, count in enumerate(buckets[:BUCKETS_SHOWN]):

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from disqued.core.glob import matches
-from disqued.core.queues import Queue
+from disqued.core.model.glob import matches
+from disqued.core.model.queues import Queue
 from disqued.web.gateway import NAME_MAX, Gateway
 from disqued.web.turns import next_turn
 from disqued.web.views import group_views, metric_families

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.core.queues import PAUSE_NAMES, Queue
+from disqued.core.model.queues import PAUSE_NAMES, Queue
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from disqued.core.outbox import JOB_ADDED, Record
+from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 

@@ -10,7 +10,7 @@ from disqued.commands.permission import FOR_STRANGERS, check_command, check_name
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
-from disqued.core.worker import Home
+from disqued.core.model.worker import Home
 from disqued.errors import CommandError, NoPermission, UnknownJob
 from tests.cluster_fixtures import Cluster
 from tests.fakes import Client, Daemon

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disqued.core.messages import PING, PONG, Greeting, Rumour, Target
-from disqued.core.peers import FAIL, LEAVING, PFAIL
+from disqued.core.model.messages import PING, PONG, Greeting, Rumour, Target
+from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.testing.clock import WALL_MS, Clock
 from tests.fakes import NODE_ID, Client, Daemon
 

@@ -9,8 +9,8 @@ from disqued.commands import table
 from disqued.commands.clients import LISTED_PER_PART, PAUSE_MAX_MS
 from disqued.commands.connection import NAMING_MAX
 from disqued.commands.shapes import NO_REPLY
-from disqued.core.messages import Greeting, Target
-from disqued.core.peers import FAIL, LEAVING, PFAIL
+from disqued.core.model.messages import Greeting, Target
+from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from tests.fakes import NODE_ID, Client, Daemon
 
 OK = b"OK"

@@ -7,9 +7,9 @@ import pytest
 from disqued.commands import queues
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX
-from disqued.core.delivery import FETCHED_BYTES
-from disqued.core.job import QUEUED, WAIT_REPL
-from disqued.core.registry import TABLES
+from disqued.core.model.job import QUEUED, WAIT_REPL
+from disqued.core.model.registry import TABLES
+from disqued.core.work.delivery import FETCHED_BYTES
 from tests.core_fixtures import NODE_ID, Server, Word
 
 SYNTAX = "ERR syntax error"
@@ -451,7 +451,7 @@ def test_what_goes_and_comes_hides_nothing_from_a_walk_within_tables(
 ) -> None:
     rng = Random(3)
     monkeypatch.setattr(queues, "ELEMENTS_MAX", 1)
-    monkeypatch.setattr("disqued.core.registry._MASK", 3)  # four tables, as full as those of many millions of jobs
+    monkeypatch.setattr("disqued.core.model.registry._MASK", 3)  # four tables, full as those of millions of jobs
     stay = {server.add("stay", number) for number in range(100)}
     go = [server.add("go", number) for number in range(100)]
     found: list[bytes] = []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.outbox import GROUP, JOB_ADDED, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.outbox import GROUP, JOB_ADDED, UNIT_DONE, UNIT_LEASED
 from tests.core_fixtures import UNKNOWN_ID, Server, Word, check
 
 FIGURES = ("total", "inprogress", "redo", "done", "available", "consumers")

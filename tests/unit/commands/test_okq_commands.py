@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.consumers import BYTES_MAX
-from disqued.core.job import ALIAS_MAX
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.model.job import ALIAS_MAX
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.work.consumers import BYTES_MAX
 from tests.core_fixtures import Server, check
 
 

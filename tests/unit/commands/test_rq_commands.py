@@ -7,7 +7,7 @@ import pytest
 
 from disqued.commands import parts
 from disqued.commands.table import BLOCKED
-from disqued.core.queues import PAUSE_IN
+from disqued.core.model.queues import PAUSE_IN
 from disqued.testing.clock import WALL_MS
 from tests.core_fixtures import UNKNOWN_ID, Server, check
 

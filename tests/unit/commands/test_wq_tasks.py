@@ -8,9 +8,9 @@ import pytest
 
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
-from disqued.core.tasks import CHANGED_AT_ONCE, LOOKED_AT_ONCE
+from disqued.core.workers.tasks import CHANGED_AT_ONCE, LOOKED_AT_ONCE
 from tests.core_fixtures import MEGABYTE, OLD_ID, UNKNOWN_ID, Server, check
-from tests.unit.core.test_workers_life import dequeue, enqueue, info, start, tasks
+from tests.unit.core.workers.test_workers_life import dequeue, enqueue, info, start, tasks
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from disqued.config import (
 from disqued.config.__main__ import main
 from disqued.config.kinds import Choice, FileName, FilePath, RedisAddress
 from disqued.config.quoting import quoted, split_words
-from disqued.core import glob
+from disqued.core.model import glob
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -33,7 +33,7 @@ LOOK = r"""
 import sys
 from pathlib import Path
 from disqued.config import SETTINGS, Config, conf_text, markdown_text
-from disqued.net.settings import change
+from disqued.net.process.settings import change
 from disqued.tap import Options
 from disqued.tools.program import daemon_options, values_of
 

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from disqued.core import messages as m
-from disqued.core.job import WORK_SCOPE
-from disqued.core.messages import Message
+from disqued.core.model import messages as m
+from disqued.core.model.job import WORK_SCOPE
+from disqued.core.model.messages import Message
 from disqued.errors import CommandError
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server

@@ -11,9 +11,9 @@ import pytest
 from disqued.commands import catalogue
 from disqued.commands.table import BLOCKED
 from disqued.config import Config, ConfigError
-from disqued.core.ids import SHARERS
-from disqued.core.job import ACTIVE, QUEUED, JobState
-from disqued.core.messages import (
+from disqued.core.model.ids import SHARERS
+from disqued.core.model.job import ACTIVE, QUEUED, JobState
+from disqued.core.model.messages import (
     ENQUEUE,
     FAIL,
     GOTJOB,
@@ -22,11 +22,11 @@ from disqued.core.messages import (
     REPLJOB,
     YOURJOBS,
 )  # fmt: skip
-from disqued.core.messages import QUEUED as SAYS_QUEUED
-from disqued.core.outbox import JOB_ADDED, UNIT_DONE
-from disqued.core.peers import FAIL as FAILED
+from disqued.core.model.messages import QUEUED as SAYS_QUEUED
+from disqued.core.model.outbox import JOB_ADDED, UNIT_DONE
+from disqued.core.model.peers import FAIL as FAILED
+from disqued.core.model.state import State
 from disqued.core.recovery import Recovery, snapshot
-from disqued.core.state import State
 from disqued.testing.clock import Clock
 from disqued.wire.frames import BadFrame, FrameReader
 from disqued.wire.jobdump import decode_record, encode_job

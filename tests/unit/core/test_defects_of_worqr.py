@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.job import Job
-from disqued.core.registry import Registry
+from disqued.core.model.job import Job
+from disqued.core.model.registry import Registry
 from tests.core_fixtures import UNKNOWN_ID, Server, check
-from tests.unit.core.test_workers_life import dequeue, enqueue, info, start, tasks
+from tests.unit.core.workers.test_workers_life import dequeue, enqueue, info, start, tasks
 
 
 @pytest.fixture

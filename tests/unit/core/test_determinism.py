@@ -9,7 +9,7 @@ from random import Random
 
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
-from disqued.core.outbox import JOB_ADDED
+from disqued.core.model.outbox import JOB_ADDED
 from disqued.errors import CommandError
 from disqued.wire.jobdump import encode_event, encode_job
 from tests.core_fixtures import Server, words

@@ -4,9 +4,9 @@ import pytest
 
 from disqued.commands import table
 from disqued.commands.table import BLOCKED
-from disqued.core.job import Job
+from disqued.core.model.job import Job
+from disqued.core.model.schedule import WIDTH_MS
 from disqued.core.node import DUE_PER_TICK
-from disqued.core.schedule import WIDTH_MS
 from tests.core_fixtures import Server, check
 
 RESIDENT = 50_000

@@ -4,12 +4,11 @@ from random import Random
 
 import pytest
 
-from disqued.core.copies import SPREAD_MS
-from disqued.core.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
-from disqued.core.messages import REPLJOB
+from disqued.core.model.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
+from disqued.core.model.messages import REPLJOB
+from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.node import Node
-from disqued.core.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.recovery import (
     AT_END,
     DRAWN_BYTES,
@@ -20,6 +19,7 @@ from disqued.core.recovery import (
     snapshot,
     walk,
 )
+from disqued.core.work.copies import SPREAD_MS
 from disqued.errors import QueuePaused
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_copy, decode_record, encode_copy, encode_event, encode_job

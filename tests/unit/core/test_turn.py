@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from disqued.core.job import RETRY_NEVER_MS
-from disqued.core.messages import GOTACK, PING, PONG, REPLJOB, SETACK, Message
+from disqued.core.model.job import RETRY_NEVER_MS
+from disqued.core.model.messages import GOTACK, PING, PONG, REPLJOB, SETACK, Message
+from disqued.core.model.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, Record
 from disqued.core.node import Node
-from disqued.core.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, Record
 from disqued.core.turn import Messages, Turn
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock

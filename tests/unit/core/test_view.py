@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from disqued.core.job import ACKED
+from disqued.core.model.job import ACKED
+from disqued.core.model.registry import TABLES
+from disqued.core.model.worker import Home, Worker
 from disqued.core.node import Node
-from disqued.core.registry import TABLES
 from disqued.core.view import NodeView
-from disqued.core.worker import Home, Worker
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import UNKNOWN_ID, Server
 from tests.counting import lines_of

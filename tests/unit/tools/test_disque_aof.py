@@ -7,8 +7,8 @@ from struct import pack
 import attrs
 import pytest
 
-from disqued.core.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, STAMP_MAX
-from disqued.core.outbox import GONE_DELETED, JOB_GONE, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, STAMP_MAX
+from disqued.core.model.outbox import GONE_DELETED, JOB_GONE, UNIT_DONE, UNIT_LEASED
 from disqued.tools.import_aof import Holdings, make_job
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
 from disqued.wire.jobdump import decode_record, encode_job

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from disqued.core.job import ACTIVE, KIND_LOG, StoredJob
-from disqued.core.outbox import (
+from disqued.core.model.job import ACTIVE, KIND_LOG, StoredJob
+from disqued.core.model.outbox import (
     FLUSHED,
     GONE_EXPIRED,
     GROUP,
@@ -22,7 +22,7 @@ from disqued.core.outbox import (
     UNIT_LEASED,
     Record,
 )
-from disqued.core.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.tools.export import JsonLines, row, text
 from disqued.tools.exportcolumns import COLUMNS, Row
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet

@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from disqued.core.messages import FLUSH, NODE_LEAVING, Greeting
+from disqued.core.model.messages import FLUSH, NODE_LEAVING, Greeting
 from disqued.wire.frames import (
     MESSAGES_PER_FRAME,
     PIECE_BYTES,

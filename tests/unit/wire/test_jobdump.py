@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.groups import scope_of
-from disqued.core.job import (
+from disqued.core.model.groups import scope_of
+from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
     KIND_LOG,
@@ -22,7 +22,7 @@ from disqued.core.job import (
     NamedJob,
     new_job,
 )
-from disqued.core.outbox import (
+from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,

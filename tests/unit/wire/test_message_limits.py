@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from disqued.core import messages as m
-from disqued.core.events import KINDS
-from disqued.core.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
-from disqued.core.messages import Message, Rumour
-from disqued.core.peers import PEERS_MAX, RUMOURS_MAX
+from disqued.core.cluster.notifications import KINDS
+from disqued.core.model import messages as m
+from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
+from disqued.core.model.messages import Message, Rumour
+from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
 

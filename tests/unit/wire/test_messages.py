@@ -2,9 +2,17 @@
 
 import pytest
 
-from disqued.core import messages as m
-from disqued.core.job import FLAG_DELIVERED, FLAG_QUEUED_BEFORE, QUEUED, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions
-from disqued.core.messages import Message, Rumour
+from disqued.core.model import messages as m
+from disqued.core.model.job import (
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    RETRY_NEVER_MS,
+    STAMP_MAX,
+    Job,
+    JobOptions,
+)
+from disqued.core.model.messages import Message, Rumour
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
 from disqued.wire.messages import CODECS, decode, encode

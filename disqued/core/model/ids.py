@@ -1,0 +1,81 @@
+"""Job ids and node ids.
+
+    DI 0f0c644f d3cc b51c2cedbd47fcb6f312646c993c 05a0 SQ      48 bytes
+    |  |        |    |                            |    suffix
+    |  |        |    |                            TTL in minutes, hex, at most ffff
+    |  |        |    28 hex digits of its own
+    |  |        4 hex digits that 16 ids share: jobs that come together lie together (core/model/registry.py)
+    |  first 8 hex digits of the creating node's id
+    prefix
+
+A batch of ids is SHAKE128(seed || its number, 8 bytes little-endian): what 16 share, what is of each of them, what the
+next 16 share, and so on.
+
+Ids of Disque 1.0 (``D-``, 8 hex, ``-``, 24 characters of base64, ``-``, 4 hex; 40 bytes) are accepted wherever an id
+is read, so that jobs brought over keep theirs.  Source: the Disque README, "Job IDs"; src/job.c.
+"""
+
+from binascii import hexlify
+from hashlib import shake_128
+
+BATCH = 64  #: ids that are made of one hash: it costs an id a fifth of what a hash of its own would
+
+NODE_ID_LENGTH = 40
+JOB_ID_LENGTH = 48
+OLD_JOB_ID_LENGTH = 40
+SHARERS = 16  #: ids that begin with the same digits
+_SHARED = 4  # hex digits
+_OWN = 28  # hex digits
+_GROUP = _SHARED + SHARERS * _OWN
+
+
+def is_job_id(value: bytes) -> bool:
+    """Tell whether a value has the form of a job id; what stands between the marks is not looked at."""
+    if len(value) == JOB_ID_LENGTH:
+        return value[:2] == b"DI" and value[46:] == b"SQ"
+    return len(value) == OLD_JOB_ID_LENGTH and value[:2] == b"D-" and value[10] == value[35] == 0x2D
+
+
+def is_node_id(value: bytes) -> bool:
+    """Tell whether a value is a node id: 40 lower-case hex digits."""
+    return len(value) == NODE_ID_LENGTH and not value.strip(b"0123456789abcdef")
+
+
+def comes_first(node_id: bytes, other: bytes, job_id: bytes) -> bool:
+    """Tell which of two nodes keeps a job in its queue that both have queued: True = the first one.
+
+    Each job favours other nodes: what decides is the ids of the nodes, turned by what is random in the job's own part.
+    """
+    start, length = (10 + _SHARED, _OWN) if len(job_id) == JOB_ID_LENGTH else (11, 24)
+    turn = int.from_bytes((job_id[start : start + length] * 2)[:NODE_ID_LENGTH], "big")
+    return int.from_bytes(node_id, "big") ^ turn > int.from_bytes(other, "big") ^ turn
+
+
+class JobIds:
+    """The ids of one run of one node."""
+
+    __slots__ = ("_batches", "_prefix", "_ready", "_seed")
+
+    def __init__(self, node_id: bytes, seed: bytes) -> None:
+        """Take the id of the creating node and a seed that no other run has."""
+        self._prefix = b"DI" + node_id[:8]
+        self._seed = seed
+        self._batches = 0
+        self._ready: list[bytes] = []
+
+    def next(self, ttl_suffix: bytes) -> bytes:
+        """Make an id that ends with `JobOptions.ttl_suffix`."""
+        ready = self._ready
+        if not ready:
+            self._refill()
+        return ready.pop() + ttl_suffix
+
+    def _refill(self) -> None:
+        ready = self._ready
+        self._batches += 1
+        batch = shake_128(self._seed + self._batches.to_bytes(8, "little"), usedforsecurity=False)
+        digits = hexlify(batch.digest(BATCH // SHARERS * _GROUP // 2))
+        for group in range(len(digits) - _GROUP, -1, -_GROUP):
+            start = self._prefix + digits[group : group + _SHARED]
+            for at in range(group + _GROUP - _OWN, group, -_OWN):
+                ready.append(start + digits[at : at + _OWN])

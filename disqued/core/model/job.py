@@ -1,0 +1,322 @@
+"""A job, and what of it is delivered.
+
+A *job* is immutable: a body, a queue, and how it wants to be treated (`JobOptions`).  What is queued, leased, retried
+and acknowledged is a *unit*: (job id, scope).  A work job has the one scope ``b""`` and is its own only unit, so that
+it costs no second object.  A job of a log has one unit per consumer group that touched it.
+
+    ADDJOB (sync) --> WAIT_REPL --enough copies--> ACTIVE --> QUEUED
+    ADDJOB (one copy, no delay) -----------------------------> QUEUED
+    ADDJOB with a delay ---------------------------> ACTIVE
+    ACTIVE --retry timer, ENQUEUE, NACK--> QUEUED
+    QUEUED --GETJOB, DEQUEUE, WORKING----> ACTIVE
+    any    --ACKJOB--> ACKED --every holder knows, or the TTL ends--> forgotten
+    any    --TTL, DELJOB, FASTACK, flush--> forgotten
+
+Times are integer milliseconds of the monotonic clock (`..._at`, `..._ms`), except `ctime`.
+Source: Disque, src/job.c, and its README's state machine.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
+
+from disqued.core.model.schedule import Timed
+
+if TYPE_CHECKING:
+    from disqued.core.model.groups import Group, Log
+    from disqued.core.model.units import GroupUnit
+
+WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
+_NOBODY: Final[frozenset[bytes]] = frozenset()
+
+KIND_WORK: Final = 0  #: gone once it is acknowledged
+KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
+KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
+
+#: Retry period of a job that no timer queues again, and that is delivered as often as somebody asks: longer than any
+#: job lives.  It is no at-most-once job, so that it may have many copies.
+RETRY_NEVER_MS = (1 << 32) * 1_000
+ORPHAN_MS: Final = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
+ALIAS_MAX: Final = 65_535  #: bytes of an alias
+#: Highest `ctime` of a job that is read, and order key, which may be as far below 0: the time at the end of 2261.
+STAMP_MAX: Final = (1 << 63) - (1 << 53)
+#: From where a node counts its stamps on at most, whatever it has read: what it makes next has to be readable, too.
+STAMP_LAST: Final = STAMP_MAX - (1 << 53)
+
+
+class JobState(IntEnum):
+    """Where a unit stands on this node.  The numbers are those of Disque's records."""
+
+    WAIT_REPL = 0  #: created here, fewer copies than asked so far
+    ACTIVE = 1  #: known here, not in the queue: delayed, delivered, or queued elsewhere
+    QUEUED = 2  #: waiting in the queue of this node
+    ACKED = 3  #: done; kept until every holder knows
+
+
+STATE_NAMES: dict[int, bytes] = {
+    JobState.WAIT_REPL: b"wait-repl",
+    JobState.ACTIVE: b"active",
+    JobState.QUEUED: b"queued",
+    JobState.ACKED: b"acked",
+}
+
+#: Which state may follow which.  Forgetting a job is possible from every state and is not one.
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.WAIT_REPL: frozenset({JobState.ACTIVE, JobState.QUEUED, JobState.ACKED}),
+    JobState.ACTIVE: frozenset({JobState.QUEUED, JobState.ACKED}),
+    JobState.QUEUED: frozenset({JobState.ACTIVE, JobState.ACKED}),
+    JobState.ACKED: frozenset(),
+}
+
+# The states again as plain numbers: an attribute of an enumeration costs 20 times a global.
+WAIT_REPL: Final = 0
+ACTIVE: Final = 1
+QUEUED: Final = 2
+ACKED: Final = 3
+
+FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
+FLAG_DELIVERED: Final = 2  #: handed to a consumer at least once, by this node
+KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
+FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
+FLAG_CAME_BACK: Final = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
+FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
+FLAG_GIVEN_UP: Final = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
+FLAG_ASKING: Final = 8  #: the other holders are asked whether it may be queued, since `requeue_at`: `State.asking`
+FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `State.elsewhere`
+FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
+FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
+FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
+FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
+
+UNIQUE: Final = b"u"  #: first byte of the alias of a unique task
+KEYED: Final = b"k"  #: first byte of the alias of a job with a key
+
+
+class JobOptions:
+    """How a job wants to be treated; one object is shared by all jobs that want the same.
+
+    The deadlines of a job depend on its options and on the millisecond in which it is added, so they are kept here
+    for that millisecond (`stamp`): jobs added within it share the integers too.
+    """
+
+    __slots__ = (
+        "delay_ms", "expires_at", "first_at", "kind", "probe_ms", "replicate", "requeue_at", "retry_ms", "stamped_at",
+        "ttl_ms", "ttl_suffix",
+    )  # fmt: skip
+
+    def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> None:
+        self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
+        #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = again when somebody asks.
+        self.retry_ms: int = retry_ms
+        #: Span after which a holder asks about a job that another node has in its queue.
+        self.probe_ms: int = ORPHAN_MS if retry_ms == RETRY_NEVER_MS else retry_ms
+        self.delay_ms: int = delay_ms  #: span from creation to the first queueing
+        self.replicate: int = replicate  #: copies wanted before the producer is answered
+        self.kind: int = kind  #: KIND_...
+        #: End of the id of such a job: its TTL in minutes, four hex digits, and "SQ".
+        self.ttl_suffix: bytes = b"%04xSQ" % min(ttl_ms // 60_000, 0xFFFF)
+        self.stamped_at: int = -1
+        self.expires_at: int = 0
+        self.requeue_at: int = 0
+        self.first_at: int = 0
+
+    def stamp(self, now: int) -> None:
+        """Work out the deadlines of a job that is added now."""
+        self.stamped_at = now
+        self.expires_at = now + self.ttl_ms
+        if self.delay_ms:
+            self.requeue_at = now + self.delay_ms
+        elif self.retry_ms:
+            self.requeue_at = now + self.retry_ms
+        else:
+            self.requeue_at = 0
+        self.first_at = self.expires_at
+        if 0 < self.requeue_at < self.expires_at:
+            self.first_at = self.requeue_at
+
+
+@mypyc_attr(acyclic=True)
+class Unit(Timed):
+    """What is queued, delivered, retried and acknowledged: (job id, scope)."""
+
+    __slots__ = ("additional_deliveries", "flags", "nacks", "order_key", "requeue_at", "state")
+
+    # Of the job, and so of each of its units.
+    id: bytes  #: 48 bytes, or the 40 of a job that came from Disque 1.0
+    queue: bytes  #: name; one object for all the jobs of a queue where possible
+    body: bytes
+    options: JobOptions
+
+    state: int  #: a `JobState`
+    #: Place in the queue: `ctime`; a negative stamp puts a unit in front of every other.
+    order_key: int
+    #: When this node queues the unit (again); 0 = never; may be over while it is queued.
+    requeue_at: int
+    flags: int  #: FLAG_... bits
+    nacks: int  #: times that a consumer gave it back; best effort
+    #: Times that it was queued again without a NACK; best effort.  One that is delivered at most once never is: of that
+    #: it is how often it moved from node to node, by which a message that brings it again is told from a new move.
+    additional_deliveries: int
+
+    @property
+    def redeliveries(self) -> int:
+        """`additional_deliveries`, as consumers are told."""
+        return self.additional_deliveries if self.options.retry_ms else 0
+
+    @property
+    def deliveries(self) -> int:
+        """Times that it was handed to a consumer, the first one included; best effort."""
+        return self.redeliveries + self.nacks + (self.flags & FLAG_WITH_CONSUMER != 0)
+
+    # Not an abstract class: isinstance is asked for every deadline, and costs an abstract one five times as much.
+
+    @property
+    def job(self) -> "Job":
+        """The job that this is a unit of; each kind of unit says so itself."""
+        raise NotImplementedError
+
+    @property
+    def scope(self) -> bytes:
+        """The consumer group that it is delivered to, empty for a work job; each kind of unit says so itself."""
+        raise NotImplementedError
+
+
+@mypyc_attr(acyclic=True)
+class Job(Unit):
+    """A job as one node holds it; a work job is its own unit, with the empty scope."""
+
+    __slots__ = ("body", "confirmed", "ctime", "expires_at", "holders", "id", "options", "queue")
+
+    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
+        self.id = job_id
+        self.queue = queue
+        self.body = body
+        #: Creation: unix milliseconds times 1 000 000 plus a counter; strictly increasing per creating node.
+        self.ctime: int = ctime
+        self.options = options
+        self.expires_at: int = options.expires_at
+        #: Nodes that may hold a copy; None = this node alone.
+        self.holders: frozenset[bytes] | None = None
+        #: Nodes that confirmed: a copy while WAIT_REPL, the ack while ACKED; None = none.
+        self.confirmed: frozenset[bytes] | None = None
+        self.awake_at = 0
+        self.state = ACTIVE
+        self.order_key = ctime
+        self.requeue_at = options.requeue_at
+        self.flags = 0
+        self.nacks = 0
+        self.additional_deliveries = 0
+
+    @property
+    def is_dummy(self) -> bool:
+        """True for a dummy ack: the node knows that the job is done, and nothing else of it."""
+        return self.holders is not None and not self.holders
+
+    @property
+    def job(self) -> "Job":
+        """The job itself."""
+        return self
+
+    @property
+    def scope(self) -> bytes:
+        """The one scope of a work job."""
+        return WORK_SCOPE
+
+
+@mypyc_attr(acyclic=True)
+class NamedJob(Job):
+    """A job that has a name within its queue beside its id, such as the id that its producer chose for it.
+
+    The first byte of the alias says whose names these are, so that the names of one family of commands do not meet
+    those of another.
+    """
+
+    __slots__ = ("alias",)
+
+    def __init__(
+        self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes
+    ) -> None:
+        super().__init__(job_id, queue, body, ctime, options)
+        self.alias: bytes = alias
+
+
+class Event(Job):
+    """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
+
+    It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
+    """
+
+    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
+
+    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
+        super().__init__(job_id, queue, body, ctime, options)
+        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
+        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
+        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
+        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
+        self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
+        self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
+        self.log: Log | None = None  #: the log that it is in
+
+    @property
+    def origin(self) -> bytes:
+        """The first 8 hex digits of the id of the node that made it."""
+        return self.id[2:10]
+
+    @property
+    def done(self) -> list[bytes]:
+        """Scopes of the groups that are done with it, in order."""
+        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
+
+    @property
+    def has_facts(self) -> bool:
+        """Tell whether any group is done with it."""
+        return bool(self.marks or self.early)
+
+    def is_done_for(self, scope: bytes) -> bool:
+        """Tell whether it is a fact that a group is done with it."""
+        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
+
+
+def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
+    """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
+    if options.kind:
+        return Event(job_id, queue, body, ctime, options)
+    if alias:
+        return NamedJob(job_id, queue, body, ctime, options, alias=alias)
+    return Job(job_id, queue, body, ctime, options)
+
+
+def misfit(ctime: int, order_key: int, ttl_ms: int, retry_ms: int, delay_ms: int) -> str:
+    """Say which numbers of a job no node has written and none could go on with; empty = they are sound."""
+    if not 0 <= ctime <= STAMP_MAX >= order_key >= -STAMP_MAX:
+        return f"a job of time {ctime} and order {order_key}; allowed is up to {STAMP_MAX}"
+    longest_ms = max(ttl_ms, retry_ms, delay_ms)
+    if longest_ms > RETRY_NEVER_MS:
+        return f"a job with a span of {longest_ms} ms; allowed is up to {RETRY_NEVER_MS}"
+    return ""
+
+
+class StoredJob(NamedTuple):
+    """A job as it was written down, or as another node sent it: then deadlines are what is left of them."""
+
+    id: bytes
+    queue: bytes
+    body: bytes
+    state: int  #: a `JobState`; ACTIVE where the writer did not say
+    flags: int  #: FLAG_... bits
+    replicate: int
+    holders: frozenset[bytes] | None  #: as in `Job.holders`
+    ctime: int
+    expires: int  #: `Job.expires_at`, on the wall clock
+    requeue: int  #: `Unit.requeue_at`, on the wall clock; 0 = never
+    ttl_ms: int
+    retry_ms: int
+    delay_ms: int
+    nacks: int
+    additional_deliveries: int
+    order_key: int
+    kind: int = KIND_WORK
+    alias: bytes = b""  #: as in `NamedJob.alias`; empty = it has none

@@ -1,0 +1,98 @@
+"""What a step asks the outside for.
+
+A step appends; the driver takes the lists in this order, and only then answers the step's own client:
+
+    journal   records, made durable as the fsync policy promises
+    messages  to other nodes (core.model.messages)
+    events    for those who listen, on whatever node (core.cluster.notifications makes messages of them)
+    replies   to clients that were blocked
+
+Nobody hears of a job that is less durable than promised.  Plain tuples and lists: an append costs 0.1 microseconds.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from disqued.core.model.job import WORK_SCOPE, Unit
+from disqued.core.model.messages import Message
+from disqued.core.model.queues import Client
+
+# Kinds of journal record: the first element of the tuple.
+JOB_ADDED: Final = 0  #: (JOB_ADDED, job)
+UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or delivered when once is all
+JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
+FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
+QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any more
+#: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time, and 0 = nobody has it
+#: any more; worker empty = none.  Since now, or since the unix milliseconds that are a sixth element.
+UNIT_LEASED: Final = 5
+#: (GROUP, queue, scope, ((first 8 digits of the id of a node, stamp), ...)): a group began in this epoch, behind these
+#: events; with the empty scope all groups do, for the queue was flushed up to these.  The later epoch counts, and of
+#: one epoch the higher stamp of each node.  Without stamps, in epoch 0 or for the whole queue: what was said of it
+#: before means nothing any more.  Now, or in the unix milliseconds that are a fifth element.
+GROUP: Final = 6
+#: (WATERMARK, unix milliseconds): no delayed job has been queued whose stored time is later; the last one counts.  With
+#: False behind that a store says that it may have lost what followed: it holds of jobs that may be delivered twice.
+WATERMARK: Final = 7
+WATERMARK_SIZE: Final = 2  #: elements of a watermark that can be relied on
+WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says since when, by its kind
+
+# Why a job is gone.
+GONE_EXPIRED: Final = b"expired"
+GONE_DELETED: Final = b"deleted"
+GONE_EVICTED: Final = b"evicted"
+GONE_REFUSED: Final = b"refused"  #: its producer was told that it could not be made durable
+
+Record = tuple[Any, ...]
+
+
+def is_over(record: Record) -> bool:
+    """Tell whether a record of the kind GROUP says that what was said before means nothing any more."""
+    _, _, scope, floor, *_ = record
+    return not floor and (scope == WORK_SCOPE or scope.startswith(b"0:"))
+
+
+def promises(records: Iterable[Record]) -> set[bytes]:
+    """What a client may be about to hear of: ids of jobs that were added, and ``id:scope`` of events that are done."""
+    return {
+        record[1].id if record[0] == JOB_ADDED else b"%b:%b" % (record[1], record[2])
+        for record in records
+        if record[0] == JOB_ADDED or (record[0] == UNIT_DONE and record[2] != WORK_SCOPE)
+    }
+
+
+# What is told to those who listen to a queue: the last part of the channel ``wq:<queue>:<type>``.
+WORK: Final = b"work"  #: tasks came into the queue; how many
+RETURNED: Final = b"returned"  #: of these: they came back; how many
+DONE: Final = b"done"  #: a process was finished; JSON
+CANCEL: Final = b"cancel"  #: tasks were cancelled: their body; or a process is not wanted any more: its id
+DELETE: Final = b"delete"  #: the queue was deleted; nothing
+DEAD: Final = b"dead"  #: a worker of the queue died; JSON
+
+EVERYWHERE: Final = 0  #: for all who listen
+HERE_ALONE: Final = 1  #: for those who listen on this node
+
+
+class News(NamedTuple):
+    """Something that those who listen to a queue hear; at most once."""
+
+    queue: bytes
+    kind: bytes  #: WORK ...
+    content: int | bytes  #: a count, which is added up with others of its turn, or a text
+    audience: Any = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
+
+
+class Outbox:
+    """The effects of the steps since the driver last emptied it."""
+
+    __slots__ = ("events", "journal", "members_changed", "messages", "replies")
+
+    def __init__(self) -> None:
+        self.journal: list[Record] = []
+        #: (id of the node that it is for, message).
+        self.messages: list[tuple[bytes, Message]] = []
+        #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
+        self.members_changed: bool = False
+        self.events: list[News] = []
+        #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
+        self.replies: list[tuple[Client, Any, list[Unit]]] = []

@@ -1,0 +1,104 @@
+"""The other nodes, as this one knows them: data alone, changed by `membership`.
+
+Times are integer milliseconds of the monotonic clock, where they do not say otherwise.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from disqued.core.model.vitals import Account
+
+PFAIL = 1  #: no answer for too long, as far as this node can tell
+FAIL = 2  #: most nodes say so
+LEAVING = 4  #: it drains, and takes no new jobs
+FULL = 8  #: it takes no copies now
+
+TIMEOUT_MS = 15_000
+PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
+RUMOURS_MAX = PEERS_MAX // 10  #: in one message
+
+
+class KnownNode(NamedTuple):
+    """A node as CLUSTER NODES and nodes.conf show it; this one, too."""
+
+    id: bytes
+    host: str  #: empty = not known
+    port: int  #: for clients
+    bus_port: int
+    flags: int = 0  #: PFAIL, FAIL, LEAVING
+    ping_sent_at: int = 0  #: when the ping left that has no answer yet, unix milliseconds; 0 = none
+    pong_at: int = 0  #: when it answered last, unix milliseconds; 0 = never
+    connected: bool = False  #: our link to it is open
+    myself: bool = False
+    met: bool = True  #: False: we try to reach it, and do not know it so far
+    account: Account | None = None  #: what it told of itself; None = nothing yet, or this node
+
+
+class Peer:
+    """Another node of the cluster."""
+
+    __slots__ = (
+        "account", "asked_again", "bus_port", "flags", "given", "given_lately", "heard_at",
+        "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port", "reports",
+        "silent", "stale", "told_at",
+    )  # fmt: skip
+
+    def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
+        self.id: bytes = node_id
+        self.host: str = host  #: empty = not known any more: another node answers there
+        #: Where its link to us came from last, if that is another address; empty = it is not.
+        self.heard_host: str = ""
+        self.port: int = port  #: for clients
+        self.bus_port: int = bus_port
+        self.flags: int = 0  #: PFAIL, FAIL, LEAVING, FULL
+        self.linked: bool = False  #: our link to it is open: it can be written to
+        self.linked_at: int = 0  #: when the link opened
+        self.told_at: int = 0  #: when it was told last how it is with us, because it seemed not to know
+        self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
+        self.silent: bool = False  #: its link to us is new, and it has said nothing on it yet
+        #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
+        self.stale: bool = False
+        #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.
+        self.ping_sent_at: int = 0
+        self.pong_at: int = 0  #: when it answered last; 0 = never
+        self.heard_at: int = 0  #: when it said anything last; 0 = never
+        self.pong_wall: int = 0  #: the same, unix milliseconds
+        self.account: Account | None = None  #: what it told of itself; None = nothing yet
+        self.given: int = 0  #: bytes of jobs that it was given and that are not in its account yet
+        self.given_lately: int = 0  #: of these: since the last ping left
+        #: Nodes that say that it fails, and when they said so last.
+        self.reports: dict[bytes, int] = {}
+
+
+class Peers:
+    """Every other node that this one knows; a node alone knows none."""
+
+    __slots__ = ("by_id", "forgotten", "linked", "reachable", "refused", "timeout_ms")
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Peer] = {}
+        #: Ids of nodes that this one was told to forget: nobody waits for them.
+        self.forgotten: set[bytes] = set()
+        #: Those that can be written to.
+        self.linked: dict[bytes, Peer] = {}
+        #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
+        self.reachable: tuple[bytes, ...] = ()
+        self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
+        self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
+
+    @property
+    def expected(self) -> int:
+        """Count the nodes that take copies, or will once there is a link: known, and not suspected."""
+        return sum(not peer.flags for peer in self.by_id.values())
+
+    def hopeful(self, node_ids: Iterable[bytes]) -> frozenset[bytes]:
+        """Choose the nodes that are known and not suspected: an answer of theirs may still come, link or not."""
+        known = self.by_id
+        return frozenset(
+            node_id for node_id in node_ids if node_id in known and not known[node_id].flags & (PFAIL | FAIL)
+        )
+
+    @property
+    def is_one_away(self) -> bool:
+        """Tell whether some node that is known cannot be written to."""
+        return len(self.linked) < len(self.by_id)

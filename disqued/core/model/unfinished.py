@@ -1,0 +1,95 @@
+"""Work that is too long for one step: done in parts, one part a tick, so that others have their turn in between.
+
+    a command on a hundred thousand jobs    its client is blocked; the reply comes with the last part
+    what a flush forgot                     given back to the system
+    jobs whose time is over, in front of    dropped, before a consumer can have the one behind them
+    one whose time is not
+
+A piece of work is a generator.  It does one part, a few milliseconds long, up to each `yield`; what it returns is the
+reply.  Pieces take turns, a part each, so that a short one is soon done beside a long one.  A part is a step as any
+other: it must leave everything consistent, and it must not count on what it saw in the part before.
+
+A client that goes away meanwhile gets no reply, but its piece is done to the end, as a short command is that was
+received whole: consumers who acknowledge and leave mean it.
+"""
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+from disqued.core.model.outbox import Outbox
+from disqued.core.model.queues import Client
+from disqued.core.model.schedule import Timed
+from disqued.errors import CommandError, InternalError
+
+#: A piece of work; returns what its client is answered.
+Parts = Generator[None, None, Any]
+
+#: When unfinished work is due: before everything else, so that a backlog of deadlines does not keep it waiting.
+AT_ONCE = 1
+
+
+class Piece:
+    """One piece of work."""
+
+    __slots__ = ("client", "parts")
+
+    def __init__(self, client: Client | None, parts: Parts) -> None:
+        self.client: Client | None = client  #: who is blocked until it is done; None = nobody
+        self.parts: Parts = parts
+
+
+class Unfinished(Timed):
+    """All the work that has been begun and not finished; on the schedule while there is any."""
+
+    __slots__ = ("_awaited", "_pieces")
+
+    def __init__(self) -> None:
+        self.awake_at = 0
+        self._pieces: deque[Piece] = deque()
+        self._awaited: dict[Client, Piece] = {}  #: by the client that is blocked until it is done
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def add(self, client: Client | None, parts: Parts) -> None:
+        """Take in one more piece; its turn comes after those that are there."""
+        piece = Piece(client, parts)
+        self._pieces.append(piece)
+        if client is not None:
+            self._awaited[client] = piece
+
+    def has(self, client: Client) -> bool:
+        """Tell whether a client waits for one of the pieces."""
+        return client in self._awaited
+
+    def forsake(self, client: Client) -> None:
+        """Nobody waits for the piece of this client any more."""
+        piece = self._awaited.pop(client, None)
+        if piece is not None:
+            piece.client = None
+
+    def go_on(self, outbox: Outbox) -> None:
+        """Do the next part of the piece whose turn it is; with the last one its client is answered.
+
+        A bug in a part ends its piece: its client is answered so, and the exception goes on.
+        """
+        piece = self._pieces.popleft()
+        try:
+            next(piece.parts)
+        except StopIteration as end:
+            value = end.value
+        except CommandError as error:
+            value = error
+        except Exception:
+            self._answer(outbox, piece, InternalError())
+            raise
+        else:
+            self._pieces.append(piece)
+            return
+        self._answer(outbox, piece, value)
+
+    def _answer(self, outbox: Outbox, piece: Piece, value: Any) -> None:
+        if piece.client is not None:
+            self._awaited.pop(piece.client, None)
+            outbox.replies.append((piece.client, value, []))

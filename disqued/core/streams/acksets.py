@@ -1,0 +1,328 @@
+"""Facts: what holders of events tell each other, so that any of them can go on where another one was.
+
+Who hands an event out tells the other holders of each delivery (DELIVERED) and each end (SETACK) when it happens, and
+all nodes where groups begin (BEGIN).  What cannot be told, for there is no link, is told when the link opens:
+
+    us    --BEGIN--> them              where the groups of each log began, and up to where it was flushed
+          --FACTS(some events)--> them     who is done with them, and who has them
+    them  --MISSING(number, ids)--> us     of these I hold none; the next ones, please
+          --FACTS(the rest, last)--> them
+
+Told are events that they may hold, if there is anything to tell or if they are the ones that hand them out: then
+MISSING says that somebody else has to.  What is said may come late, twice or never: facts unite, beginnings and
+horizons merge by maximum, and of leases the word of the node that hands out the event counts.
+
+When nodes come, go or fail all events are looked at again, in parts: some are this node's to hand out now, and some are
+not any more.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from disqued.core.model.groups import START, Log, units_of
+from disqued.core.model.job import WAIT_REPL, Event
+from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Lease, Message
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import Parts
+from disqued.core.streams.entries import Logs
+from disqued.core.streams.owners import HEARD_MS, NOBODY
+
+LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
+GROUPS_PER_EVENT: Final = 16  #: that cost as much as an event by itself
+QUEUES_PER_PART: Final = 500
+ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
+ANSWER_MAX_MS: Final = 60_000
+FACTS_BYTES: Final = 1 << 18  #: of scopes, after which a message is full
+
+
+class Round(Timed):
+    """What a node is to be told, in the order of its coming to mind."""
+
+    __slots__ = ("at", "awaited", "began_at", "events", "is_collected", "node_id", "patience_ms")
+
+    def __init__(self, node_id: bytes) -> None:
+        self.awake_at = 0
+        self.node_id: bytes = node_id
+        self.events: list[Event] = []
+        self.at: int = 0  #: so many of them were told
+        self.began_at: int = 0  #: the same, before the last message
+        self.patience_ms: int = ANSWER_MS  #: how long its answer is waited for
+        self.awaited: int = 0  #: number of the message whose answer is waited for; 0 = none
+        self.is_collected: bool = False  #: these are all
+
+
+class Facts(Timed):
+    """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
+
+    __slots__ = ("_logs", "_looks", "_rounds", "_state")
+
+    def __init__(self, state: State, logs: Logs) -> None:
+        self.awake_at = 0
+        self._state = state
+        self._logs = logs
+        self._rounds: dict[bytes, Round] = {}
+        self._looks = 0  #: how often all events were to be looked at again
+        logs.on_doubt = self.doubt
+        logs.on_foundling = self.ask_around
+
+    # After a start.
+
+    def resume(self) -> None:
+        """Everything is read from the store: wait for what others know, if others may hold some of it."""
+        others: set[bytes] = set()
+        for log in self._all_logs():
+            for holders in {event.holders for event in log if event.holders}:
+                others.update(self._state.others(holders))
+        if others:
+            self._logs.arbiters.unheard = frozenset(others)
+            self._look_again()
+            self._state.schedule.move(self, self._state.now + HEARD_MS)
+
+    def due(self) -> None:
+        """Those who have not told what they know by now are not waited for."""
+        if self._logs.arbiters.unheard:
+            self._logs.arbiters.unheard = frozenset()
+            self._look_again()
+
+    def _heard(self, node_id: bytes) -> None:
+        arbiters = self._logs.arbiters
+        if node_id in arbiters.unheard:
+            arbiters.unheard -= {node_id}
+            self._look_again()
+
+    # Nodes come and go.
+
+    def standing_changed(self) -> None:
+        """Some node can be reached now that could not, or the other way round, or leaves, or stays."""
+        self._logs.arbiters.forget_candidates()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._looks += 1
+        if self._has_logs:
+            self._state.work(self._look(self._looks))
+
+    @property
+    def _has_logs(self) -> bool:
+        return any(True for _ in self._all_logs())
+
+    def _all_logs(self) -> Iterator[Log]:
+        for queue in self._state.queues.by_name.values():
+            if queue.log is not None:
+                yield queue.log
+
+    def _look(self, look: int) -> Parts:
+        """Look at all events, until there is a reason to begin anew."""
+        for log in list(self._all_logs()):
+            for events in _pieces(log):
+                if look != self._looks:
+                    return
+                for event in events:
+                    if event.holders:
+                        self._logs.place(event)
+                yield
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Tell a node all that it may not know."""
+        this = self._rounds[node_id] = Round(node_id)
+        if self._has_logs:
+            self._state.work(self._collect(this))
+        else:
+            this.is_collected = True
+            self._go_on(this)
+
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to this one is there again: ask after what it hands out, it may be gone there."""
+        if node_id in self._state.peers.linked and node_id not in self._rounds and self._has_logs:
+            this = self._rounds[node_id] = Round(node_id)
+            self._state.work(self._collect(this, others=False))
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Tell a node no more: it is told all of it when the next link opens."""
+        this = self._rounds.pop(node_id, None)
+        if this is not None:
+            self._state.schedule.cancel(this)
+
+    def _collect(self, this: Round, *, others: bool = True) -> Parts:
+        """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
+        state = self._state
+        node_id = this.node_id
+        for count, log in enumerate(list(self._all_logs()), 1):
+            if others:
+                yield from self._logs.beginnings.tell(node_id, log)
+            for events in _pieces(log):
+                if self._rounds.get(node_id) is not this:
+                    return
+                concerns = self._concerns if others else self._is_left_to
+                this.events += [event for event in events if concerns(event, node_id)]
+                yield
+            if count % QUEUES_PER_PART == 0:
+                yield
+        if self._rounds.get(node_id) is this and node_id in state.peers.linked:
+            this.is_collected = True
+            self._go_on(this)
+
+    def _is_left_to(self, event: Event, node_id: bytes) -> bool:
+        """Tell whether a node hands out an event, as far as is known."""
+        return event.holders is not None and self._logs.arbiters.of(event) == node_id
+
+    def _concerns(self, event: Event, node_id: bytes) -> bool:
+        """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""
+        if not event.holders or node_id not in event.holders:
+            return False
+        # After a start it is not known yet who hands out what.
+        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
+
+    # Telling.
+
+    def doubt(self, node_id: bytes, event: Event) -> None:
+        """Ask a node whether it has an event that it would be the one to hand out."""
+        this = self._rounds.get(node_id)
+        if this is None:
+            this = self._rounds[node_id] = Round(node_id)
+            this.is_collected = True
+        this.events.append(event)
+        if this.is_collected and not this.awaited:
+            # At the end of the step at the earliest: more may come to mind in it.
+            self._await(this, 0)
+
+    def ask_around(self, event: Event) -> None:
+        """Tell the other holders that this node has an event, whose maker does not hold it; who has none says so."""
+        self._state.tell(event, (FACTS, 0, (self._fact(event),), False))
+
+    def tell(self, node_id: bytes, event: Event) -> None:
+        """Tell a node what is known of an event, of which it has just got a copy."""
+        self.note_holder(node_id, event)
+        if event.has_facts or any(self._leases_of(event)):
+            self._state.send(node_id, (FACTS, 0, (self._fact(event),), False))
+
+    def round_due(self, this: Round) -> None:
+        """Say once more what was not answered, or begin."""
+        if self._rounds.get(this.node_id) is not this:
+            return
+        if this.awaited:
+            this.at = this.began_at
+            this.patience_ms = min(2 * this.patience_ms, ANSWER_MAX_MS)
+        self._go_on(this)
+
+    def _await(self, this: Round, number: int, in_ms: int = 1) -> None:
+        this.awaited = number
+        self._state.schedule.move(this, self._state.now + in_ms)
+
+    def _go_on(self, this: Round) -> None:
+        """Tell the next ones, and wait for the answer; nothing is said once all has been."""
+        state = self._state
+        facts: list[Fact] = []
+        size = 0
+        this.began_at = this.at
+        while this.at < len(this.events) and len(facts) < FACTS_PER_MESSAGE and size < FACTS_BYTES:
+            event = this.events[this.at]
+            this.at += 1
+            if state.jobs.get(event.id) is event:
+                fact = self._fact(event)
+                facts.append(fact)
+                size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
+        last = this.at == len(this.events)
+        number = state.next_number()
+        if state.send(this.node_id, (FACTS, number, tuple(facts), last)):
+            self._await(this, number, this.patience_ms)
+        else:
+            self._end(this)
+
+    def _end(self, this: Round) -> None:
+        del self._rounds[this.node_id]
+        self._state.schedule.cancel(this)
+
+    def _leases_of(self, event: Event) -> Iterator[Lease]:
+        for unit in units_of(event):
+            yield self._logs.lease_of(unit)
+
+    def _fact(self, event: Event) -> Fact:
+        return Fact(event.id, tuple(event.done), tuple(self._leases_of(event)))
+
+    # Hearing.
+
+    def on_facts(self, sender: bytes, message: Message) -> None:
+        """Hear what another node knows of some events."""
+        _, number, facts, last = message
+        state = self._state
+        missing: list[bytes] = []
+        for fact in facts:
+            event = state.jobs.get(fact.job_id)
+            if event is None and fact.job_id in state.ended:
+                state.send(sender, (DELJOB, fact.job_id))
+            elif not isinstance(event, Event):
+                missing.append(fact.job_id)
+            elif event.state != WAIT_REPL:
+                self._hear(sender, event, fact)
+        if number or missing:
+            state.send(sender, (MISSING, number, tuple(missing)))
+        if last and number:
+            self._heard(sender)
+
+    def _hear(self, sender: bytes, event: Event, fact: Fact) -> None:
+        self.note_holder(sender, event)
+        for scope in fact.done:
+            self._logs.on_setack(sender, event, scope, event.holders or frozenset())
+        for lease in fact.leases:
+            self._logs.on_delivered(sender, event, lease)
+
+    def note_holder(self, node_id: bytes, event: Event) -> None:
+        """Note that a node holds an event."""
+        state = self._state
+        is_new = state.unite_holders(event, frozenset((node_id, state.node_id)))
+        if node_id in event.absent:
+            event.absent -= {node_id}
+            is_new = True
+        if is_new:
+            self._logs.place(event)
+
+    def on_missing(self, sender: bytes, message: Message) -> None:
+        """Hear which events a node does not hold, and tell it the next ones."""
+        _, number, ids = message
+        for job_id in ids:
+            event = self._state.jobs.get(job_id)
+            if isinstance(event, Event) and sender not in event.absent:
+                event.absent |= {sender}
+                self._logs.place(event)
+        this = self._rounds.get(sender)
+        if not number or this is None or this.awaited != number:
+            return
+        this.patience_ms = ANSWER_MS
+        if this.at == len(this.events):
+            self._end(this)
+        else:
+            self._go_on(this)
+
+    def on_gotjob(self, sender: bytes, message: Message) -> None:
+        """Hear that a node holds a copy; of an event that is not here, as a start has taken it, it is to know that."""
+        job_id = message[1]
+        if self._state.jobs.get(job_id) is None and job_id not in self._state.ended:
+            self._state.send(sender, (MISSING, 0, (job_id,)))
+
+    def flushed(self) -> None:
+        """Everything is gone, and the schedule with it."""
+        self._rounds.clear()
+        self._logs.arbiters.unheard = frozenset()
+        self.awake_at = 0
+
+
+def _pieces(log: Log) -> Iterator[list[Event]]:
+    """The events of a log, some at a time; between two of them events may come and go."""
+    place = START
+    while True:
+        events: list[Event] = []
+        # Each may come or go in every group.
+        most = max(1, LOOKED_AT_PER_PART // (1 + len(log.groups) // GROUPS_PER_EVENT))
+        for event in log.events.after(place):
+            assert isinstance(event, Event)
+            events.append(event)
+            if len(events) == most:
+                break
+        if not events:
+            return
+        place = (events[-1].order_key, events[-1].id)
+        yield events

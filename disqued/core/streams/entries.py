@@ -1,0 +1,663 @@
+"""Logs: events that every group of consumers gets, and that stay until their time is over.
+
+    QADD --> event --delay, copies--> log --QGET g--> unit (event, g): in progress --QACK--> done, for g
+                                       ^                 |
+                                       +-- redo <--------+ the deadline passes; QGROUP RETURN; the consumer vanished
+
+An event is a job of the kind log, which no timer queues again (its retry period is RETRY_NEVER_MS), so that it may
+have copies and is at-least-once.  Nothing but the end of its time, DELJOB or a flush removes it.  What groups made of
+it is in `groups`; here is what consumers and time do to that.
+
+A deadline is counted from the delivery, also of one who had to wait.  An acknowledgement at the deadline is accepted, a
+millisecond later it is not, whether or not anything has happened to the unit by then.  It names the event and not the
+consumer: who comes late, after another one of the group got the event, has done what that one is doing.  A refused
+acknowledgement leaves no trace: who hears so may undo what it did.
+
+Who waits for a group is served when an event comes into the log and when a unit comes back, those that want an event
+first come first served.  Those that want to be told (QNOTIFY) are all told, as nothing is reserved for them.
+
+Of several nodes that hold an event one hands it out (`arbiters`).  The others hear of each delivery, each fact and
+each beginning, and keep them for the day on which it is theirs to hand out (`facts`).  Consumers on nodes that do not
+hold it get it from there (`readers`), and say there that they are done with it (`settling`).
+
+The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
+(UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds, and the id of the
+worker if it is with one) and of where groups begin and flushes end (GROUP).  After a crash leases whose end is ahead
+are as they were; others wait again.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Callable
+
+from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope
+from disqued.core.model.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
+from disqued.core.model.messages import DELIVERED, SETACK, Lease
+from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
+from disqued.core.model.state import State
+from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, OfGroup
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.units import EventForm, GivenUnit, GroupUnit, GroupWaiter, LogUnit
+from disqued.core.model.worker import Worker
+from disqued.core.streams.members import Members
+from disqued.core.streams.owners import Arbiters
+from disqued.core.streams.starts import Beginnings
+from disqued.core.work.background import Background
+from disqued.core.work.delivery import FETCHED_BYTES, SERVED_AT_ONCE, Delivery
+from disqued.core.work.replication import Replication
+from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
+
+ADD_TIMEOUT_MS = 5_000
+UNTIL_DIGITS = 20  #: of an end of a lease, at most
+
+
+class QueueName(Form):
+    """QNOTIFY: the name of the queue that has something."""
+
+    __slots__ = ()
+
+    def row(self, unit: Unit) -> bytes:
+        """The queue of an event."""
+        return unit.queue
+
+
+QUEUE_NAME = QueueName()
+
+
+class Logs:
+    """The machine between the logs and the groups of consumers of one node."""
+
+    __slots__ = (
+        "_delivery", "_serving", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members",
+        "on_doubt", "on_foundling", "on_given_back", "on_returned", "serve_others", "served",
+    )  # fmt: skip
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self.arbiters = Arbiters(state)
+        self.beginnings = Beginnings(state, self._make_ready)
+        #: Called with an event that is handed out by a node of which that is only supposed.
+        self.on_doubt: Callable[[bytes, Event], None] = lambda node_id, event: None
+        #: Called with a copy whose maker is not the one that hands it out.
+        self.on_foundling: Callable[[Event], None] = lambda event: None
+        #: Called with what another node gave a consumer that turned out to be gone.
+        self.on_given_back: Callable[[GivenUnit], None] = lambda unit: None
+        #: Called with what another node gave a worker that is dead; says whether that node can be told.
+        self.on_returned: Callable[[GivenUnit], bool] = lambda unit: False
+        #: Called with a log that has something, when nobody waits for it here any more.
+        self.serve_others: Callable[[Queue], None] = lambda queue: None
+        self.background = Background()
+        self.members = Members()
+        self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
+        self.served: int = 0  #: consumers served, and groups looked at, in this part
+        #: Logs whose consumers are served bit by bit: did something come meanwhile?
+        self._serving: dict[Queue, bool] = {}
+        self._state = state
+        self._delivery = delivery
+        delivery.publish = self.publish
+        delivery.expect = self.expect
+        delivery.keep_event = self.keep
+        delivery.serve_log = self.serve
+        delivery.give_back_event = self.vanished
+
+    def consumers_of(self, group: Group) -> int:
+        """Count the consumers of a group: waiting ones and registered ones."""
+        return len(group.waiters) + self.members.count(group.log.queue, group.name)
+
+    # Events come.
+
+    def add(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, replication: Replication, *,
+        maxlen: int, timeout_ms: int, by_default: bool = False,
+    ) -> bytes | None:  # fmt: skip
+        """Create an event and return its id; None when the producer is to wait for copies.
+
+        Raises WrongType (WRONGTYPE), NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
+        """
+        queue = self._state.queues.by_name.get(queue_name)
+        if queue is not None:
+            queue.check_kind(KIND_LOG)
+            if maxlen and queue.log is not None and len(queue.log) >= maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+        return replication.add_event(client, queue_name, body, options, timeout_ms=timeout_ms, by_default=by_default)
+
+    def publish(self, job: Job) -> None:
+        """Put an event into its log, where groups can have it: its delay is over, and so is the wait for copies."""
+        assert isinstance(job, Event)
+        state = self._state
+        queue = state.queue(job.queue)
+        log = state.log(job.queue)
+        log.see(job)
+        if log.is_flushed(job):
+            state.forget(job, GONE_DELETED)
+            return
+        job.requeue_at = 0
+        job.state = QUEUED
+        job.elsewhere = self.arbiters.is_elsewhere(job)
+        for scope in job.done:
+            self._know(log, scope)
+        log.add(job)
+        queue.accessed_at = state.now
+        self._delivery.reschedule(job)
+        if job.elsewhere:
+            return
+        queue.jobs_in += 1
+        state.counters.queued += 1
+        self._make_ready(queue, log)
+
+    def keep(self, job: Job) -> None:
+        """Keep a copy of an event, which is handed out by another node unless it turns out to be this one's."""
+        assert isinstance(job, Event)
+        if job.requeue_at:
+            self.expect(job)
+        else:
+            self.publish(job)
+        if self.arbiters.of(job)[:8] != job.origin:
+            self.on_foundling(job)
+
+    def place(self, event: Event) -> None:
+        """See again who hands out an event."""
+        log = event.log
+        if log is None:
+            return
+        is_elsewhere = self.arbiters.is_elsewhere(event)
+        if is_elsewhere != event.elsewhere:
+            event.elsewhere = is_elsewhere
+            if is_elsewhere:
+                log.went_away(event)
+            else:
+                log.came_here(event)
+        if is_elsewhere:
+            self._doubt(event)
+        else:
+            self._make_ready(self._state.queue(event.queue), log)
+
+    def _doubt(self, event: Event) -> None:
+        """Ask a node whether it hands out an event, if it neither made it nor told this one of it."""
+        arbiter = self.arbiters.of(event)
+        if arbiter and arbiter[:8] != event.origin:
+            self.on_doubt(arbiter, event)
+
+    def expect(self, job: Job) -> None:
+        """Note an event whose delay is not over: a flush ends it, too."""
+        assert isinstance(job, Event)
+        log = self._state.log(job.queue)
+        log.see(job)
+        if log.is_flushed(job):
+            self._state.forget(job, GONE_DELETED)
+        else:
+            log.expect(job)
+
+    def _make_ready(self, queue: Queue, log: Log) -> None:
+        """Serve those who wait at the end of the step."""
+        state = self._state
+        if queue.pause & PAUSE_OUT:
+            return
+        if log.waiting or queue.name in state.interested:
+            state.ready[queue] = None
+
+    # Events go to consumers.
+
+    def fetch(
+        self, queue: Queue, group: Group, lease_ms: int, count: int = 1, *, strict: bool = False,
+        worker: Worker | None = None,
+    ) -> list[Unit]:  # fmt: skip
+        """Take up to `count` events for a consumer of a group that has them for so long; fewer of large ones.
+
+        With `lease_ms` 0 the group is done with them at once; `strict`: only of those that this node made.
+        Raises Behind when others have to have their turn before it is known whether there is one, JournalFailed
+        (MISCONF) when it could not be kept that it is done.
+        """
+        taken: list[Unit] = []
+        size = 0
+        if queue.pause & PAUSE_OUT:
+            return taken
+        state = self._state
+        if not lease_ms and state.read_only:
+            raise JournalFailed
+        while len(taken) < count and size < FETCHED_BYTES:
+            try:
+                event = group.next(state.now, strict=strict)
+            except Behind:
+                if taken:
+                    break
+                raise
+            if event is None:
+                break
+            taken.append(self._deliver(queue, group, event, lease_ms, worker))
+            size += len(event.body)
+        return taken
+
+    def _deliver(self, queue: Queue, group: Group, event: Event, lease_ms: int, worker: Worker | None) -> Unit:
+        """Let a consumer have an event; of a worker it comes back with the death of that."""
+        state = self._state
+        queue.jobs_out += 1
+        queue.accessed_at = state.now
+        waited_ms = max(0, state.wall - event.ctime // 1_000_000 - event.options.delay_ms)
+        state.counters.waiting_buckets[waited_ms.bit_length()] += 1
+        state.counters.waiting_ms += waited_ms
+        unit = group.take(event)
+        if unit.deliveries:
+            state.counters.redelivered += 1
+        unit.deliveries += 1
+        state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=b"" if lease_ms else ONCE)
+        if worker is not None:
+            worker.started += 1
+            unit.bind(worker, state.now)
+        if lease_ms:
+            self.lease(unit, lease_ms)
+        else:
+            self.finish(group, event)
+        return unit
+
+    def lease(self, unit: GroupUnit, lease_ms: int) -> None:
+        """Let the time of a consumer begin now."""
+        state = self._state
+        unit.granter = b""
+        unit.lease_ms = lease_ms
+        unit.requeue_at = state.now + lease_ms
+        # An acknowledgement in the last millisecond counts.
+        state.schedule.move(unit, unit.requeue_at + 1)
+        self._note_lease(unit)
+
+    def _note_lease(self, unit: GroupUnit) -> None:
+        """Let the journal and the other holders know until when somebody has a unit."""
+        self._journal_lease(unit)
+        event = unit.event
+        if event.holders:
+            self._state.tell(event, (DELIVERED, event.id, *self.lease_of(unit)))
+
+    def _journal_lease(self, unit: GroupUnit) -> None:
+        state = self._state
+        if state.journaling:
+            until = state.wall + unit.requeue_at - state.now if unit.requeue_at else 0
+            state.outbox.journal.append(group_lease(unit, until))
+
+    def lease_of(self, unit: GroupUnit) -> Lease:
+        """What another node is told of who has a unit."""
+        left_ms = max(1, unit.requeue_at - self._state.now) if unit.state == ACTIVE and unit.requeue_at else 0
+        return Lease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
+
+    def has_event(self, queue: Queue, group_name: bytes) -> bool:
+        """Tell whether a group can have an event now; True where that takes longer to find out."""
+        if queue.log is None or queue.pause & PAUSE_OUT:
+            return False
+        group = queue.log.group(group_name)
+        try:
+            return group.next(self._state.now) is not None
+        except Behind:
+            return True
+        finally:
+            queue.log.let_go(group)
+
+    def wait(
+        self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int, form: Form, *,
+        nohang: bool = False,
+    ) -> GroupWaiter:  # fmt: skip
+        """Block a consumer until its group can have something, or for `timeout_ms`; 0 = for ever.
+
+        `nohang`: who would not wait, and is to hear what other nodes have.
+        """
+        groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
+        waiter = GroupWaiter(client, queues, groups, form, nohang=nohang)
+        self._delivery.block(waiter, timeout_ms)
+        return waiter
+
+    def serve(self, queue: Queue) -> None:
+        """Serve those who wait for a log; very many bit by bit."""
+        log = queue.log
+        if log is None or queue.pause & PAUSE_OUT:
+            return
+        if queue in self._serving:
+            self._serving[queue] = True
+            return
+        if log.waiting:
+            self.served = 0
+            parts = self._serve_groups(queue, log)
+            try:
+                next(parts)
+            except StopIteration:
+                pass
+            else:
+                self._serving[queue] = False
+                self._state.work(self._serve_on(queue, parts))
+        if queue.name in self._state.interested:
+            self.serve_others(queue)
+
+    def _serve_on(self, queue: Queue, parts: Parts) -> Parts:
+        """Go on serving those who wait, and look again when something came meanwhile."""
+        state = self._state
+        while True:
+            try:
+                self.served = 0
+                next(parts)
+            except StopIteration:
+                break
+            yield
+        again = self._serving.pop(queue, False)
+        if again and state.queues.by_name.get(queue.name) is queue:
+            state.ready[queue] = None
+            self._delivery.serve()
+
+    def _serve_groups(self, queue: Queue, log: Log) -> Parts:
+        """Serve the groups for which somebody waits, so many consumers at a time."""
+        for group in list(log.waiting):
+            while group.waiters and queue.log is log and not queue.pause & PAUSE_OUT:
+                try:
+                    has_more = self._serve_group(queue, group)
+                except Behind:
+                    # The next part of the work goes on from where this one came.
+                    has_more = True
+                    self.served = SERVED_AT_ONCE
+                if self.served >= SERVED_AT_ONCE:
+                    yield
+                if not has_more:
+                    break
+
+    def _serve_group(self, queue: Queue, group: Group) -> bool:
+        """Give events to the consumers that wait, the longest first, once those were told who want to be told.
+
+        Returns whether there may be more to do.
+        """
+        replies = self._state.outbox.replies
+        self.served += 1
+        if group.next(self._state.now) is None:
+            return False
+        most = SERVED_AT_ONCE - self.served
+        for waiter in list(group.waiters):
+            if not isinstance(waiter.form, EventForm):
+                self._delivery.stop_waiting(waiter.client)
+                replies.append((waiter.client, queue.name, []))
+                self.served += 1
+                most -= 1
+                if most <= 0:
+                    return True
+        for waiter in list(group.waiters):
+            form = waiter.form
+            assert isinstance(form, EventForm)
+            if waiter.is_owed:
+                continue
+            self._state.act_for(waiter.client)
+            self.served += 1
+            try:
+                units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
+            except JournalFailed as error:
+                self._delivery.stop_waiting(waiter.client)
+                replies.append((waiter.client, error, []))
+                continue
+            if units:
+                self.hand(waiter, form, units)
+                if self.served >= SERVED_AT_ONCE:
+                    return True
+            elif not form.strict:
+                return False
+        return False
+
+    def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
+        """Answer a consumer that waits."""
+        self._delivery.stop_waiting(waiter.client)
+        self._state.outbox.replies.append((waiter.client, form.answer(units), units))
+
+    # Events come back.
+
+    def due(self, unit: GroupUnit) -> None:
+        """The time of the consumer that has a unit is over: the group can have it again."""
+        if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
+            if self._state.now <= unit.requeue_at:
+                self._state.schedule.add(unit, unit.requeue_at + 1)
+            elif unit.event.elsewhere:
+                # Only how it looks from here: who hands it out may have heard more.
+                unit.group.give_back(unit)
+            else:
+                self._return(unit)
+
+    def vanished(self, unit: Unit) -> None:
+        """A unit was handed to a consumer that turned out to be gone before it heard of it."""
+        if isinstance(unit, GivenUnit):
+            self.on_given_back(unit)
+            return
+        if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
+            return  # what was done at its delivery stays done
+        state = self._state
+        if not unit.event.holders:
+            # What other nodes were told is not taken back: it merges by maximum.
+            unit.deliveries -= 1
+        state.counters.returned += 1
+        state.note(REQUEUE, unit, word=UNSEEN)
+        if unit.deliveries:
+            self._back(unit)
+        else:
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+            unit.group.never_had(unit)
+            self._make_ready(state.queue(unit.queue), unit.group.log)
+            unit.group.log.let_go(unit.group)
+        self._note_lease(unit)
+
+    def give_back(self, unit: GroupUnit) -> None:
+        """A consumer gives a unit back, before its time is over: its group can have it before all others."""
+        self._state.note(NACK, unit, who=self._state.actor)
+        unit.nacks += 1
+        self._state.counters.nacked += 1
+        self._back(unit, self._state.next_front())
+        self._note_lease(unit)
+
+    def returned(self, unit: LogUnit) -> bool:
+        """The worker that has a unit is dead, or gives back what it has: its group can have it before all others.
+
+        Returns whether that is so: not when its log was flushed.
+        """
+        if not isinstance(unit, GroupUnit):
+            return isinstance(unit, GivenUnit) and self.on_returned(unit)
+        queue = self._state.queues.by_name.get(unit.queue)
+        if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
+            return False
+        if unit.group.units.get(unit.event) is not unit:
+            return False  # its group has begun anew
+        self._return(unit, self._state.next_front())
+        self._note_lease(unit)
+        return True
+
+    def _return(self, unit: GroupUnit, order_key: int | None = None) -> None:
+        """Nobody has a unit any more, without a word of who had it."""
+        self._state.note(REQUEUE, unit)
+        self._back(unit, order_key)
+
+    def _back(self, unit: GroupUnit, order_key: int | None = None) -> None:
+        state = self._state
+        state.schedule.cancel(unit)
+        unit.requeue_at = 0
+        unit.group.give_back(unit, order_key)
+        state.counters.requeued += 1
+        queue = state.queue(unit.queue)
+        queue.requeued += 1
+        queue.accessed_at = state.now
+        self._make_ready(queue, unit.group.log)
+
+    # Events are done.
+
+    def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> GroupUnit | None:
+        """What a group has of an event; None when it has nothing of it, or all of them do not know of each other."""
+        event = self._state.jobs.get(job_id)
+        queue = self._state.queues.by_name.get(queue_name)
+        if not isinstance(event, Event) or queue is None or queue.log is None or event.log is not queue.log:
+            return None
+        group = queue.log.groups.get(group_name)
+        return None if group is None else group.units.get(event)
+
+    def handed(self, event: Event, scope: bytes) -> bool:
+        """An event was handed to a consumer of a group that turned out to be gone before it heard of it.
+
+        Returns whether it was this node that handed it out.
+        """
+        name = read_scope(scope)
+        group = event.log.groups.get(name[0]) if event.log is not None and name is not None else None
+        unit = None if group is None or group.scope != scope else group.units.get(event)
+        if unit is None or unit.granter:
+            return not event.elsewhere
+        self.vanished(unit)
+        return True
+
+    def is_held(self, unit: GroupUnit) -> bool:
+        """Tell whether a consumer has a unit, and its time is not over."""
+        now = self._state.now
+        return unit.state == ACTIVE and now <= unit.requeue_at and unit.event.expires_at > now
+
+    def acknowledge(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> bool:
+        """Note that a group is done with an event that a consumer of it has; say whether that was so."""
+        unit = self.unit(queue_name, group_name, job_id)
+        if unit is None or not self.is_held(unit):
+            return False
+        state = self._state
+        flight_ms = state.now - unit.requeue_at + unit.lease_ms
+        state.counters.flight_buckets[flight_ms.bit_length()] += 1
+        state.counters.flight_ms += flight_ms
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            queue.acked += 1
+        if unit.worker is not None:
+            unit.worker.done += 1
+        state.note_end(ACK, unit, span_ms=flight_ms, who=state.actor)
+        self.finish(unit.group, unit.event)
+        return True
+
+    def finish(self, group: Group, event: Event) -> None:
+        """Note the fact that a group is done with an event."""
+        state = self._state
+        self._finish(group, event)
+        if event.holders:
+            state.tell(event, (SETACK, event.id, group.scope, False, event.holders))
+
+    def adopt(self, event: Event, scope: bytes) -> bool:
+        """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
+        if event.log is None or event.is_done_for(scope):
+            return False
+        group = self._know(event.log, scope)
+        if group.scope != scope:
+            return False
+        self.finish(group, event)
+        return True
+
+    def _finish(self, group: Group, event: Event) -> None:
+        unit = group.finish(event)
+        if unit is not None:
+            self._state.schedule.cancel(unit)
+        self._note_done(event, group.scope)
+
+    def note_done(self, event: Event, scope: bytes) -> bool:
+        """Hear that a group is done with an event; say whether that is news."""
+        if event.is_done_for(scope):
+            return False
+        log = event.log
+        if log is None:
+            # Its delay is not over here.
+            note_early(self._state.memory, event, scope)
+            self._note_done(event, scope)
+            return True
+        group = self._know(log, scope)
+        if group.scope == scope:
+            self._finish(group, event)
+        else:
+            log.note_done(event, scope)
+            self._note_done(event, scope)
+        return True
+
+    def on_setack(self, sender: bytes, event: Event, scope: bytes, holders: frozenset[bytes]) -> None:
+        """Hear from another node that a group is done with an event; holders that it does not know hear it from us."""
+        state = self._state
+        if read_scope(scope) is None or not self.note_done(event, scope):
+            return
+        state.note_end(ACK, OfGroup(event, scope), who=sender, word=PEER)
+        for node_id in state.others(event.holders or frozenset()):
+            if node_id not in holders and node_id != sender:
+                state.send(node_id, (SETACK, event.id, scope, False, event.holders))
+
+    def on_delivered(self, sender: bytes, event: Event, lease: Lease) -> None:
+        """Hear from another node that a consumer of a group has an event, or has it no more: the maximum counts."""
+        log = event.log
+        if log is None or read_scope(lease.scope) is None:
+            return
+        state = self._state
+        group = self._know(log, lease.scope)
+        if group.scope == lease.scope and not group.is_done(event):
+            unit = group.units.get(event)
+            until = state.now + lease.left_ms if lease.left_ms else 0
+            if unit is None or (lease.deliveries, not lease.left_ms, until) > unit.progress:
+                self._lease_elsewhere(group, event, lease, sender)
+        elif event.is_done_for(lease.scope):
+            state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
+
+    def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:
+        """Take note of a lease that another node gave."""
+        state = self._state
+        known = group.units.get(event)
+        if known is None or known.state != ACTIVE or known.deliveries != lease.deliveries or not lease.left_ms:
+            unit = group.take(event)
+            unit.deliveries = lease.deliveries
+            unit.granter = sender
+        else:
+            # The same one, as another node remembers it: who has it here has it still, and a little longer perhaps.
+            unit = known
+        if lease.left_ms:
+            unit.lease_ms = lease.left_ms + lease.elapsed_ms
+            unit.requeue_at = state.now + lease.left_ms
+            state.schedule.move(unit, unit.requeue_at + 1)
+        else:
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+            group.give_back(unit)
+            if not event.elsewhere:
+                self._make_ready(state.queue(event.queue), group.log)
+        self._journal_lease(unit)
+
+    def _know(self, log: Log, scope: bytes) -> Group:
+        """The group of a scope, which is in that epoch or a later one."""
+        name, epoch = read_scope(scope) or (b"", 0)
+        group = log.group(name)
+        if epoch > group.epoch:
+            self.beginnings.merge_group(log, group, epoch, {})
+        return group
+
+    def _note_done(self, event: Event, scope: bytes) -> None:
+        if self._state.journaling:
+            self._state.outbox.journal.append((UNIT_DONE, event.id, scope))
+
+    def resume(self, group: Group, event: Event, deliveries: int, until: int, since: int) -> None:
+        """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
+        state = self._state
+        if not deliveries:
+            self._never_had(group, event)
+            return
+        unit = group.take(event)
+        unit.deliveries = deliveries
+        unit.lease_ms = max(0, until - since)
+        left_ms = min(until - state.wall, unit.lease_ms)
+        if left_ms < 0 or not until:
+            group.give_back(unit)
+            state.schedule.cancel(unit)
+            unit.requeue_at = 0
+        else:
+            unit.requeue_at = state.now + left_ms
+            state.schedule.move(unit, unit.requeue_at + 1)
+
+    def _never_had(self, group: Group, event: Event) -> None:
+        """Undo what the journal said before of who has an event: it was given back unseen."""
+        unit = group.units.get(event)
+        if unit is not None:
+            self._state.schedule.cancel(unit)
+            group.never_had(unit)
+        group.log.let_go(group)
+
+
+def group_lease(unit: GroupUnit, until: int) -> Record:
+    """What the journal is told of a unit that somebody has until then, unix milliseconds; 0 = that nobody has."""
+    holder = b"%d" % until if unit.worker is None else b"%d %b" % (until, unit.worker.id)
+    return (UNIT_LEASED, unit.id, unit.scope, unit.deliveries, holder)
+
+
+def read_holder(holder: bytes) -> tuple[int, bytes] | None:
+    """Until when somebody has a unit, as the journal says, and the id of the worker, empty = none; None = no such."""
+    until, _, worker_id = holder.partition(b" ")
+    return (int(until), worker_id) if until.isdigit() and len(until) <= UNTIL_DIGITS else None

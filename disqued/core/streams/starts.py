@@ -1,0 +1,222 @@
+"""Beginnings: where the groups of a log began, and up to where a log was flushed, here and on all nodes.
+
+    QGROUP START, FORGET    a group begins anew: its epoch is one more, and it wants nothing up to a floor
+    QFLUSH                  all groups begin behind a floor, the horizon, and what is up to it is let go of
+
+    us  --BEGIN(floor, asks)--> all          merged there; asks: and behind all that you know of, too
+        <--BEGIN(floor)-- all                each adds what it has seen, and tells all
+
+A floor is the last stamp that is not wanted, for each node that makes events; floors and epochs merge by maximum.  So
+events that are made on the other side of a partition, which nobody here could know of, are behind no floor.
+
+That is remembered as long as events may live that were made before.  An epoch must not be forgotten by one node alone:
+what its groups are done with then would mean nothing where it is known.
+
+    it matters no more   --BEGIN(for no time, asks)--> all      does it to you?
+                         <--BEGIN(for so long)--                to whom it does
+    some seconds later   --BEGIN(for no time)--> all            forgotten, here and there; to whom it has come to
+                                                                matter meanwhile tells it to all once more
+
+While some node cannot be reached, which may know it, no epoch is forgotten.
+
+Times are integer milliseconds; stamps are those of `Job.ctime`.
+"""
+
+from collections.abc import Callable
+
+from disqued.core.model.groups import Floor, Group, Log, raise_floor, read_scope
+from disqued.core.model.job import WORK_SCOPE, Event, Unit
+from disqued.core.model.messages import BEGIN, Message
+from disqued.core.model.outbox import GONE_DELETED, GROUP
+from disqued.core.model.queues import Queue
+from disqued.core.model.registry import Registry
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import Parts
+
+KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
+TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
+FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
+
+
+class Beginnings:
+    """The machine behind QGROUP START and FORGET, and QFLUSH of a log."""
+
+    __slots__ = ("_make_ready", "_state")
+
+    def __init__(self, state: State, make_ready: Callable[[Queue, Log], None]) -> None:
+        """Take what serves those who wait, when a group begins before events that it was done with."""
+        self._state = state
+        self._make_ready = make_ready
+
+    # Groups.
+
+    def start(self, log: Log, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
+        """Let a group begin behind a floor, on all nodes that can be reached.
+
+        What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes know of, too.
+        """
+        group = log.group(group_name)
+        self.merge_group(log, group, group.epoch + 1, floor)
+        self._tell_all(self.of_group(log, group, asks=now))
+
+    def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
+        """Note where a group began in an epoch; say whether that is news."""
+        state = self._state
+        ended = group.merge(epoch, floor)
+        if ended is None:
+            return False
+        state.end_units(group, ended)
+        group.since = state.now
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
+        self._make_ready(state.queue(log.queue), log)
+        return True
+
+    def forget_group(self, log: Log, name: bytes) -> None:
+        """Hear that it means nothing any more where a group began."""
+        group = log.groups.get(name)
+        if group is not None:
+            self._state.end_units(group, group.forget())
+            log.let_go(group)
+
+    def floor_now(self, log: Log) -> Floor:
+        """All events that this node knows of, and could know of, at this moment."""
+        floor = dict(log.seen)
+        floor[self._state.node_id[:8]] = self._state.last_ctime
+        return floor
+
+    # Flushes.
+
+    def flush(self, name: bytes) -> None:
+        """Let all events of a queue end that this node could know of, and others that can be reached.
+
+        Nobody can have any of them from now on, nor are they counted any more; they are let go of bit by bit.
+        """
+        state = self._state
+        queue = state.queues.by_name.get(name)
+        if queue is None or queue.log is None:
+            self._tell_all((BEGIN, name, WORK_SCOPE, {}, 0, True))
+            return
+        log = queue.log
+        queue.log = log.successor()
+        self._note_horizon(queue.log, self.floor_now(log))
+        self._tell_all(self.of_log(queue.log, asks=True))
+        state.work(self._let_go(log, state.jobs))
+
+    def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:
+        """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
+        return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
+
+    def _note_horizon(self, log: Log, horizon: Floor) -> bool:
+        state = self._state
+        if not raise_floor(log.horizon, horizon):
+            return False
+        log.since = state.now
+        if state.journaling:
+            state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
+        return True
+
+    def _let_go(self, log: Log, jobs: Registry) -> Parts:
+        """Forget a log that is nobody's any more, and its events."""
+        yield from self._let_go_flushed(log, jobs)
+        # After a flush of the whole node nothing of it is counted.
+        if self._state.jobs is jobs:
+            self._state.memory.used -= log.cost
+
+    def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
+        state = self._state
+        events: list[Unit] = [*log.events.listed(), *log.delayed]
+        state.effort = 0
+        for event in events:
+            assert isinstance(event, Event)
+            if state.effort >= FORGOTTEN_EFFORT:
+                yield
+                state.effort = 0
+            state.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
+            if state.jobs is jobs and jobs.get(event.id) is event and log.is_flushed(event):
+                state.forget(event, GONE_DELETED)
+        yield
+
+    # Other nodes.
+
+    def of_group(self, log: Log, group: Group, *, asks: bool = False) -> Message:
+        """What other nodes are told of where a group began."""
+        least_ms = KEPT_MS if group.is_used or self._state.peers.is_one_away else 1
+        left_ms = max(log.over_at(group) - self._state.now, least_ms)
+        return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
+
+    def of_log(self, log: Log, *, asks: bool = False) -> Message:
+        """What other nodes are told of up to where a log was flushed."""
+        left_ms = max(0, log.over_at(log) - self._state.now)
+        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
+
+    def _tell_all(self, message: Message) -> None:
+        for node_id in list(self._state.peers.linked):
+            self._state.send(node_id, message)
+
+    def tell(self, node_id: bytes, log: Log) -> Parts:
+        """Tell a node of all beginnings of a log, bit by bit."""
+        if log.horizon:
+            self._state.send(node_id, self.of_log(log))
+        for count, group in enumerate(list(log.begun), 1):
+            if group in log.begun:
+                self._state.send(node_id, self.of_group(log, group))
+            if count % TOLD_PER_PART == 0:
+                yield
+
+    def on_begin(self, sender: bytes, message: Message) -> None:
+        """Hear where a group began, or up to where a log was flushed."""
+        _, name, scope, floor, left_ms, asks = message
+        state = self._state
+        known = read_scope(scope)
+        queue = state.queues.by_name.get(name)
+        if (scope and known is None) or (queue is None and state.memory.level == 3):
+            return
+        if not floor and not scope and (queue is None or queue.log is None):
+            return  # there is nothing here to be flushed
+        if known is not None and not left_ms:
+            self._hear_of_end(sender, queue, *known, asks=asks)
+            return
+        log = state.log(name)
+        # This node may have lost what it made until then, and its clock may have gone back.
+        state.stamp_behind(floor.get(state.node_id[:8], 0))
+        if asks:
+            floor = dict(floor)
+            raise_floor(floor, self.floor_now(log))
+        if known is None:
+            answer = self._hear_of_flush(log, floor, left_ms)
+        else:
+            answer = self._hear_of_group(log, *known, floor, left_ms)
+        if asks:
+            self._tell_all(answer)
+
+    def _hear_of_end(self, sender: bytes, queue: Queue | None, name: bytes, epoch: int, *, asks: bool) -> None:
+        """Hear that it matters to a node no more where a group began, or that it has forgotten it."""
+        state = self._state
+        log = None if queue is None else queue.log
+        group = None if log is None else log.groups.get(name)
+        if log is None or group is None or group.epoch < epoch:
+            return
+        if log.needs(group, state.now) or state.peers.is_one_away:
+            if asks:
+                state.send(sender, self.of_group(log, group))
+            else:
+                self._tell_all(self.of_group(log, group))
+        elif not asks:
+            state.forget_beginning(group)
+
+    def _hear_of_flush(self, log: Log, floor: Floor, left_ms: int) -> Message:
+        parts = self.merge_horizon(log, floor)
+        log.until = max(log.until, self._state.now + left_ms)
+        if parts is not None:
+            self._state.work(parts)
+        return self.of_log(log)
+
+    def _hear_of_group(self, log: Log, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
+        group = log.group(name)
+        self.merge_group(log, group, epoch, floor)
+        group.until = max(group.until, self._state.now + left_ms)
+        answer = self.of_group(log, group)
+        log.let_go(group)
+        return answer

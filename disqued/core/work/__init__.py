@@ -1,0 +1,1 @@
+"""Jobs: adding and replicating, queueing and delivering, acknowledging."""

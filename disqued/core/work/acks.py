@@ -1,0 +1,535 @@
+"""Acknowledgement: forgetting a job everywhere, never too early.
+
+A copy left behind a partition must not come back to life, so a job that is done is kept, without its body, until each
+node that may hold it has said that it knows:
+
+    client --ACKJOB--> us --SETACK(holders)--> every holder that has not said so yet
+    them   --GOTACK(known, holders)--> us      noted in job.confirmed; holders that we did not know are asked, too
+    all confirmed      --DELJOB--> them; then we drop the job
+
+The last of several holders that is asked hears so.  It can forget the job at once, and says that it knows none.
+
+Each holder that hears SETACK has the job as one that is done, and would collect it itself if we went away.  Who held
+nothing but us?  Then there is nobody to ask, and the job is dropped at once.
+
+An ack of a job that is not known here is kept as well, where there are other nodes: a dummy ack.  Who holds the job is
+not known, so the whole cluster is asked.  A node that knows the job collects it, and the dummy can go; so it can when
+every node has answered that it does not know it, or when the job's time, which its id tells, is over.  A dummy ack
+never answers for another one: two of them would take each other for the job.  A node that is leaving, or whose memory
+is low, keeps none, and asks the cluster once.
+
+Who holds a job is not written down each time that it moves.  So the ack of a job that a node has from its store goes to
+the whole cluster.
+
+A node whose journal cannot be written neither confirms nor collects: it would come back from a crash without the ack,
+to nodes that have forgotten it.
+
+A copy that was under way when everybody forgot the job is not taken: the ids of jobs that ended are remembered for a
+while (`ended`).
+
+Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
+
+SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s.  When a link opens, what a partition held back is asked in a
+round of its own, as fast as the other node answers, so that nothing else waits behind a hundred thousand questions:
+
+    a link opens, theirs or ours -> 500 SETACK        the first GOTACK -> 500 SETACK        the first of those -> ...
+
+Of several nodes that know of an ack one asks so, and the others leave it to that one for a while.  An ack for which
+the time of another attempt comes meanwhile is left to the round.
+
+A holder that was forgotten (CLUSTER FORGET), or that this node has never met by the time that it tried
+`STRANGERS_GIVEN_UP` times, is not waited for.
+
+Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
+"""
+
+from collections.abc import Callable
+
+from disqued.core.model.ids import comes_first
+from disqued.core.model.job import (
+    ACKED,
+    FLAG_CAME_BACK,
+    FLAG_LEASED,
+    FLAG_PROMISED,
+    KEYED,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    NamedJob,
+)
+from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
+from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED
+from disqued.core.model.queues import Client
+from disqued.core.model.state import State
+from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
+from disqued.core.model.unfinished import Parts
+from disqued.core.work.replication import Replication
+from disqued.errors import WrongType
+
+RETRY_MIN_MS = 1_000
+RETRY_MAX_MS = 180_000
+RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
+ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
+STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
+LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is given to collect it
+ASKED_AT_ONCE = 500  #: acks sent again in one go in a round, some milliseconds' work
+ANSWER_MS = 1_000  #: a round goes on after this time, though there is no answer
+LEFT_TO_ROUND_MS = 3_000  #: how long a round is given to come to an ack, at least
+_UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
+
+
+class _Round:
+    """All acks that a node may not know, when a link to it has opened."""
+
+    __slots__ = ("at", "awaited", "jobs", "waits_until")
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs: list[Job] = jobs
+        self.at: int = 0  #: so many of them were looked at
+        self.awaited: bytes = b""  #: id of a job: when its answer comes, the next ones are asked; empty = at work
+        self.waits_until: int = 0  #: for that answer
+
+
+class Acks:
+    """The machine behind ACKJOB, FASTACK and DELJOB."""
+
+    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once", "on_stolen")
+
+    def __init__(self, state: State, replication: Replication) -> None:
+        self._state = state
+        self._replication = replication
+        self._rounds: dict[bytes, _Round] = {}
+        self.asked_at_once: int = ASKED_AT_ONCE
+        #: Called with a job that a worker has and that another node says is done.
+        self.on_stolen: Callable[[Job], None] = lambda _: None
+
+    # Commands.
+
+    def acknowledge(self, job_id: bytes) -> bool:
+        """Note that a job is done; say whether it was known here and not done before.
+
+        Raises WrongType (WRONGTYPE) for an event, which no one group can call done for all.
+        """
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            self._note_unknown(job_id, UNKNOWN)
+            self._keep_dummy(job_id)
+            return False
+        if job.state == ACKED:
+            self._ask(job)
+            return False
+        if job.options.kind:
+            raise WrongType
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        self._count(job, self._state.actor)
+        self._mistrust(job)
+        if job.holders is None:
+            self._state.finish(job)
+            return True
+        self._ask(self._become_done(job))
+        return True
+
+    def acknowledge_fast(self, job_id: bytes) -> bool:
+        """Drop a job here, and tell those who may hold it once; say whether it was known.
+
+        Raises WrongType (WRONGTYPE) for an event.
+        """
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            self._note_unknown(job_id, FAST_UNKNOWN)
+            for node_id in state.peers.linked:
+                state.send(node_id, (DELJOB, job_id))
+            return False
+        if job.options.kind:
+            raise WrongType
+        if job.state != ACKED:
+            state.counters.fast_acked += 1
+            self._count(job, state.actor, FAST)
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+            return True
+        self._tell(job)
+        state.finish(job)
+        return True
+
+    def delete(self, job_id: bytes) -> bool:
+        """Drop a job from this node alone, whatever its state, and an event everywhere; say whether it was known."""
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            return False
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+        else:
+            if job.options.kind and job.holders:
+                self._state.tell(job, (DELJOB, job_id))
+                self._state.ended.add(job_id)
+            self._state.forget(job, GONE_DELETED)
+        return True
+
+    def _note_unknown(self, job_id: bytes, word: bytes) -> None:
+        """Leave a word in the trail of the ack of a job that this node does not know."""
+        state = self._state
+        if state.endings is not None:
+            state.endings.tell(ACK, state.wall, state.now, job_id, who=state.actor, word=word)
+
+    def _count(self, job: Job, who: Client | bytes | None, word: bytes = b"") -> None:
+        """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
+        state = self._state
+        counters = state.counters
+        requeue_at = job.requeue_at
+        if requeue_at and job.flags & FLAG_LEASED:
+            span_ms = job.options.retry_ms
+            if state.spans:
+                span_ms = state.spans.get(job, span_ms)
+            flight_ms = state.now - requeue_at + span_ms
+            if flight_ms < 0:
+                flight_ms = 0
+            counters.flight_buckets[flight_ms.bit_length()] += 1
+            counters.flight_ms += flight_ms
+        else:
+            flight_ms = -1
+            counters.acked_untimed += 1
+        if state.endings is not None:
+            if word or job.nacks or job.additional_deliveries:
+                state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
+            elif state.trail is not None:
+                state.trail.ack(job, flight_ms)
+            else:
+                state.endings.act(state.wall, state.now, who)
+                state.endings.ack(job, flight_ms)
+        if state.bound:
+            worker = state.bound.get(job)
+            if worker is not None:
+                worker.done += 1
+        queue = state.queues.by_name.get(job.queue)
+        if queue is not None:
+            queue.acked += 1
+
+    # Done here.
+
+    def _mistrust(self, job: Job) -> None:
+        """Count every node as a holder of a job that came back from a store, which may have missed a move."""
+        peers = self._state.peers.by_id
+        if job.flags & FLAG_CAME_BACK and job.options.retry_ms and peers:
+            self._state.unite_holders(job, frozenset((*peers, self._state.node_id)))
+
+    def _become_done(self, job: Job) -> Job:
+        """Keep of a job no more than that it is done, and who is to know; returns what is kept.
+
+        That is an object of its own: a message with the job itself may not have left yet.
+        """
+        state = self._state
+        state.drop(job)
+        done = Job(job.id, job.queue, b"", job.ctime, job.options)
+        done.expires_at = job.expires_at
+        done.order_key = job.order_key
+        done.nacks = job.nacks
+        done.additional_deliveries = job.additional_deliveries
+        done.holders = job.holders
+        self._keep(done)
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, done))
+        return done
+
+    def _keep(self, done: Job) -> None:
+        """Enter what is kept of a job that is done."""
+        state = self._state
+        done.state = ACKED
+        done.requeue_at = 0
+        done.confirmed = state.holders(frozenset((state.node_id,)))
+        state.enter(done)
+        state.acked[done] = 0
+        state.evictable[done] = None
+
+    def _keep_dummy(self, job_id: bytes) -> None:
+        """Remember that a job is done that this node does not hold, as long as the job may live.
+
+        The journal hears nothing of it: nobody was told that it counts.
+        """
+        state = self._state
+        ttl_ms = ttl_of(job_id)
+        if not ttl_ms or not state.peers.by_id:
+            return
+        if state.leaving or state.memory.is_low:
+            # Nothing is kept here now; those who hold the job hear of it once.
+            for node_id in sorted(state.peers.linked):
+                state.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _UNKNOWN))
+            return
+        done = Job(job_id, b"", b"", state.wall * 1_000_000, state.options(ttl_ms, RETRY_MIN_MS, 0, 1))
+        done.expires_at = state.now + ttl_ms
+        done.holders = _UNKNOWN
+        self._keep(done)
+        self._ask(done)
+
+    # Collection.
+
+    def due(self, job: Job) -> None:
+        """Try again, or give up: the deadline of a job that is done has come."""
+        if job.expires_at <= self._state.now:
+            self._state.finish(job)
+        elif not self._rounds or not self._leave_to_rounds(job):
+            self._ask(job)
+
+    def _ask(self, job: Job) -> None:
+        """Send SETACK to those who have not said that they know, and set the time of the next attempt."""
+        state = self._state
+        attempt = min(state.acked[job] + 1, ATTEMPTS_COUNTED)
+        state.acked[job] = attempt
+        missing = self._missing(job)
+        if not missing:
+            self._collect(job)
+            return
+        self._put_off(job)
+        for node_id in missing:
+            state.say_done(node_id, job, last=len(missing) == 1)
+
+    def _put_off(self, job: Job) -> None:
+        state = self._state
+        period_ms = min(RETRY_MIN_MS << max(0, state.acked[job] - 1), RETRY_MAX_MS)
+        # Centred, so that the mean period stays the one in the manual.
+        at = state.now + period_ms + state.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
+        state.schedule.move(job, min(at, job.expires_at))
+
+    def _missing(self, job: Job) -> list[bytes]:
+        """Nodes that have yet to say that they know, in order."""
+        state = self._state
+        confirmed = job.confirmed or _UNKNOWN
+        if not job.holders:
+            return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
+        patient = state.acked[job] < STRANGERS_GIVEN_UP
+        peers = state.peers
+        return [
+            node_id
+            for node_id in state.others(job.holders)
+            if node_id not in confirmed and node_id not in peers.forgotten and (patient or node_id in peers.by_id)
+        ]
+
+    def _collect(self, job: Job, forgot: bytes = b"") -> None:
+        """Everybody knows: let everybody forget, but for the one that did so already.
+
+        Not if this node would not know any more after a crash.
+        """
+        if self._state.read_only:
+            self._put_off(job)
+            return
+        self._tell(job, forgot)
+        self._state.finish(job)
+
+    def _tell(self, job: Job, forgot: bytes = b"") -> None:
+        """Let those who may hold a job forget it."""
+        state = self._state
+        for node_id in state.others(job.holders or _UNKNOWN):
+            if node_id != forgot:
+                state.send(node_id, (DELJOB, job.id))
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
+        if self._state.acked and node_id in self._state.peers.linked:
+            this = self._rounds[node_id] = _Round(list(self._state.acked))
+            self._state.work(self._go_on(node_id, this))
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Ask a node no more: the next link begins a round anew."""
+        self._rounds.pop(node_id, None)
+
+    def _go_on(self, node_id: bytes, this: _Round) -> Parts:
+        """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
+        while self._rounds.get(node_id) is this:
+            jobs = this.jobs[this.at : this.at + self.asked_at_once]
+            this.at += len(jobs)
+            has_to_wait = self._ask_some(node_id, this, jobs)
+            if this.at == len(this.jobs):
+                del self._rounds[node_id]
+            if has_to_wait:
+                return
+            # Another part is a step of its own, before which much may have happened.
+            yield
+
+    def _ask_some(self, node_id: bytes, this: _Round, jobs: list[Job]) -> bool:
+        """Ask a node for some acks of a round; say whether there is an answer to wait for."""
+        state = self._state
+        this.awaited = b""
+        for job in jobs:
+            if job not in state.acked:
+                continue
+            missing = self._missing(job)
+            if node_id not in missing:
+                continue
+            state.acked[job] = 0
+            if self._is_ours_to_ask(job):
+                state.say_done(node_id, job, last=len(missing) == 1)
+                self._put_off(job)
+                this.awaited = this.awaited or job.id
+            else:
+                again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
+                state.schedule.move(job, min(again_at, job.expires_at))
+        this.waits_until = state.now + ANSWER_MS
+        return bool(this.awaited)
+
+    def _answered(self, node_id: bytes, job_id: bytes) -> None:
+        """Go on with a round, if this is the answer that it waits for."""
+        this = self._rounds.get(node_id)
+        if this is not None and this.awaited == job_id:
+            this.awaited = b""
+            self._state.work(self._go_on(node_id, this))
+
+    def _leave_to_rounds(self, job: Job) -> bool:
+        """Put a job off if rounds are about to ask all those whom it waits for; say whether they are."""
+        missing = self._missing(job)
+        if not missing or not all(map(self._is_asked_in_a_round, missing)):
+            return False
+        state = self._state
+        state.schedule.move(job, min(state.now + LEFT_TO_ROUND_MS + state.spread(LEFT_TO_ROUND_MS), job.expires_at))
+        return True
+
+    def _is_asked_in_a_round(self, node_id: bytes) -> bool:
+        """Tell whether a round asks this node; one that has waited for too long goes on."""
+        this = self._rounds.get(node_id)
+        if this is None:
+            return False
+        if this.awaited and self._state.now >= this.waits_until:
+            self._answered(node_id, this.awaited)
+        return True
+
+    def _is_ours_to_ask(self, job: Job) -> bool:
+        """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""
+        state = self._state
+        linked, own = state.peers.linked, state.node_id
+        return not any(
+            other in linked and comes_first(other, own, job.id) for other in state.others(job.confirmed or _UNKNOWN)
+        )
+
+    # Messages.
+
+    def on_setack(self, sender: bytes, message: Message) -> None:
+        """Hear that a job is done."""
+        _, job_id, scope, last, holders = message
+        state = self._state
+        job = state.jobs.get(job_id)
+        # Nobody can say that an event is done for all groups: who does so does not know what it is.
+        if job is None or job.options.kind:
+            self._hear_of_unknown(sender, job_id, scope, holders)
+            return
+        if job.state == ACKED and not job.holders:
+            # The sender may hold the job, and then collects it; a dummy of its own it keeps, as it asks us all.
+            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            if holders:
+                state.finish(job)
+            return
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        if job.state != ACKED:
+            self._note_heard(job, sender)
+        state.add_holders(job, holders | {state.node_id})
+        if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
+            # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
+            self._leave(job, sender)
+            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+            return
+        if job.state != ACKED:
+            job = self._become_done(job)
+            # It is the sender that collects, if it can; this node does when nothing comes of that.
+            if holders:
+                self._put_off(job)
+            else:
+                self._ask(job)
+        if holders:
+            self._confirm(job, sender)
+        if not state.read_only:
+            state.send(sender, (GOTACK, job_id, scope, True, job.holders))
+            if holders and not self._missing(job):
+                # Everybody knows, this node the last: nobody asks it any more.
+                self._leave(job, sender)
+
+    def _note_heard(self, job: Job, sender: bytes) -> None:
+        """Take note of an ack that another node tells of."""
+        self._state.counters.acks_heard += 1
+        if job in self._state.bound:
+            self.on_stolen(job)
+        self._count(job, sender, PEER)
+        self._mistrust(job)
+
+    def _leave(self, job: Job, collector: bytes) -> None:
+        """Forget a job that another node collects, and that everybody knows to be done.
+
+        Both may have told each other to be the last; who kept the ack tells the others, whom nobody else would tell.
+        """
+        if job.state == ACKED:
+            self._tell(job, collector)
+        self._state.finish(job)
+
+    def _hear_of_unknown(self, sender: bytes, job_id: bytes, scope: bytes, holders: frozenset[bytes]) -> None:
+        """Hear that a job is done that is not known here: it has ended, or our copy of it is still under way."""
+        state = self._state
+        if state.node_id in holders and state.jobs.get(job_id) is None:
+            state.ended.add(job_id)
+        state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
+
+    def on_gotack(self, sender: bytes, message: Message) -> None:
+        """Hear that a node knows that a job is done."""
+        _, job_id, _, known, holders = message
+        state = self._state
+        if self._rounds:
+            self._answered(sender, job_id)
+        job = state.jobs.get(job_id)
+        if job is None or job.state != ACKED:
+            return
+        if not job.holders and known:
+            state.finish(job)
+            return
+        if known:
+            state.unite_holders(job, holders | {sender})
+        self._confirm(job, sender)
+        if not self._missing(job):
+            self._collect(job, b"" if known else sender)
+
+    def _confirm(self, job: Job, node_id: bytes) -> None:
+        confirmed = job.confirmed or _UNKNOWN
+        if node_id not in confirmed:
+            job.confirmed = self._state.holders(confirmed | {node_id})
+
+    def on_deljob(self, sender: bytes, message: Message) -> None:
+        """Forget a job because another node says so: it is done everywhere, or was refused."""
+        job = self._state.jobs.get(message[1])
+        if job is None:
+            return
+        if job.state == WAIT_REPL:
+            self._replication.refuse(job)
+        elif job.state == ACKED:
+            self._state.finish(job)
+        elif not self._is_promised(job):
+            self._state.forget(job, GONE_DELETED)
+            # One with a key may have been promised by another node: then it has not ended.
+            if job.options.retry_ms and not _is_keyed(job):
+                self._state.ended.add(job.id)
+
+    def _is_promised(self, job: Job) -> bool:
+        """Tell whether a producer may count on this copy, as another node told it the id that its key stands for.
+
+        What a node promised it does not write down: one that came back from a store may be such a copy.
+        """
+        if job.flags & FLAG_PROMISED:
+            return True
+        is_own = job.id[2:10] == self._state.node_id[:8]
+        return _is_keyed(job) and bool(job.flags & FLAG_CAME_BACK) and not is_own
+
+
+def _is_keyed(job: Job) -> bool:
+    return isinstance(job, NamedJob) and job.alias[:1] == KEYED
+
+
+def ttl_of(job_id: bytes) -> int:
+    """How long a job may live, as its id tells, in milliseconds; 0 for one that is delivered at most once.
+
+    Only ids of Disque 1.0 tell the latter: the number of minutes is even.
+    """
+    field = job_id[42:46] if job_id.startswith(b"DI") else job_id[36:40]
+    try:
+        minutes = int(field, 16)
+    except ValueError:
+        return 0
+    if not job_id.startswith(b"DI") and minutes % 2 == 0:
+        return 0
+    return max(1, minutes) * 60_000

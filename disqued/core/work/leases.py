@@ -1,0 +1,141 @@
+"""Leases that no retry timer ends: who has what, told to the journal and to the other holders.
+
+A job that nothing queues again by itself (RETRY_NEVER_MS) would be forgotten with the node that handed it out, for
+nobody else could tell it from one that waits.  So each such delivery is written down, and told:
+
+    handed out   journal UNIT_LEASED(deliveries)   --DELIVERED(left, elapsed, deliveries)--> every other holder
+    given back   journal UNIT_LEASED(0)            --QUEUED--> every other holder
+    done         journal UNIT_DONE                 --SETACK--> every other holder
+
+What other nodes have handed out is in `Queue.elsewhere`, where RECOVER finds it should that node be gone.  When two
+nodes say that a consumer of theirs has a job, the later delivery counts: the higher number of deliveries, then the
+higher node id.
+
+A fetch may set a time of its own (`span_ms`) for what it takes.  When that is over the unit goes to the front of its
+queue, be it with a worker or not; a restart after a crash does not know of it and queues the unit at once.
+
+What a worker has is told with its worker (LEASED) behind that, so that it comes back from the other holders, too, when
+the node of the worker fails; the word of the lease alone takes it from its worker.
+
+Times are integer milliseconds of the monotonic clock.
+"""
+
+from disqued.core.model.job import FLAG_ELSEWHERE, FLAG_LEASED, FLAG_QUEUED_BEFORE, RETRY_NEVER_MS, WORK_SCOPE, Job
+from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Message
+from disqued.core.model.outbox import UNIT_LEASED, Record
+from disqued.core.model.state import State
+from disqued.core.model.trace import DELIVER, RECOVERED
+
+
+def lease_record(state: State, job: Job) -> Record | None:
+    """What a journal is to know of the lease of a job, if a worker has it or no timer ends it; None: nothing."""
+    worker = state.bound.get(job) if state.bound else None
+    if not job.flags & FLAG_LEASED or (worker is None and job.options.retry_ms != RETRY_NEVER_MS):
+        return None
+    since = state.queues.by_name[job.queue].leased.get(job, state.now)
+    worker_id = b"" if worker is None else worker.id
+    return (UNIT_LEASED, job.id, WORK_SCOPE, job.deliveries, worker_id, state.wall - (state.now - since))
+
+
+class Leases:
+    """What becomes of a lease, once `Queue.leased` has it."""
+
+    __slots__ = ("_state", "keeps_orphans")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: What has lost the node that had it queued is kept as delivered, until somebody asks for it (`rq-orphans`).
+        self.keeps_orphans: bool = False
+
+    def begin(self, job: Job, since: int, span_ms: int = 0) -> None:
+        """Note that a consumer of this node has a job since then, until its retry timer or that span ends."""
+        state = self._state
+        if job.flags & FLAG_ELSEWHERE:
+            state.end_lease(job)
+        job.flags |= FLAG_LEASED
+        state.queue(job.queue).note_lease(job, since)
+        self.announce(job, span_ms)
+
+    def announce(self, job: Job, span_ms: int = 0) -> None:
+        """Tell the journal and the other holders of a lease that has just begun, or begun anew."""
+        state = self._state
+        if span_ms:
+            state.spans[job] = span_ms
+            job.requeue_at = state.now + span_ms
+        elif state.journaling:
+            record = lease_record(state, job)
+            if record is not None:
+                state.outbox.journal.append(record)
+        if job.holders and job.options.retry_ms == RETRY_NEVER_MS:
+            self.tell(job)
+
+    def end(self, job: Job) -> None:
+        """Note that no consumer has a job any more that is not done."""
+        state = self._state
+        is_manual = job.options.retry_ms == RETRY_NEVER_MS and job.flags & FLAG_LEASED
+        if state.journaling and is_manual and job not in state.spans:
+            state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, 0, b""))
+        state.end_lease(job)
+
+    def hint(self, job: Job) -> Message:
+        """What another holder is told of a job that a consumer has."""
+        state = self._state
+        left_ms = max(0, job.requeue_at - state.now)
+        if job.options.retry_ms != RETRY_NEVER_MS:
+            return (WORKING, job.id, WORK_SCOPE, left_ms)
+        elapsed_ms = max(0, state.now - self.since(job))
+        return (DELIVERED, job.id, WORK_SCOPE, min(left_ms, RETRY_NEVER_MS), elapsed_ms, job.deliveries)
+
+    def tell(self, job: Job) -> None:
+        """Let all other holders of a job hear that a consumer of this node has it."""
+        for message in self.hints(job):
+            self._state.tell(job, message)
+
+    def hints(self, job: Job) -> list[Message]:
+        """What another holder is told of a job that a consumer has, and of its worker if that is one."""
+        worker = self._state.bound.get(job)
+        if worker is None:
+            return [self.hint(job)]
+        held = Held(job.id, WORK_SCOPE, job.deliveries, self._state.now - worker.leases[job])
+        return [self.hint(job), (LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,))]
+
+    def since(self, job: Job) -> int:
+        """When a job that a consumer has was handed out."""
+        queue = self._state.queues.by_name[job.queue]
+        if job.flags & FLAG_LEASED:
+            return queue.leased.get(job, self._state.now)
+        return queue.elsewhere[job][0]
+
+    def recover(self, job: Job) -> None:
+        """Hand a job that a consumer has to another one: that is one delivery more, and begins now.
+
+        If it was with a worker it is that one's no more.
+        """
+        state = self._state
+        job.additional_deliveries += 1
+        state.counters.redelivered += 1
+        worker = state.bound.get(job)
+        if worker is not None:
+            worker.returned += 1
+        state.end_lease(job)
+        job.requeue_at = state.now + job.options.retry_ms
+        self.begin(job, state.now)
+        if state.trail is not None:
+            # It waited in no queue.
+            state.note(DELIVER, job, span_ms=0, who=state.actor, word=RECOVERED)
+        queue = state.queue(job.queue)
+        queue.accessed_at = state.now
+        if job.holders and job.options.retry_ms != RETRY_NEVER_MS:
+            self.tell(job)
+
+    def note_elsewhere(self, job: Job, sender: bytes, elapsed_ms: int, deliveries: int) -> None:
+        """Note that a consumer of another node has a job, for the so-manieth time."""
+        state = self._state
+        job.flags |= FLAG_ELSEWHERE | FLAG_QUEUED_BEFORE
+        job.additional_deliveries = max(job.additional_deliveries, deliveries - 1 - job.nacks)
+        state.queue(job.queue).elsewhere[job] = (state.now - elapsed_ms, sender)
+
+    def adopt(self, job: Job) -> None:
+        """Keep a job as delivered that was queued on a node that is gone: it may have been."""
+        job.requeue_at = self._state.now + job.options.retry_ms
+        self.begin(job, self._state.now)

@@ -1,0 +1,788 @@
+"""Adding a job: admission, and the copies that are wanted before the producer is answered.
+
+    ADDJOB --> refused, or
+               one copy, this node's: registered, queued (or scheduled, when delayed); the id is returned
+               more copies:           registered as WAIT_REPL; the producer is blocked
+
+    us    --REPLJOB--> as many nodes as there are copies wanted, drawn among those that can be reached
+    them  --GOTJOB---> us                       durable there; job.confirmed
+    50 ms later, and every 50 ms: REPLJOB to one node more; HOLDERS to the earlier ones, which may hold it, too
+    who has not answered gets REPLJOB again, after 50 ms, 100 ms ... up to 1 s
+    (and 1 ms more for each 5 kB of body: a copy that is still on its way comes no sooner for being sent twice)
+
+    enough GOTJOB       the job is journalled and queued, its id is answered
+    time is up          NOREPL; DELJOB to all who may hold it, again to one that says GOTJOB later
+    the producer leaves the same, without an answer
+    SETACK, ACKJOB      somebody has done the job: that is as good as enough copies
+
+A copy on this node counts, unless the node takes none: because memory is low, or because it is leaving.  Then all
+copies are external: one of the nodes that confirmed is told to queue the job (ENQUEUE), and it is forgotten here.
+
+With ASYNC nobody waits: the job is journalled and queued at once, with the nodes that it is sent to as its holders, so
+that its ack reaches them whatever happens here.
+
+A known node without a link counts until it is suspected (PFAIL): an addition waits for it, and it gets its copy as soon
+as it is back.  So a restart that is shorter than the producer's time-out refuses nothing.  ASYNC cannot wait: for that,
+and for the default number of copies, the nodes count that can be reached now.
+
+A node takes a copy unless one of these speaks against it; the sender finds others, and if there are none:
+
+    why not                        what the node says         what the producer hears, at once
+    leaving                        PONG (NODE_LEAVING)        NOREPL, naming the node; by default: fewer copies
+    memory low, journal failed     PONG (NODE_FULL)           NOREPL, naming the node; by default: fewer copies
+    queue paused                   HOLDERS (nobody)           PAUSED
+    the job has ended there        SETACK                     the id: somebody has done it
+    link broken, being restarted   nothing                    the id when it is back, or NOREPL at the time-out;
+                                                              by default: fewer copies
+    link open and silent           nothing                    NOREPL at the time-out; once it is suspected,
+                                                              NOREPL to the next one, and by default fewer copies
+
+Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Jobs replication strategy".
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_GIVEN_UP,
+    FLAG_QUEUED_BEFORE,
+    KIND_WORK,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    JobOptions,
+    StoredJob,
+    new_job,
+)
+from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
+from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.peers import FULL, LEAVING
+from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue, check_name
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
+from disqued.core.work.background import StandIn
+from disqued.core.work.delivery import Delivery
+from disqued.errors import CommandError, NameTooLong, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
+
+DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
+MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
+TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is waited: sending it again makes it slower
+RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer, beside that
+#: Makes the alias of a job from its stamp.
+AliasOf = Callable[[int], bytes]
+
+_EPOCHS = count()
+JOINED_KEPT = 64  #: sets of nodes of which it is remembered what they are with one node more, for each such node
+JOINED_SIZE = 16  #: nodes of such a set, at most
+REFUSALS_SHOWN = 5  #: nodes that take no copies, in an error
+REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
+
+TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
+_NOBODY: frozenset[bytes] = frozenset()
+_LEAVES = "is leaving the cluster"
+_IS_FULL = "takes no copies now: its memory is low, or it cannot write its journal"
+
+REMOVED = "job removed (expired?) before the requested replication level was achieved"
+
+
+class Batch:
+    """Jobs that are added together: all of them, or none."""
+
+    __slots__ = ("client", "is_over", "missing", "pendings", "value", "when_over")
+
+    def __init__(self, client: Client | None, when_over: Callable[[bool], None] | None = None) -> None:
+        self.client: Client | None = client  #: None = nobody waits
+        self.value: Any = None  #: what it is answered when all is well
+        self.when_over: Callable[[bool], None] | None = when_over  #: told whether it failed, where nobody waits
+        self.pendings: list[Pending] = []
+        self.missing: dict[bytes, None] = {}  #: jobs of which there are not copies enough so far
+        #: True when nothing is waited for any more; False at first only where there is something.
+        self.is_over: bool = True
+
+
+class Pending(Timed):
+    """A producer that waits for copies of its job."""
+
+    __slots__ = (
+        "batch", "by_default", "client", "deadline_at", "job", "more_at", "patience_ms", "refused_by", "resend_at",
+        "resend_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, job: Job, client: Client | None, deadline_at: int, now: int, *, by_default: bool,
+        batch: Batch | None = None,
+    ) -> None:  # fmt: skip
+        self.awake_at = 0
+        self.job: Job = job
+        self.client: Client | None = client  #: None = nobody, of a batch that is added in the background
+        self.batch: Batch | None = batch  #: of the jobs that are added together; None = it is the only one
+        self.by_default: bool = by_default  #: as many copies as can be made are enough
+        self.deadline_at: int = deadline_at  #: when the producer has waited for long enough; 0 = never
+        self.refused_by: frozenset[bytes] = _NOBODY  #: nodes on which the queue of the job is paused
+        #: Pause before one more node is asked, and before the first is asked again: the transfer takes its time.
+        self.patience_ms: int = MORE_NODES_MS + len(job.body) // TRANSFERRED_PER_MS
+        self.resend_ms: int = self.patience_ms
+        self.more_at: int = now + self.patience_ms
+        self.resend_at: int = self.more_at
+
+
+class _Places:
+    """Where jobs with copies go while there is nothing to draw: to each node that can be reached."""
+
+    __slots__ = ("chosen", "confirmed", "holders", "node_id", "own", "reachable")
+
+    def __init__(
+        self, node_id: bytes, reachable: tuple[bytes, ...], confirmed: frozenset[bytes], holders: frozenset[bytes], *,
+        own: bool,
+    ) -> None:  # fmt: skip
+        self.node_id: bytes = node_id  #: of this node
+        self.reachable: tuple[bytes, ...] = reachable
+        self.own: bool = own  #: this node has one of the copies
+        self.chosen: list[bytes] = list(reachable)  #: never changed
+        self.confirmed: frozenset[bytes] = confirmed  #: before anybody has answered
+        self.holders: frozenset[bytes] = holders
+
+
+class Replication:
+    """The machine behind ADDJOB, and behind the copies for other nodes."""
+
+    __slots__ = (
+        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch", "on_refusal", "on_unknown",
+    )  # fmt: skip
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+        #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
+        self.epoch: int = next(_EPOCHS)
+        #: Called with the id of a node whose copy was not taken because this one takes none now.
+        self.on_refusal: Callable[[bytes], None] = lambda _: None
+        #: Called with what a node says that holds a copy of a job which is not known here.
+        self.on_unknown: Callable[[bytes, Message], None] = lambda sender, message: None
+        #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
+        self._refused: dict[bytes, bytes] = {}
+        self._places: _Places | None = None  #: of the last job that went to all nodes
+        self._reached: frozenset[bytes] = _NOBODY  #: nodes that could be reached when that changed last
+        #: Sets of nodes with one node more, by that one and by the set without it.
+        self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
+
+    def forget_wishes(self) -> None:
+        """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
+        self.epoch = next(_EPOCHS)
+        self._joined.clear()
+        state = self._state
+        reachable = frozenset(state.peers.reachable)
+        back, self._reached = reachable - self._reached, reachable
+        waiting: list[Pending] = list(state.pending.values())
+        for pending in waiting:
+            if state.pending.get(pending.job.id) is pending:
+                self._look_again(pending, back)
+
+    def _look_again(self, pending: Pending, back: frozenset[bytes]) -> None:
+        """See what other nodes that can be reached mean for a producer; `back`: those that could not be before."""
+        job = pending.job
+        if pending.by_default and self._has_enough(pending):
+            self._achieve(pending)
+        elif not self._is_possible(pending):
+            self._give_up(pending, self._shortage(pending))
+        elif back:
+            holders = job.holders or _NOBODY
+            again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
+            self._send_copies(job, sorted(again), quiet=False)
+            if back - holders:
+                pending.more_at = self._state.now
+                self._wake(pending)
+
+    def _is_possible(self, pending: Pending) -> bool:
+        """Tell whether there may be copies enough yet: nodes that do not answer may, those that refuse will not."""
+        peers = self._state.peers.by_id
+        willing = {node_id for node_id, peer in peers.items() if not peer.flags & (FULL | LEAVING)}
+        possible = willing - pending.refused_by | (pending.job.confirmed or _NOBODY)
+        return len(possible) >= pending.job.options.replicate
+
+    def _shortage(self, pending: Pending) -> CommandError:
+        """Say why there will never be copies enough."""
+        return QueuePaused() if pending.refused_by else self._not_replicated()
+
+    def _not_replicated(self) -> NotReplicated:
+        peers = self._state.peers.by_id.values()
+        refusals = [
+            f"node {peer.id[:8].decode('ascii')} {_LEAVES if peer.flags & LEAVING else _IS_FULL}"
+            for peer in peers
+            if peer.flags & (LEAVING | FULL)
+        ]
+        return NotReplicated("; ".join((f"{NotReplicated.__doc__}", *refusals[:REFUSALS_SHOWN])))
+
+    @property
+    def takes_no_copy(self) -> bool:
+        """True while jobs are kept by other nodes alone: memory is low, or this node is leaving."""
+        state = self._state
+        return state.leaving or state.memory.used > state.memory.low_mark
+
+    @property
+    def default_copies(self) -> int:
+        """Copies when the producer does not say how many: as many as can be made, three at most."""
+        return max(1, min(DEFAULT_COPIES, (not self.takes_no_copy) + len(self._state.peers.reachable)))
+
+    # Adding.
+
+    def add_together(
+        self, batch: Batch, queue_name: bytes, bodies: list[bytes], options: JobOptions, alias_of: AliasOf, *,
+        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool, front: bool = False,
+    ) -> list[Job]:  # fmt: skip
+        """Create jobs that have aliases, all of them or none; `batch.is_over` says whether that is done.
+
+        `alias_of` is told the stamp of a job; `front`: before all that wait.  Times and errors as in `add`.
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), WrongType (WRONGTYPE),
+        OutOfMemory (OOM).
+        """
+        state = self._state
+        check_name(queue_name)
+        self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
+        several = options.replicate > 1 or self.takes_no_copy
+        if several:
+            self._check_copies(options.replicate, waits=not asynchronous)
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            if maxlen and len(queue.units) + len(bodies) > maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+            if queue.log is not None:
+                queue.check_kind(KIND_WORK)
+        jobs: list[Job] = []
+        for body in bodies:
+            job = self._make(queue_name, queue, body, options, alias_of)
+            if front:
+                job.order_key = state.next_front()
+            jobs.append(job)
+        if not several:
+            for job in jobs:
+                state.note(ADD, job, who=batch.client)
+                state.enter(job)
+                self._begin(job)
+            return jobs
+        own = not self.takes_no_copy
+        places = self._places_for(options.replicate, own=own)
+        chosen = places.chosen
+        deadline_at = state.now + timeout_ms if timeout_ms else 0
+        for job in jobs:
+            job.holders = places.holders
+            if asynchronous:
+                self._add_quietly(job, chosen, own=own)
+            else:
+                pending = Pending(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
+                batch.pendings.append(pending)
+                batch.missing[job.id] = None
+                self._await_copies(pending, places)
+        batch.is_over = asynchronous
+        return jobs
+
+    def _check_room(self, size: int) -> None:
+        """Refuse jobs for which there is no room, all of them together."""
+        memory = self._state.memory
+        if memory.used + size > memory.limit:
+            raise OutOfMemory
+
+    def add(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
+        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False, alias_of: AliasOf | None = None,
+    ) -> bytes | None:  # fmt: skip
+        """Create a job and return its id; None when the producer, `client`, is to wait for copies.
+
+        `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
+        that fewer are enough when nodes turn out to take none.  `alias_of` as in `add_together`; None = no alias.
+        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), NameTooLong (ERR).
+        """
+        state = self._state
+        memory = state.memory
+        several = options.replicate > 1 or memory.used > memory.low_mark or state.leaving
+        if several:
+            self._check_copies(options.replicate, waits=not asynchronous)
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            if maxlen and len(queue.units) >= maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+            if queue.log is not None:
+                queue.check_kind(KIND_WORK)
+        elif queue_name[NAME_MAX:]:
+            raise NameTooLong
+        if several:
+            return self._add_several(
+                client, queue_name, body, options, timeout_ms,
+                asynchronous=asynchronous, by_default=by_default, alias_of=alias_of,
+            )  # fmt: skip
+        if queue is None and not options.delay_ms:
+            queue = state.queue(queue_name)
+        job = self._make(queue_name, queue, body, options, alias_of)
+        state.register(job)
+        state.schedule.add(job, options.first_at)
+        if queue is not None and not options.delay_ms:
+            self._delivery.enqueue_new(job, queue)
+        if state.trail is not None:
+            state.trail.add(job)
+        return job.id
+
+    def add_event(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *, timeout_ms: int, by_default: bool
+    ) -> bytes | None:
+        """Create an event of a log that takes it, and return its id; None when the producer is to wait for copies.
+
+        Raises NotReplicated (NOREPL).
+        """
+        state = self._state
+        check_name(queue_name)
+        if options.replicate > 1 or self.takes_no_copy:
+            self._check_copies(options.replicate, waits=True)
+            return self._add_several(
+                client, queue_name, body, options, timeout_ms, asynchronous=False, by_default=by_default
+            )
+        event = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
+        state.note(ADD, event, who=client)
+        state.enter(event)
+        self._begin(event)
+        return event.id
+
+    def _make(
+        self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None
+    ) -> Job:
+        state = self._state
+        if options.stamped_at != state.now:
+            options.stamp(state.now)
+        name = queue_name if queue is None else queue.name
+        job_id = state.ids.next(options.ttl_suffix)
+        state.counters.added += 1
+        ctime = state.next_ctime()
+        return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
+
+    def _check_copies(self, replicate: int, *, waits: bool) -> None:
+        """Refuse a job for which there are too few nodes.
+
+        A node whose link is broken counts until it is suspected, where somebody waits: it may only be restarted.
+        """
+        state = self._state
+        external = self.takes_no_copy
+        missing = replicate - (0 if external else 1) - len(state.peers.reachable)
+        if missing > 0 and waits:
+            missing = replicate - (0 if external else 1) - state.peers.expected
+        if missing <= 0:
+            return
+        state.counters.refused += 1
+        if external and missing == 1:
+            reason = "I'm leaving the cluster" if state.leaving else "I'm out of memory"
+            raise NotReplicated(
+                f"{NotReplicated.__doc__}, "
+                f"since I'm unable to hold a copy of the message for the following reason: {reason}"
+            )
+        raise self._not_replicated()
+
+    def _add_several(
+        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
+        asynchronous: bool, by_default: bool, alias_of: AliasOf | None = None,
+    ) -> bytes | None:  # fmt: skip
+        """Create a job with copies on other nodes."""
+        state = self._state
+        own = not self.takes_no_copy
+        job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options, alias_of)
+        places = self._places_for(options.replicate, own=own)
+        job.holders = places.holders
+        if asynchronous:
+            self._add_quietly(job, places.chosen, own=own)
+            return job.id
+        deadline_at = state.now + timeout_ms if timeout_ms else 0
+        pending = Pending(job, client, deadline_at, state.now, by_default=by_default)
+        self._await_copies(pending, places)
+        return None
+
+    def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
+        """Add a job whose copies nobody waits for; `own`: one of them is ours."""
+        self._state.note(ADD, job, who=self._state.actor, word=b"" if own else ELSEWHERE)
+        self._send_copies(job, chosen, quiet=True)
+        if own:
+            self._state.enter(job)
+            self._begin(job)
+        else:
+            self._hand_over(job, chosen[0])
+
+    def _await_copies(self, pending: Pending, places: _Places) -> None:
+        """Ask nodes for copies of a job, and wait for their answers."""
+        state, job = self._state, pending.job
+        job.state = WAIT_REPL
+        job.confirmed = places.confirmed
+        state.enter(job)
+        state.pending[job.id] = pending
+        state.memory.used += PENDING_COST
+        if pending.client is not None:
+            state.wait(pending.client, pending)
+        self._send_copies(job, places.chosen, quiet=False)
+        self._wake(pending)
+
+    def _places_for(self, copies: int, *, own: bool) -> _Places:
+        """Find places for so many copies; the same object again where that is every node."""
+        state = self._state
+        node_id, reachable = state.node_id, state.peers.reachable
+        everywhere = len(reachable) <= copies - own
+        known = self._places
+        if (
+            everywhere and known is not None
+            and known.reachable is reachable and known.own == own and known.node_id is node_id
+        ):  # fmt: skip
+            return known
+        chosen = reachable if everywhere else tuple(self._draw(copies - own, frozenset()))
+        ours = (node_id,) if own else ()
+        confirmed, holders = state.holders(frozenset(ours)), state.holders(frozenset((*chosen, *ours)))
+        places = _Places(node_id, chosen, confirmed, holders, own=own)
+        if everywhere:
+            self._places = places
+        return places
+
+    def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
+        """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
+        others = [node_id for node_id in self._state.peers.reachable if node_id not in holders]
+        if len(others) <= count:
+            return others
+        # As `sample` does, which takes 3 microseconds for two: it is made for other counts.
+        random = self._state.rng.random
+        return [others.pop(int(random() * len(others))) for _ in range(count)]
+
+    def _send_copies(self, job: Job, node_ids: list[bytes], *, quiet: bool) -> None:
+        message = (REPLJOB, job, quiet)
+        for node_id in node_ids:
+            self._state.send(node_id, message)
+
+    def _hand_over(self, job: Job, node_id: bytes) -> None:
+        """Let another node queue a job that this one does not keep."""
+        delay_ms = max(1, job.requeue_at - self._state.now) if job.options.delay_ms else 0
+        self._state.note_departed(job)
+        self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
+
+    def _begin(self, job: Job) -> None:
+        """Let the journal have a job that is entered, and queue it or let its delay begin."""
+        state, options = self._state, job.options
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        job.state = ACTIVE
+        if not options.delay_ms:
+            if options.kind:
+                self._delivery.publish(job)
+                return
+            job.requeue_at = state.now + options.retry_ms if options.retry_ms else 0
+            self._delivery.enqueue_new(job, state.queue(job.queue))
+        elif options.kind:
+            self._delivery.expect(job)
+        self._delivery.reschedule(job)
+
+    # While a producer waits.
+
+    def _wake(self, pending: Pending) -> None:
+        """Look at a producer again when something is to be done for it."""
+        state = self._state
+        holders = pending.job.holders or frozenset()
+        more = any(node_id not in holders for node_id in state.peers.reachable)
+        at = min(pending.resend_at, pending.more_at) if more else pending.resend_at
+        if pending.deadline_at:
+            at = min(at, pending.deadline_at)
+        # The job itself is not in the schedule while its producer waits: it would be moved when there are copies.
+        state.schedule.move(pending, min(at, pending.job.expires_at))
+
+    def due(self, pending: Pending) -> None:
+        """Find one more node, and ask again those that have not answered; or give up."""
+        state, job = self._state, pending.job
+        if state.pending.get(job.id) is not pending:
+            return  # another job of its batch was given up at the same time
+        if state.now >= job.expires_at:
+            self.refuse(job)
+            return
+        if pending.deadline_at and state.now >= pending.deadline_at:
+            self._give_up(pending, NotReplicated(TIMED_OUT))
+            return
+        if self._has_enough(pending):
+            self._achieve(pending)
+            return
+        before = state.others(job.holders or frozenset())
+        more = self._draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
+        if more:
+            pending.more_at = state.now + pending.patience_ms
+            state.add_holders(job, frozenset(more))
+            self._send_copies(job, more, quiet=False)
+            for node_id in before:
+                state.send(node_id, (HOLDERS, job.id, job.holders))
+        if state.now >= pending.resend_at:
+            confirmed = job.confirmed or frozenset()
+            answered = confirmed | pending.refused_by
+            self._send_copies(job, [node_id for node_id in before if node_id not in answered], quiet=False)
+            pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS + pending.patience_ms)
+            pending.resend_at = state.now + pending.resend_ms
+        self._wake(pending)
+
+    def on_gotjob(self, sender: bytes, message: Message) -> Job | None:
+        """Note that a copy is durable elsewhere; returns the job, None where it is not known here."""
+        state = self._state
+        job_id: bytes = message[1]
+        # Its producer waits, nearly always, and of those there are few: that is the shorter way to the job.
+        pending: Pending | None = state.pending.get(job_id)
+        job = state.jobs.get(job_id) if pending is None else pending.job
+        if job is None:
+            keeper = self._refused.get(job_id)
+            if keeper is None:
+                self.on_unknown(sender, message)
+            elif keeper != sender:
+                state.send(sender, (DELJOB, job_id))
+        elif job.state != ACKED and job.confirmed is not None:
+            job.confirmed = self._join(job.confirmed, sender)
+            if pending is not None and self._has_enough(pending):
+                self._achieve(pending)
+        return job
+
+    def _join(self, node_ids: frozenset[bytes], node_id: bytes) -> frozenset[bytes]:
+        """A set of nodes with one more; there are few such sets, and every copy asks for one."""
+        if len(node_ids) > JOINED_SIZE:
+            return self._state.holders(node_ids | {node_id})
+        of_node = self._joined.get(node_id)
+        if of_node is None or len(of_node) >= JOINED_KEPT:
+            if len(self._joined) >= JOINED_KEPT:
+                self._joined.clear()
+            of_node = self._joined[node_id] = {}
+        joined = of_node.get(node_ids)
+        if joined is None:
+            joined = of_node[node_ids] = self._state.holders(node_ids | {node_id})
+        return joined
+
+    def _has_enough(self, pending: Pending) -> bool:
+        """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
+        job = pending.job
+        confirmed = job.confirmed or frozenset()
+        if len(confirmed) >= job.options.replicate:
+            return True
+        return pending.by_default and bool(confirmed) and not pending.refused_by and self._is_nobody_left(confirmed)
+
+    def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
+        """Tell whether all nodes that could confirm have done so: the rest take no copies, or cannot be reached."""
+        others = {node_id for node_id, peer in self._state.peers.linked.items() if not peer.flags}
+        return others <= confirmed
+
+    def _achieve(self, pending: Pending) -> None:
+        """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
+        if pending.batch is None:
+            self._answer(pending, pending.job.id)
+            self._place(pending)
+        else:
+            self._achieve_together(pending.batch, pending.job)
+
+    def _achieve_together(self, batch: Batch, job: Job) -> None:
+        """Nothing is waited for of this job; let all of its batch be there when it is the last."""
+        batch.missing.pop(job.id, None)
+        if batch.missing or batch.is_over:
+            return
+        self._end_batch(batch, batch.value)
+        for each in batch.pendings:
+            if self._state.pending.get(each.job.id) is each:
+                self._answer(each, None)
+                self._place(each)
+
+    def _end_batch(self, batch: Batch, value: Any) -> None:
+        batch.is_over = True
+        if batch.client is not None:
+            self._state.outbox.replies.append((batch.client, value, []))
+        elif batch.when_over is not None:
+            batch.when_over(isinstance(value, CommandError))
+
+    def _place(self, pending: Pending) -> None:
+        """Let a job begin of which there are copies enough, here or on the node that is to have it."""
+        state, job = self._state, pending.job
+        own = state.node_id in (job.holders or ())
+        state.note(ADD, job, who=pending.client, word=b"" if own else ELSEWHERE)
+        confirmed = job.confirmed or frozenset()
+        job.confirmed = None
+        if own:
+            self._begin(job)
+        else:
+            chosen = state.rng.choice(state.others(confirmed))
+            self._hand_over(job, chosen)
+            if not job.options.retry_ms:
+                self._leave_to_one(job, chosen)
+            state.drop(job)
+
+    def _leave_to_one(self, job: Job, chosen: bytes) -> None:
+        """Let no other node keep an at-most-once job, neither those that have a copy nor those that will."""
+        for node_id in self._state.others(job.holders or frozenset()):
+            if node_id != chosen:
+                self._state.send(node_id, (DELJOB, job.id))
+        self._note_refused(job.id, chosen)
+
+    def settle(self, job: Job) -> None:
+        """Somebody says that a job is done whose producer waits: that is as good as copies."""
+        state = self._state
+        pending = state.pending.get(job.id)
+        assert pending is not None
+        self._answer(pending, job.id)
+        if pending.batch is not None:
+            self._achieve_together(pending.batch, job)
+        job.state = ACTIVE
+        job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
+        state.note(ADD, job, who=pending.client)
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+
+    def refuse(self, job: Job) -> None:
+        """Give up a job whose producer waits, for it is removed."""
+        self._give_up(self._state.pending[job.id], NotReplicated(REMOVED))
+
+    def paused_elsewhere(self, sender: bytes, job: Job) -> None:
+        """Hear that a node keeps no copy as the queue is paused there: ask another one, or say so if there is none."""
+        pending: Pending | None = self._state.pending.get(job.id)
+        if pending is None or sender in (job.confirmed or _NOBODY):
+            return
+        pending.refused_by |= {sender}
+        if self._is_possible(pending):
+            pending.more_at = self._state.now
+            self._wake(pending)
+        else:
+            self._give_up(pending, QueuePaused())
+
+    def _give_up(self, pending: Pending, problem: CommandError) -> None:
+        """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""
+        state = self._state
+        if state.pending.get(pending.job.id) is not pending:
+            return  # another job of its batch has been given up
+        state.counters.refused += 1
+        if pending.batch is not None:
+            self._end_batch(pending.batch, problem)
+        together: list[Pending] = [pending] if pending.batch is None else pending.batch.pendings
+        for each in together:
+            if state.pending.get(each.job.id) is each:
+                self._answer(each, problem)
+                self._abandon(each.job)
+
+    def _abandon(self, job: Job) -> None:
+        state = self._state
+        job.flags |= FLAG_GIVEN_UP
+        state.note_end(REFUSE, job, word=NOREPL)
+        state.tell(job, (DELJOB, job.id))
+        state.drop(job)
+        self._note_refused(job.id)
+
+    def _note_refused(self, job_id: bytes, keeper: bytes = b"") -> None:
+        """Remember a job that nobody but the keeper is to keep who says GOTJOB from now on."""
+        refused = self._refused
+        if len(refused) >= REFUSED_KEPT:
+            del refused[next(iter(refused))]
+        refused[job_id] = keeper
+
+    def _answer(self, pending: Pending, value: Any) -> None:
+        state = self._state
+        self._wait_no_more(pending)
+        if isinstance(pending.client, StandIn):
+            pending.client.ended(value)
+        elif pending.batch is None:
+            state.outbox.replies.append((pending.client, value, []))
+
+    def _wait_no_more(self, pending: Pending) -> None:
+        state = self._state
+        del state.pending[pending.job.id]
+        state.memory.used -= PENDING_COST
+        state.schedule.cancel(pending)
+        if pending.client is not None:
+            state.wait_no_more(pending.client, pending)
+
+    def forsake(self, pending: Pending) -> None:
+        """Its producer is gone: the job is not wanted any more, as nobody knows its id."""
+        self._wait_no_more(pending)
+        self._abandon(pending.job)
+
+    def refuse_all(self) -> None:
+        """Everything is flushed: producers that wait hear that their jobs are gone."""
+        for pending in list(self._state.pending.values()):
+            self._give_up(pending, NotReplicated(REMOVED))
+
+    # Copies for others.
+
+    def copy_to(self, job: Job, node_ids: list[bytes]) -> None:
+        """Give copies of a job that this node has to more nodes; `job.confirmed` tells which have them."""
+        state = self._state
+        state.unite_holders(job, frozenset((*node_ids, state.node_id)))
+        if job.confirmed is None:
+            job.confirmed = state.holders(frozenset((state.node_id,)))
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        self._send_copies(job, node_ids, quiet=False)
+
+    def on_repljob(self, sender: bytes, message: Message) -> None:
+        """Keep a copy, if this node can."""
+        stored: StoredJob = message[1]
+        quiet: bool = message[2]
+        state = self._state
+        job_id, holders = stored.id, stored.holders or frozenset()
+        job = state.jobs.get(job_id)
+        if job is not None:
+            self._refresh(job, sender, holders, quiet=quiet)
+            return
+        if self.takes_no_copy or state.read_only:
+            self.on_refusal(sender)
+            return
+        if self._delivery.is_paused_in(stored.queue):
+            if not quiet:
+                state.send(sender, (HOLDERS, job_id, _NOBODY))
+            return
+        job = self._delivery.copies.make(stored)
+        if job is None:
+            state.say_ended(sender, job_id)
+            return
+        if job.options.retry_ms and not job.options.kind:
+            # Its first queueing by this node is a redelivery: its origin has queued it before.
+            job.flags |= FLAG_QUEUED_BEFORE
+        # Nearly always its sender counts this node among the holders; a job that nobody else has, has none.
+        if state.node_id not in holders:
+            holders = self._join(holders, state.node_id)
+        if len(holders) > 1:
+            job.holders = state.holders(holders)
+        state.counters.copies += 1
+        state.note(REPLICATE, job, who=sender)
+        state.register(job)
+        if job.options.kind:
+            state.schedule.add(job, job.expires_at)
+            self._delivery.keep_event(job)
+        self._delivery.reschedule(job)
+        if not quiet:
+            state.send(sender, (GOTJOB, job_id))
+
+    def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
+        """Hear again of a job that is known here."""
+        state = self._state
+        if job.state == ACKED:
+            if not job.holders:
+                # Who holds the job is known now, so that its ack can be collected.
+                job.holders = state.holders(holders | {state.node_id})
+                state.schedule.move(job, state.now + 1)
+            state.say_done(sender, job)
+            return
+        if job.state != WAIT_REPL and state.unite_holders(job, holders) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        if not quiet:
+            state.send(sender, (GOTJOB, job.id))
+
+    def on_enqueue(self, sender: bytes, message: Message) -> None:
+        """Queue a job for the first time: the node that its producer asked does not keep it."""
+        job = self._state.jobs.get(message[1])
+        if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
+            return
+        delay_ms, retry_ms = min(message[3], job.options.delay_ms), job.options.retry_ms
+        if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
+            return
+        job.flags &= ~FLAG_QUEUED_BEFORE
+        if delay_ms:
+            job.requeue_at = self._state.now + delay_ms
+            self._delivery.reschedule(job)
+        elif retry_ms and self._delivery.is_paused_in(job.queue):
+            job.requeue_at = self._state.now + job.options.probe_ms
+            self._delivery.reschedule(job)
+        else:
+            self._delivery.enqueue(job)

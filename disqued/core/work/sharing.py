@@ -1,0 +1,225 @@
+"""Holders of a job keep out of each other's way: one of them has it in its queue, or with a consumer.
+
+Each holder has a timer for each job that it holds, so that a job is delivered whatever becomes of the others.  When its
+timer ends, a node asks before it queues the job again:
+
+    us    --WILLQUEUE--> every other holder
+    them  --HOLDERS--> us         I do not have it, and these may hold it, too    when all have said so, we queue it
+          --QUEUED--> all         it waits in my queue                            the timers of the others start again
+          --WORKING(left)--> all  a consumer of mine has it for so long           theirs end a little after mine
+          --DELIVERED--> all      the same, of a job that nothing takes from a consumer   theirs wait for a call
+          --SETACK--> us          it is done
+          silence                 we ask again every second
+    us    --QUEUED--> all         here it is
+
+A node waits for a silent holder, link or no link, until it suspects the holder or has waited for the node time-out.
+So a restart or a stall of a holder doubles no delivery, and a partition or a crash delays one by the time-out at most.
+The question comes when the retry period is over and not before: the holder that took an acknowledgement in time knows
+of it when it hears the question.
+
+When two holders ask at the same time, the one that comes first for this job (`ids.comes_first`) does not answer.  The
+other one answers, and needs the word of the first one again, even if it had it already.  So no two nodes ever have
+each other's word.  An answer to a question that was given up meanwhile does not count for the next question:
+
+    first  --WILLQUEUE--> second
+    first  <--WILLQUEUE-- second    (not answered)
+    first  <--HOLDERS---- second
+    first  --QUEUED-----> second    the timer of the second starts again
+
+A node that has given a job away answers WORKING for the taker, which may not have the job yet, until the taker can have
+lost it again.  A node whose producer waits for the first copies of a job (WAIT_REPL) answers WORKING, and nothing else
+of this touches such a job.
+
+HOLDERS is also what the producer's node tells the holders of a job about each other.  Such a list names its receiver,
+and an answer to WILLQUEUE does not.
+
+Two nodes may have queued a job all the same: during a partition, or because clients said so.  When one hears QUEUED of
+the other, the one keeps it that comes first; the loser takes it out of its queue.  A winner that hears QUEUED of a
+loser answers, so that it is enough when one of the two messages arrives.  A job that a consumer has is kept back in the
+same way, unless the consumer gave it up (NACK) or somebody asked for it (ENQUEUE).
+
+Times are integer milliseconds; spans travel, never instants.  Source: Disque, src/job.c and src/cluster.c; the Disque
+README, "Job re-queueing state machine".
+"""
+
+from collections.abc import Callable
+
+from disqued.core.model import messages
+from disqued.core.model.ids import comes_first
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_ASKING,
+    FLAG_ELSEWHERE,
+    FLAG_GIVEN,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    RETRY_NEVER_MS,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+)
+from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.state import State
+from disqued.core.work.copies import SPREAD_MS
+from disqued.core.work.delivery import Delivery
+
+
+class Sharing:
+    """The machine that hears what other holders say of a job."""
+
+    __slots__ = ("_delivery", "_state", "on_refusal")
+
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+        #: Called with a node that does not keep a copy of a job, as its queue is paused there.
+        self.on_refusal: Callable[[bytes, Job], None] = lambda sender, job: None
+
+    def on_willqueue(self, sender: bytes, message: Message) -> None:
+        """Say so if this node knows better, or that it does not."""
+        job_id = message[1]
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            if not state.say_ended(sender, job_id):
+                state.send(sender, (messages.HOLDERS, job_id, frozenset()))
+            return
+        if job.state == WAIT_REPL:
+            # Its producer waits for copies: nobody can have it before that is over.
+            state.send(sender, (messages.WORKING, job_id, WORK_SCOPE, job.options.probe_ms))
+            return
+        if job.state == ACKED:
+            state.say_done(sender, job)
+            return
+        if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        if job.state == QUEUED:
+            state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
+        elif self._delivery.is_leased(job):
+            self._delivery.leases.tell(job)
+        elif (word := self._word_for_another(job, sender)) is not None:
+            state.send(sender, word)
+        elif not job.flags & FLAG_ASKING:
+            self._let_go_ahead(job, sender)
+        elif comes_first(sender, state.node_id, job_id):
+            # Both ask for the same; what the sender has answered counts no more.
+            self._delivery.ask_again(job, sender)
+            self._let_go_ahead(job, sender)
+
+    def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
+        """Say that another node than the sender has a job, where that one cannot say so itself; None = it can."""
+        state = self._state
+        left_ms = job.requeue_at - state.now
+        if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
+            # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
+            return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
+        if job.flags & FLAG_ELSEWHERE and job not in state.elsewhere and left_ms > 0:
+            _, node_id = state.queue(job.queue).elsewhere[job]
+            if node_id != sender and node_id not in state.peers.linked:
+                return self._delivery.leases.hint(job)
+        return None
+
+    def _let_go_ahead(self, job: Job, node_id: bytes) -> None:
+        """Tell a node that this one does not have a job, and who else may have it."""
+        state = self._state
+        others = (job.holders or frozenset()) - {state.node_id, node_id}
+        state.send(node_id, (messages.HOLDERS, job.id, state.holders(others)))
+
+    def on_holders(self, sender: bytes, message: Message) -> None:
+        """Hear of more nodes that may hold a job, or that the sender has nothing against queueing it."""
+        _, job_id, holders = message
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None or (job.state == ACKED and not job.holders):
+            return
+        if job.state == WAIT_REPL:
+            if not holders:
+                self.on_refusal(sender, job)
+            return
+        more = holders - (job.holders or frozenset())
+        if state.unite_holders(job, holders) and state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        # A list of those that are to hold a job names the node that hears it; an answer to its question does not.
+        if job.flags & FLAG_ASKING and state.node_id not in holders:
+            self._delivery.go_ahead(job, sender, more)
+
+    def on_queued(self, sender: bytes, message: Message) -> None:
+        """Leave a job to a node that has it in its queue, unless this one has the better claim."""
+        how = message[3]
+        job = self.known(sender, message[1])
+        if job is None:
+            return
+        state, delivery = self._state, self._delivery
+        # The journal is not told: the ack of a job that comes back from it goes to the whole cluster.
+        state.unite_holders(job, frozenset((sender, state.node_id)))
+        if how == AFTER_NACK:
+            job.nacks += 1
+        elif how in (AGAIN, ASKED):
+            job.additional_deliveries += 1
+        if how in (AS_BEFORE, AGAIN) and delivery.is_leased(job):
+            self._insist(sender, job)
+            return
+        if job.state == QUEUED:
+            if comes_first(state.node_id, sender, job.id):
+                state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+                return
+            delivery.dequeue(job)
+        ends_delay = delivery.is_delayed(job)
+        if job.options.retry_ms:
+            job.flags |= FLAG_QUEUED_BEFORE
+        self._put_off(job, job.options.probe_ms)
+        if ends_delay and state.journaling:
+            # Somebody asked for it before its time: after a crash, too, it does not wait for that.
+            state.outbox.journal.append((JOB_ADDED, job))
+
+    def on_working(self, sender: bytes, message: Message) -> None:
+        """Leave a job to the consumer that has it, for the time that it has left."""
+        job = self.known(sender, message[1])
+        if job is None or not job.options.retry_ms:
+            return
+        left_ms = min(message[3], job.options.retry_ms)
+        if self._delivery.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
+            return  # what a consumer of this node has lasts longer, and puts off as much
+        self._delivery.dequeue(job)
+        self._put_off(job, left_ms)
+
+    def on_delivered(self, sender: bytes, message: Message) -> None:
+        """Hear that a consumer has a job that no timer queues again: it is kept as delivered, in case of need."""
+        _, job_id, _, left_ms, elapsed_ms, deliveries = message
+        job = self.known(sender, job_id)
+        if job is None or not job.options.retry_ms:
+            return
+        state, delivery = self._state, self._delivery
+        if delivery.is_leased(job) and (job.deliveries, state.node_id) > (deliveries, sender):
+            self._insist(sender, job)
+            return
+        state.unite_holders(job, frozenset((sender, state.node_id)))
+        delivery.dequeue(job)
+        self._put_off(job, min(left_ms, job.options.retry_ms))
+        delivery.leases.note_elsewhere(job, sender, elapsed_ms, deliveries)
+
+    def known(self, sender: bytes, job_id: bytes) -> Job | None:
+        """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            self._state.say_ended(sender, job_id)
+            return None
+        if job.state == WAIT_REPL:
+            return None
+        if job.state == ACKED:
+            self._state.say_done(sender, job)
+            return None
+        return job
+
+    def _insist(self, node_id: bytes, job: Job) -> None:
+        """Tell a node that a consumer of this one has a job."""
+        for message in self._delivery.leases.hints(job):
+            self._state.send(node_id, message)
+
+    def _put_off(self, job: Job, span_ms: int) -> None:
+        """Let the timer end after that of the node that has the job."""
+        if job.state == ACTIVE and job.options.retry_ms:
+            state = self._state
+            self._delivery.put_off(job, state.now + min(span_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS))

@@ -1,0 +1,477 @@
+"""Where workers live in a cluster, who holds what they have, and what becomes of both when a node goes.
+
+    home      --LIVES--> all              this worker is mine, with this epoch and this time to live; or: it has ended
+              --LEASED--> other holders   it has these jobs: leave them alone for a retry period; again in each renewal
+    new home  --LIVES, epoch + 1--> all   somebody has come to me as this worker: KEEPALIVE or START with its id
+    old home  --YOURJOBS, HANDOVER-->     here is what it had, and what it works on
+
+Of two homes the one with the higher epoch is it, and of two equal ones that with the higher node id: who hears of a
+better one lets go, whoever hears of a worse one says so.
+
+A holder that was told by LEASED whose a job is can do without its home:
+
+    the home's node has FAILed --- one ttl of the worker ---> WILLQUEUE --- half a second ---> to the front
+                        |--- the worker came to another node ---> that one has it now
+
+Of several holders the one that comes first for a job queues it, the others half a second later if nobody has spoken.
+
+When two nodes that could not hear each other gave out the same job, the higher attempt keeps it, and of two equal ones
+the node that comes first for the job; the other worker hears that its process is cancelled.
+
+All of this is a hint and none of it a proof: a message that is lost costs a retry period, and never a job.
+
+Times are integer milliseconds; spans travel, never instants.
+"""
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from disqued.core.cluster.notifications import Events
+from disqued.core.model import messages
+from disqued.core.model.ids import comes_first
+from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job
+from disqued.core.model.memory import HOME_COST
+from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
+from disqued.core.model.outbox import CANCEL
+from disqued.core.model.peers import FAIL
+from disqued.core.model.queues import Client
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Home, Worker
+from disqued.core.work.copies import SPREAD_MS
+from disqued.core.work.delivery import Delivery
+from disqued.core.work.sharing import Sharing
+from disqued.core.workers.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers, attempt_of, process_of
+
+DOUBTED = -1  #: the stage of a home that has yet to be named again
+DOUBTED_AND_FAILED = -2  #: of one whose node has failed since
+NAMED_MS = 10_000  #: how long a node that comes back is given to name its workers
+MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for what that one had
+
+_place = attrgetter("order_key", "id")
+
+
+class Move(Timed):
+    """Somebody waits for what a worker had on the node that it came from."""
+
+    __slots__ = ("client", "worker")
+
+    def __init__(self, worker: Worker, client: Client) -> None:
+        self.awake_at = 0
+        self.worker: Worker = worker
+        self.client: Client = client
+
+
+class Homes:
+    """The machine that knows of the workers of other nodes, and tells them of ours."""
+
+    __slots__ = ("_delivery", "_events", "_moves", "_sharing", "_state", "_workers", "known")
+
+    def __init__(self, state: State, delivery: Delivery, sharing: Sharing, workers: Workers, events: Events) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._sharing = sharing
+        self._workers = workers
+        self._events = events
+        self._moves: dict[bytes, Move] = {}
+        #: Workers of other nodes, by id.
+        self.known: dict[bytes, Home] = {}
+        workers.on_change = self._tell_change
+        workers.on_renewal = self._tell_leases
+
+    # Telling others of ours.
+
+    def _tell_change(self, worker: Worker) -> None:
+        linked = self._state.peers.linked
+        if linked:
+            message = (messages.LIVES, (_life(worker),))
+            for node_id in list(linked):
+                self._state.send(node_id, message)
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Let a node hear of all workers of this one."""
+        lives = list(map(_life, self._workers.by_id.values()))
+        for at in range(0, len(lives), WORKERS_PER_MESSAGE):
+            self._state.send(node_id, (messages.LIVES, tuple(lives[at : at + WORKERS_PER_MESSAGE])))
+
+    def _tell_leases(self, worker: Worker, jobs: Iterable[Job]) -> None:
+        """Let the other holders of what a worker has leave it alone."""
+        state = self._state
+        told: dict[bytes, list[Held]] = {}
+        for job in jobs:
+            holders = job.holders
+            if holders:
+                held = self._held(worker, job)
+                for node_id in state.others(holders):
+                    if node_id in state.peers.linked:
+                        told.setdefault(node_id, []).append(held)
+        for node_id, held_units in told.items():
+            for at in range(0, len(held_units), JOBS_PER_MESSAGE):
+                some = tuple(held_units[at : at + JOBS_PER_MESSAGE])
+                state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, some))
+
+    def _held(self, worker: Worker, job: Job) -> Held:
+        return Held(job.id, job.scope, attempt_of(job), self._state.now - worker.leases[job])
+
+    # Hearing of those of others.
+
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to us is new: workers of it that it does not name on it have ended, which got lost."""
+        state = self._state
+        for home in self.known.values():
+            if home.node_id == node_id:
+                home.stage = DOUBTED
+                state.schedule.move(home, state.now + NAMED_MS)
+
+    def on_lives(self, sender: bytes, message: Message) -> None:
+        """Hear of workers of another node."""
+        for life in message[1]:
+            if life.lives:
+                self._hear_of_life(sender, life)
+            else:
+                self._hear_of_end(sender, life)
+
+    def _hear_of_end(self, sender: bytes, life: Life) -> None:
+        home = self.known.get(life.worker_id)
+        if home is not None and home.node_id == sender and home.epoch <= life.epoch:
+            self._forget(home)
+
+    def _hear_of_life(self, sender: bytes, life: Life) -> None:
+        worker = self._workers.by_id.get(life.worker_id)
+        if worker is None:
+            self._note(sender, life.worker_id, life.epoch, life.ttl_ms)
+        elif (worker.epoch, self._state.node_id) < (life.epoch, sender):
+            units = self._workers.let_go(worker)
+            home = self._note(sender, life.worker_id, life.epoch, life.ttl_ms)
+            if home is not None:
+                self._workers.do(self._hand_over(worker, home, units))
+        else:
+            self._state.send(sender, (messages.LIVES, (_life(worker),)))
+
+    def _note(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int) -> Home | None:
+        """Note where a worker lives; None when a better word is known, there are too many, or memory is full."""
+        home = self.known.get(worker_id)
+        if home is None:
+            memory = self._state.memory
+            if len(self.known) >= WORKERS_MAX or not memory.has_room(HOME_COST + len(worker_id)):
+                return None
+            home = self.known[worker_id] = Home(worker_id, epoch, sender, ttl_ms)
+            memory.hold(HOME_COST + len(worker_id))
+        elif home.node_id == sender:
+            home.epoch, home.ttl_ms = epoch, ttl_ms
+            home.highest = max(home.highest, epoch)
+            self._stand_down(home)
+        elif (home.epoch, home.node_id) > (epoch, sender):
+            return None
+        else:
+            before = home.node_id
+            home.epoch, home.ttl_ms, home.node_id = epoch, ttl_ms, sender
+            home.highest = max(home.highest, epoch)
+            self._stand_down(home)
+            if home.jobs and before not in self._state.peers.linked:
+                # Who had them cannot hand them over itself.
+                self._tell_of_held(home)
+        return home
+
+    def _stand_down(self, home: Home) -> None:
+        """The worker is alive somewhere: what it has is not taken back."""
+        home.stage = 0
+        self._state.schedule.cancel(home)
+
+    def _remove(self, worker_id: bytes) -> Home | None:
+        """Know no more where a worker lives; returns what was known."""
+        home = self.known.pop(worker_id, None)
+        if home is not None:
+            self._state.memory.hold(-HOME_COST - len(worker_id))
+        return home
+
+    def _forget(self, home: Home) -> None:
+        """Forget a worker that has ended; what it had is another node's to say, or a matter of retry periods."""
+        self._remove(home.worker_id)
+        self._stand_down(home)
+        state = self._state
+        for job in list(home.jobs):
+            if job.options.retry_ms == RETRY_NEVER_MS:
+                # Nothing else would ever ask after it.
+                self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(SPREAD_MS))
+            else:
+                state.end_lease(job)
+
+    def on_leased(self, sender: bytes, message: Message) -> None:
+        """Leave jobs alone that a worker of another node has."""
+        _, worker_id, epoch, ttl_ms, units = message
+        if worker_id in self._workers.by_id:
+            self._hear_of_life(sender, Life(worker_id, epoch, ttl_ms, lives=True))
+            if worker_id in self._workers.by_id:
+                return
+        home = self._note(sender, worker_id, epoch, ttl_ms)
+        for held in units if home is not None else ():
+            job = self._sharing.known(sender, held.job_id)
+            if job is not None and job.options.retry_ms and held.scope == WORK_SCOPE:
+                assert home is not None
+                self._leave_to(home, job, held)
+
+    def _leave_to(self, home: Home, job: Job, held: Held) -> None:
+        """Note that a worker elsewhere has a job, unless the consumer that has it here has the better claim."""
+        state = self._state
+        if self._delivery.is_leased(job):
+            ours, theirs = attempt_of(job), held.attempt
+            if ours > theirs or (ours == theirs and comes_first(state.node_id, home.node_id, job.id)):
+                self._insist(home.node_id, job)
+                return
+            self._events.tell(job.queue, CANCEL, process_of(job))
+        self._delivery.dequeue(job)
+        self._put_in_hands_of(home, job, held.age_ms)
+        job.additional_deliveries += max(0, held.attempt - attempt_of(job))
+
+    def _insist(self, node_id: bytes, job: Job) -> None:
+        """Tell a node whose worker has a job that one of ours has it by right."""
+        state = self._state
+        worker = state.bound.get(job)
+        if worker is None:
+            state.send(node_id, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
+        else:
+            held = self._held(worker, job)
+            state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,)))
+
+    def _put_in_hands_of(self, home: Home, job: Job, age_ms: int) -> None:
+        """Let the timer of a job end after that of the worker's home, and note whose it is.
+
+        One that nothing takes from its consumer is delivered as well, as whoever recovers sees it.
+        """
+        state = self._state
+        if job.state != ACTIVE:
+            return
+        is_manual = job.options.retry_ms == RETRY_NEVER_MS
+        if not is_manual or not self._was_delivered_by(home.node_id, job):
+            waits_ms = min(job.options.retry_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS)
+            self._delivery.put_off(job, state.now + waits_ms)
+            if is_manual:
+                self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
+        elif job in state.elsewhere:
+            del state.elsewhere[job].jobs[job]
+        job.flags |= FLAG_HELD_ELSEWHERE
+        state.elsewhere[job] = home
+        home.jobs[job] = None
+
+    def _was_delivered_by(self, node_id: bytes, job: Job) -> bool:
+        """Tell whether it is known that a consumer of a node has a job: the word of its lease came before."""
+        return self._state.queue(job.queue).elsewhere.get(job, (0, b""))[1] == node_id
+
+    # Moving.
+
+    def come(self, worker_id: bytes) -> Worker | None:
+        """Make a worker of another node one of this; None when no such worker is known.
+
+        What it has and this node holds copies of is with it at once; the rest follows from its old home, if that can
+        be reached (`await_rest`).  It is not begun yet.
+        """
+        home = self._remove(worker_id)
+        if home is None:
+            return None
+        self._stand_down(home)
+        return Worker(worker_id, home.highest + 1, home.ttl_ms, self._state.now) if not home.jobs else self._bring(home)
+
+    def _bring(self, home: Home) -> Worker:
+        """Make a worker with what is known of what it has."""
+        now = self._state.now
+        worker = Worker(home.worker_id, home.highest + 1, home.ttl_ms, now)
+        for job in list(home.jobs):
+            self._state.end_lease(job)
+            worker.work_on(job.queue)
+            self._take(worker, job, 0)
+        return worker
+
+    def _take(self, worker: Worker, job: Job, age_ms: int) -> None:
+        """Lease a job to a worker that had it on another node."""
+        state = self._state
+        if job.state == ACTIVE and job not in state.bound and job.options.retry_ms:
+            state.end_lease(job)
+            self._delivery.put_off(job, state.now + job.options.retry_ms)
+            self._delivery.lease(job, state.now)
+            self._workers.hold(worker, job, state.now - age_ms)
+
+    def arrived(self, worker: Worker) -> None:
+        """A worker that came has begun here: other holders of what it has hear so."""
+        self._tell_leases(worker, [unit for unit in worker.leases if isinstance(unit, Job)])
+
+    def await_rest(self, worker: Worker, client: Client, node_id: bytes) -> bool:
+        """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
+        if node_id not in self._state.peers.linked:
+            return False
+        move = Move(worker, client)
+        self._end_move(worker.id)
+        self._moves[worker.id] = move
+        self._state.wait(client, move)
+        self._state.schedule.add(move, self._state.now + MOVE_MS)
+        return True
+
+    def move_due(self, move: Move) -> None:
+        """Nothing was handed over in time: go on without."""
+        if self._moves.get(move.worker.id) is move:
+            self._end_move(move.worker.id)
+
+    def _end_move(self, worker_id: bytes) -> None:
+        move = self._moves.get(worker_id)
+        if move is not None:
+            self.forsake(move)
+            self._state.outbox.replies.append((move.client, move.worker.ttl_ms, []))
+
+    def forsake(self, move: Move) -> None:
+        """Nobody waits for this any more."""
+        del self._moves[move.worker.id]
+        self._state.schedule.cancel(move)
+        self._state.wait_no_more(move.client, move)
+
+    def _hand_over(self, worker: Worker, home: Home, jobs: list[Job]) -> Parts:
+        """Give the new home of a worker what it has: the jobs, and their leases."""
+        state = self._state
+        queues = tuple(worker.queues)
+        for at in range(0, max(1, len(jobs)), JOBS_PER_MESSAGE):
+            if at:
+                yield
+            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if state.bound.get(job) is worker]
+            last = at + JOBS_PER_MESSAGE >= len(jobs)
+            held = tuple(self._held(worker, job) for job in mine)
+            self._send_jobs(mine, home.node_id)
+            message = (messages.HANDOVER, worker.id, home.epoch, worker.name, queues, held, last)
+            state.send(home.node_id, message)
+            for job, its in zip(mine, held, strict=True):
+                self._put_in_hands_of(home, job, its.age_ms)
+
+    def hand_over(self, worker_id: bytes, node_id: bytes, jobs: list[Job]) -> None:
+        """Give jobs that were just recovered here to a worker of another node (`is_home`), with their leases."""
+        home = self.known[worker_id]
+        held = tuple(Held(job.id, job.scope, attempt_of(job), 0) for job in jobs)
+        self._send_jobs(jobs, node_id)
+        self._state.send(node_id, (messages.HANDOVER, worker_id, home.epoch, b"", (), held, False))
+        for job in jobs:
+            self._put_in_hands_of(home, job, 0)
+
+    def is_home(self, worker_id: bytes, node_id: bytes) -> bool:
+        """Tell whether a worker lives on another node, as far as this one was told."""
+        home = self.known.get(worker_id)
+        return home is not None and home.node_id == node_id
+
+    def _tell_of_held(self, home: Home) -> None:
+        """Give the new home of a worker what is known here of what it has."""
+        jobs = list(home.jobs)
+        self._workers.do(self._tell_of_held_parts(home, jobs))
+
+    def _tell_of_held_parts(self, home: Home, jobs: list[Job]) -> Parts:
+        for at in range(0, len(jobs), JOBS_PER_MESSAGE):
+            if at:
+                yield
+            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if self._state.elsewhere.get(job) is home]
+            self._send_jobs(mine, home.node_id)
+            held = tuple(Held(job.id, job.scope, attempt_of(job), 0) for job in mine)
+            message = (messages.HANDOVER, home.worker_id, home.epoch, b"", (), held, False)
+            self._state.send(home.node_id, message)
+
+    def _send_jobs(self, jobs: list[Job], node_id: bytes) -> None:
+        """Give a node jobs: it may hold copies of some, which is not known for sure of any."""
+        state = self._state
+        for job in jobs:
+            state.unite_holders(job, frozenset((state.node_id, node_id)))
+        if jobs:
+            state.send(node_id, (messages.YOURJOBS, tuple(jobs), False))
+
+    def on_handover(self, sender: bytes, message: Message) -> None:
+        """Take what a worker had that has come to this node."""
+        _, worker_id, epoch, name, queues, units, last = message
+        worker = self._workers.by_id.get(worker_id)
+        jobs = [(job, held) for held in units if (job := self._sharing.known(sender, held.job_id)) is not None]
+        if worker is None or worker.epoch != epoch:
+            if worker is None and worker_id not in self.known:
+                # It has ended meanwhile, and what it had with it.
+                self._workers.give_back(_last_first(job for job, _ in jobs if job not in self._state.bound))
+            return
+        worker.name = worker.name or name
+        self._workers.work_on(worker, queues)
+        for job, held in jobs:
+            job.additional_deliveries += max(0, held.attempt - attempt_of(job))
+            self._take(worker, job, held.age_ms)
+        self._workers.wake(worker)
+        self._tell_leases(worker, [job for job, _ in jobs if self._state.bound.get(job) is worker])
+        if last:
+            self._end_move(worker_id)
+
+    # A node that has failed.
+
+    def node_failed(self, node_id: bytes) -> None:
+        """A node has failed: what its workers had comes back, unless they turn up elsewhere within their time."""
+        state = self._state
+        for home in self.known.values():
+            if home.node_id == node_id and (home.stage == DOUBTED or not home.awake_at):
+                home.stage = DOUBTED_AND_FAILED if home.stage == DOUBTED else 0
+                state.schedule.move(home, state.now + (home.ttl_ms or TTL_MS))
+
+    def due(self, home: Home) -> None:
+        """Go on with taking back what a worker had whose home has failed."""
+        state = self._state
+        peer = state.peers.by_id.get(home.node_id)
+        is_back = peer is not None and not peer.flags & FAIL
+        if home.stage == DOUBTED or (home.stage == DOUBTED_AND_FAILED and is_back):
+            self._forget(home)
+            return
+        if self.known.get(home.worker_id) is not home or is_back:
+            home.stage = 0
+            return
+        home.stage = max(0, home.stage)
+        if home.stage == 0:
+            for job in home.jobs:
+                state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        elif home.stage == 1:
+            self._workers.do(self._take_back(home, [job for job in home.jobs if self._comes_first(job)]))
+        else:
+            self._workers.do(self._take_back_all(home))
+            return
+        home.stage += 1
+        state.schedule.add(home, state.now + SPREAD_MS)
+
+    def _comes_first(self, job: Job) -> bool:
+        """Tell whether no other holder that can be reached has the better claim to a job."""
+        state = self._state
+        return not any(
+            node_id in state.peers.linked and comes_first(node_id, state.node_id, job.id)
+            for node_id in state.others(job.holders or frozenset())
+        )
+
+    def _take_back(self, home: Home, jobs: list[Job]) -> Parts:
+        """Queue jobs in front of all, in their order, of which nobody has said anything else meanwhile."""
+        jobs = _last_first(jobs)
+        for at in range(0, len(jobs), LEASES_AT_ONCE):
+            if at:
+                yield
+            some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.elsewhere.get(job) is home]
+            self._workers.give_back(some)
+
+    def _take_back_all(self, home: Home) -> Parts:
+        """Queue what is left, and forget the worker, unless it has turned up meanwhile."""
+        yield from self._take_back(home, list(home.jobs))
+        if home.stage and self.known.get(home.worker_id) is home:
+            self._forget(home)
+
+    # The whole node.
+
+    def flushed(self) -> None:
+        """Every job is gone, and the schedule with them."""
+        for move in list(self._moves.values()):
+            move.awake_at = 0
+            self._end_move(move.worker.id)
+        for home in self.known.values():
+            home.jobs.clear()
+            home.awake_at = home.stage = 0
+        failed = [node_id for node_id, peer in self._state.peers.by_id.items() if peer.flags & FAIL]
+        for node_id in failed:
+            self.node_failed(node_id)
+
+
+def _life(worker: Worker) -> Life:
+    return Life(worker.id, worker.epoch, worker.ttl_ms, worker.is_alive)
+
+
+def _last_first(jobs: Iterable[Job]) -> list[Job]:
+    """The order in which jobs are put in front of each other so that the oldest is served first."""
+    return sorted(jobs, key=_place, reverse=True)

@@ -1,0 +1,180 @@
+"""Callers: commands that come from elsewhere in the process, such as the admin side, and not on a client's connection.
+
+    Caller.run(words) --> the step of a command, with every check that a client's has
+                              |
+                    driver: journal, commit, messages --> flush, or hold and release --> the Deferred fires
+
+A caller runs one command.  Like a client's reply its outcome is told once what it says is as durable as promised, and
+the jobs that it was given go back when it is cancelled before it has heard of them.  It is no client: it is not counted
+as one, CLIENT LIST does not show it, and MONITOR is not for it.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from disqued.acl.user import User
+from disqued.commands import table
+from disqued.commands.table import BLOCKED, NO_REPLY, Command
+from disqued.errors import CommandError, InternalError, NotNow
+from disqued.net.clients.connection import CLOSED, ClientConnection
+
+if TYPE_CHECKING:
+    from disqued.net.process.daemon import Daemon
+
+_NOTHING: Any = object()
+
+
+class Caller:
+    """Runs one command; a `Session` to it, and a `Recipient` to the turn."""
+
+    name = b""
+    protocol = 3
+    authenticated = True
+    user: User | None = None
+    limited = False  #: who may run what is decided elsewhere for it
+    monitors = False
+    subscriptions = 0
+    reply_mode = "on"
+    is_unix = False
+    is_closing = False
+    descriptor = -1
+    input_buffered = output_buffered = 0
+
+    def __init__(
+        self, daemon: "Daemon", session_id: int, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`address` names the caller to MONITOR and the slow log; `is_gone` returns whether it is there no more."""
+        self.id = session_id
+        self.address = address
+        self.lib: dict[bytes, bytes] = {}
+        self.host = daemon
+        self.connected_at = self.active_at = daemon.node.clock.now()
+        self.is_held = False
+        self._entry: Command | None = None
+        self._is_blocked = False
+        self._outcome: Any = _NOTHING
+        self._heard: Deferred[Any] = Deferred(lambda _: self.cancel())
+        self._gone = False
+        self._is_away = is_gone
+
+    @property
+    def last_command(self) -> str:
+        """The command, as CLIENT LIST shows it."""
+        return "NULL" if self._entry is None else self._entry.name.lower().replace(" ", "|")
+
+    @property
+    def is_blocked(self) -> bool:
+        """True while it waits in a blocking command."""
+        return self._is_blocked
+
+    # The command.
+
+    def run(self, words: Sequence[bytes]) -> "Deferred[Any]":
+        """Run a command; fires with what it returns, None for a command without a reply, or with a CommandError."""
+        daemon, args = self.host, list(words)
+        if daemon.traffic.paused:
+            self._outcome = NotNow()
+            self.flush()
+            return self._heard
+        node = daemon.node
+        node.begin(self)
+        started = perf_counter()
+        try:
+            entry = self._entry = table.find(args)
+            if entry.hands_out and self._is_away():
+                raise CommandError(CLOSED)  # noqa: TRY301 - it is told like every other error
+            value = daemon.carry_out(self, entry, args)
+            if value is BLOCKED:
+                self._is_blocked = True
+            else:
+                self._outcome = None if value is NO_REPLY else value
+        except CommandError as error:
+            self._outcome = error
+        except Exception:  # a bug of ours: the node goes on without this command
+            self._outcome = InternalError()
+            daemon.crashed(self, args)
+        if self._entry is not None:
+            daemon.note_run(self, self._entry, args, perf_counter() - started)
+        daemon.traffic.commands_run += 1
+        daemon.turn.finish_step(self)
+        return self._heard
+
+    def cancel(self) -> None:
+        """Nobody wants the outcome any more: what is blocked is given up, and jobs that were handed out go back."""
+        self._gone = True
+        daemon = self.host
+        if daemon.ending:
+            return  # what was written of the jobs for the next start holds
+        daemon.node.begin()
+        daemon.node.gone(self, self._handed())
+        daemon.turn.finish_step(None)
+
+    def _handed(self) -> list[bytes]:
+        """Ids of the jobs in the outcome."""
+        outcome = self._outcome
+        if self._entry is None or not self._entry.hands_out or not isinstance(outcome, list | tuple):
+            return []
+        return self._entry.handed(outcome) if outcome else []
+
+    # What the driver asks for.
+
+    def is_gone(self) -> bool:
+        """Tell whether nobody waits for the outcome any more."""
+        return self._gone or self._is_away()
+
+    def unblock(self, value: Any) -> None:
+        """Take the outcome of the command that blocked."""
+        self._is_blocked = False
+        self._outcome = value
+
+    def hold(self) -> None:
+        """The outcome waits for a commit that is under way."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """What was held may be told."""
+        self.is_held = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Tell the outcome, if there is one."""
+        if self._outcome is _NOTHING or self._gone or self.is_held:
+            return
+        outcome, self._outcome = self._outcome, _NOTHING
+        self._gone = True
+        if self in self.host.node.workers.of_client:
+            # It was a worker's for this one command.
+            self.host.node.begin()
+            self.host.node.gone(self)
+            self.host.turn.finish_step(None)
+        if isinstance(outcome, CommandError):
+            self._heard.errback(outcome)
+        else:
+            self._heard.callback(outcome)
+
+    def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
+        """Replace an outcome that tells of one of these jobs or units by an error; returns their ids."""
+        promised = None if self._entry is None else self._entry.promised
+        if promised is None or self._outcome is _NOTHING or isinstance(self._outcome, CommandError):
+            return []
+        taken = [job_id for job_id in promised(self._outcome) if job_id in unkept]
+        if taken:
+            self._outcome = error
+        return taken
+
+    # What only makes sense on a connection.
+
+    def close(self) -> None:
+        """It ends by itself."""
+
+    def kill(self) -> None:
+        """It ends by itself."""
+
+    def set_protocol(self, version: int) -> None:
+        """It gets values, not bytes."""
+
+
+Commander = ClientConnection | Caller  #: what gives commands to a daemon

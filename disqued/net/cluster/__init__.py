@@ -1,0 +1,1 @@
+"""Links between nodes, and what a node keeps about the cluster."""

@@ -1,0 +1,1 @@
+"""The event loop, transports and listening sockets; nothing here knows the queue."""

@@ -1,0 +1,1 @@
+"""The daemon as a process: start and stop, stores, settings, logs, signals."""

@@ -1,0 +1,354 @@
+"""The driver: what a turn needs done, on the loop and with a store.
+
+    a client's bytes --> step(s) of the node --> core/turn.py    what is committed when, who is answered when
+                                                    |
+                             append, commit, secure |  end of the turn, next deadline, another attempt
+                                     store <--------+--------> the loop's timers
+
+While a store is changed for another, both take the records:
+
+    store ----------------------------------> left
+         records of each step to both           ^  one commit of both, then the word that the new one counts
+    successor --- walk, in slices --- complete -+
+
+Times are integer milliseconds, those of the loop seconds.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from disqued.core.node import Node
+from disqued.core.recovery import walk
+from disqued.core.turn import RETRY_MS, Messages, Turn
+from disqued.net.loop.turns import soon_of
+from disqued.net.process.commits import Commits
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
+
+log = Logger("disqued.net.process.driver.Driver")  # by its name: who asks cannot be seen where this is compiled
+
+
+class Driver:
+    """Carries out what the node's turns ask for."""
+
+    def __init__(
+        self, node: Node, store: IStore, reactor: IReactorTime, *,
+        on_failure: Callable[[], None], on_crash: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Take a node and the store of its journal.
+
+        `on_failure` is called when the turn's `failure` changes, `on_crash` while an exception is handled that is a bug
+        of ours.
+        """
+        self.node = node
+        self.turn = Turn(node, self)
+        self.store = store
+        self.reactor = reactor
+        self.commits = Commits()
+        #: Takes messages to other nodes that may leave now; set by the daemon.
+        self.send: Callable[[Messages], None] = lambda messages: None
+        #: Called when what is known of the other nodes has changed; set by the daemon.
+        self.on_members: Callable[[], None] = lambda: None
+        #: Called when the trail has news; set by the daemon.
+        self.on_trail: Callable[[], None] = lambda: None
+        #: Takes the same records, and will replace the store.
+        self.successor: IStore | None = None
+        self._on_failure = on_failure
+        self._on_crash = on_crash
+        self._state = node.state
+        self._timer: IDelayedCall | None = None
+        self._halted = False
+        self._soon = soon_of(reactor)
+        self._pending: Deferred[None] | None = None  #: a commit that has not answered yet
+        self._retry_call: IDelayedCall | None = None
+        self._secure_call: IDelayedCall | None = None
+        self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
+        node.state.journaling = False
+
+    def start(self) -> None:
+        """Give the store records from now on: it is loaded."""
+        self.store.attention = self._attend
+        self._find_journals()
+
+    def _find_journals(self) -> None:
+        """Let records go to the stores that there are."""
+        journals = [store for store in (self.store, self.successor) if store is not None]
+        self.turn.journals = [*journals]
+        self._state.journaling = bool(self.store.records) or self.successor is not None
+
+    def begin_watermark(self) -> None:
+        """Let a journal that has no watermark have one, with whatever it is given next."""
+        if self._state.journaling and not self._state.watermark.until:
+            self.turn.append()
+            record = self._state.begin_watermark()
+            for journal in self.turn.journals:
+                journal.append([record])
+
+    # What a turn needs done.
+
+    def wake_at(self, at: int) -> None:
+        """Set the one timer."""
+        delay = max(0, at - self._state.now) / 1_000
+        if self._timer is not None:
+            self._timer.reset(delay)
+        else:
+            self._timer = self.reactor.callLater(delay, self._tick)
+
+    def follow_members(self) -> None:
+        """Let links and file follow what is known of the nodes."""
+        self.on_members()
+
+    def follow_trail(self) -> None:
+        """Let the event log take what the trail has."""
+        self.on_trail()
+
+    def end_turn_soon(self) -> None:
+        """End the turn when this turn of the loop is over."""
+        self._soon(self.turn.end)
+
+    def commit(self) -> str | None:
+        """Commit; returns the reason of a failure, "" when it is done, None when the store takes its time."""
+        self.commits.begin()
+        try:
+            self._pending = self.store.commit()
+        except StoreFailed as error:
+            self.commits.failed += 1
+            return str(error)
+        if self._pending is not None:
+            return None
+        self.commits.end()
+        return ""
+
+    def await_commit(self) -> None:
+        """Tell the turn when the commit is over that takes its time."""
+        assert self._pending is not None
+        self._pending.addCallbacks(self._committed, self._failed).addErrback(self._report)
+
+    def _committed(self, _: None) -> None:
+        self._pending = None
+        self.commits.end()
+        self.turn.committed("")
+
+    def _failed(self, failure: Failure) -> None:
+        self._pending = None
+        self.commits.failed += 1
+        self.turn.committed(str(self._reason(failure)))
+
+    def _reason(self, failure: Failure) -> StoreFailed:
+        error = failure.value
+        if isinstance(error, StoreFailed):
+            return error
+        self._report(failure)
+        return StoreFailed(f"internal error: {error}")
+
+    def _report(self, failure: Failure) -> None:
+        log.failure("Internal error in the store", failure=failure)
+
+    def secure(self) -> None:
+        """Let the store make safe what was committed."""
+        try:
+            result = self.store.secure()
+        except StoreFailed as error:
+            reason = str(error)
+            self._soon(lambda: self.turn.secured(reason))
+            return
+        if result is None:
+            self._soon(lambda: self.turn.secured(""))
+        else:
+            result.addCallbacks(
+                lambda _: self.turn.secured(""), lambda failure: self.turn.secured(str(self._reason(failure)))
+            ).addErrback(self._report)
+
+    def secure_later(self, reason: str) -> None:
+        """Try again in a while to make safe what is held."""
+        log.warn("Jobs that are delivered at most once wait for the store: {reason}", reason=reason)
+        if not self._halted:
+            self._secure_call = self.reactor.callLater(RETRY_MS / 1_000, self._secure_again)
+
+    def _secure_again(self) -> None:
+        self._secure_call = None
+        self.turn.secure_again()
+
+    def failing(self, before: str | None) -> None:
+        """Tell the log and the daemon that the store takes no jobs, or takes them again."""
+        self._on_failure()
+        if self.turn.failure is None:
+            log.info("The journal takes jobs again")
+        else:
+            still = "" if before is None else "still "
+            log.error("The journal {still}takes no jobs now: {reason}", still=still, reason=self.turn.failure)
+
+    def try_again_later(self) -> None:
+        """Commit once more in a while what could not be committed."""
+        if self._retry_call is None and not self._halted:
+            self._retry_call = self.reactor.callLater(RETRY_MS / 1_000, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry_call = None
+        self.turn.try_again()
+
+    def repair(self) -> None:
+        """Rewrite a journal that is good only when it has been rewritten."""
+        if self.store.wants_compaction:
+            self._compact_by_itself()
+
+    def rested(self) -> None:
+        """Let another store take over, or begin a compaction: no commit is under way."""
+        if self._when_handed_over is not None:
+            if not self.turn.under_way:
+                self._commit_successor()
+        elif self.store.wants_compaction:
+            self._compact_by_itself()
+
+    def crashed(self) -> None:
+        """Report an exception that is a bug of ours."""
+        self._on_crash()
+
+    # The store.
+
+    def look(self) -> None:
+        """Let the store see whether its files are there; between two commits, once a second."""
+        turn = self.turn
+        if turn.is_planned or turn.under_way or turn.failure is not None or self._halted:
+            return
+        try:
+            self.store.look()
+        except StoreFailed as error:
+            self.commits.failed += 1
+            turn.fail(str(error))
+
+    def _attend(self) -> None:
+        """Hear from the store that there is something to do for it, although nothing is committed."""
+        turn = self.turn
+        if not (turn.under_way or turn.failure or turn.is_closed):
+            turn.end_soon()
+
+    def compact(self) -> None:
+        """Begin to make what is stored smaller, in the background.  Raises StoreError."""
+        self.store.compact(walk(self._state))
+
+    def _compact_by_itself(self) -> None:
+        try:
+            self.compact()
+        except StoreError as error:
+            log.warn("The journal is not rewritten: {reason}", reason=str(error))
+
+    # Another store.
+
+    def follow(self, successor: IStore) -> None:
+        """Give a store that is open and empty the records of each step from now on, beside the one that counts."""
+        self.turn.append()
+        self.successor = successor
+        self._find_journals()
+        self.begin_watermark()
+
+    def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
+        """Let the successor, which was given everything by now, take over.
+
+        `done` is told the error, or is called at a moment when the successor holds all that was ever acknowledged
+        and nothing is acknowledged meanwhile; it is to call `succeed` then.
+        """
+        self._when_handed_over = done
+        if not self.turn.under_way:
+            self.turn.end_soon()
+
+    def _commit_successor(self) -> None:
+        done, self._when_handed_over = self._when_handed_over, None
+        assert done is not None
+        assert self.successor is not None
+        try:
+            result = self.successor.commit()
+        except StoreFailed as error:
+            done(error)
+            return
+        if result is None:
+            done(None)
+            return
+        self._pending = result
+        self.turn.occupy()
+        result.addCallbacks(
+            lambda _: self._handed_over(done, None), lambda failure: self._handed_over(done, self._reason(failure))
+        ).addErrback(self._report)
+
+    def _handed_over(self, done: Callable[[StoreFailed | None], None], error: StoreFailed | None) -> None:
+        self._pending = None
+        self.turn.vacate()
+        done(error)
+        self.turn.go_on()
+
+    def succeed(self) -> IStore:
+        """Make the successor the store; returns the one that is left, which is to be closed."""
+        assert self.successor is not None
+        left, self.store = self.store, self.successor
+        self.store.attention = self._attend
+        self.drop_successor()
+        self._cancel_retry()
+        self.turn.recover()
+        return left
+
+    def drop_successor(self) -> None:
+        """Give records to the store alone."""
+        self.successor = None
+        self._when_handed_over = None
+        self._find_journals()
+
+    # The timer.
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.turn.tick()
+
+    def run_due(self) -> None:
+        """Look at the deadlines now, whatever the timer says: after a load, and when memory or clocks changed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tick()
+
+    # The end.
+
+    def halt(self) -> None:
+        """Do nothing more by itself from now on: the node stays as it is."""
+        self._halted = True
+        self.turn.halt()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._cancel_retry()
+        if self._secure_call is not None:
+            self._secure_call.cancel()
+
+    def _cancel_retry(self) -> None:
+        if self._retry_call is not None:
+            self._retry_call.cancel()
+            self._retry_call = None
+
+    def resume(self) -> None:
+        """Go on after all."""
+        self._halted = False
+        self.turn.resume()
+        if self._secure_call is not None:
+            self._secure_again()
+        self.run_due()
+
+    async def settle(self) -> None:
+        """Commit what is pending and answer, outside the turns."""
+        while self._pending is not None or self.turn.is_planned:
+            if self._pending is not None:
+                waiter: Deferred[Any] = Deferred()
+                self._pending.addBoth(waiter.callback)
+                await waiter
+            else:
+                self.turn.end()
+
+    async def stop(self) -> None:
+        """Commit, close the store and do nothing again, whoever takes a step.  Raises StoreFailed."""
+        self.halt()
+        await self.settle()
+        self.turn.is_closed = True
+        result = self.store.close()
+        if result is not None:
+            await result
