@@ -121,12 +121,11 @@ class Rules:
 class Ledger:
     """What was asked for, what became of it, and who lost its memory: the facts that all checkers take."""
 
-    def __init__(self) -> None:
+    def __init__(self, made_at: Callable[[bytes], int] = lambda job_id: 0) -> None:
         #: Every request, by number.
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
-        #: Tells when a job was made; 0 = nobody knows.
-        self.made_at: Callable[[bytes], int] = lambda job_id: 0
+        self._made_at = made_at
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
         #: When the processes of a node ended, and the next ones served: [end, start]; start 0 = not yet.
@@ -224,7 +223,7 @@ class Ledger:
         if request.job_id is None:
             request.job_id = job_id
             if request.is_keyed:
-                request.made_at = self.made_at(job_id)
+                request.made_at = self._made_at(job_id)
             other = self._by_id.setdefault(job_id, request)
             if other is not request:
                 self.blame(f"one id for two jobs: {shown(request)} and {shown(other)}")
@@ -261,8 +260,9 @@ def _is_later(job: Request, answered_at: int, said_at: dict[bytes, int]) -> bool
 class Checker(Ledger):
     """Takes facts about jobs of work, and says what is wrong with them."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        super().__init__()
+    def __init__(self, rules: Rules | None = None, made_at: Callable[[bytes], int] = lambda job_id: 0) -> None:
+        """Take what must be so, and what says when a job was made; 0 = nobody knows."""
+        super().__init__(made_at)
         self.rules = rules or Rules()
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know

@@ -9,6 +9,7 @@ checker, and nothing else of what they do.  Times are integer milliseconds.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,6 +26,22 @@ T = TypeVar("T")
 LONG_TTL_S = 10 * 86_400  #: longer than a story, with clocks that jump
 RECONNECT_MS = 200
 BY_DEFAULT = 0  #: in the place of a number of copies
+
+
+class Operator:
+    """A client that gives orders."""
+
+    is_gone = False
+
+    def __init__(self, heard: Callable[[Any], None] = lambda value: None) -> None:
+        self._heard = heard
+
+    def answered(self, value: Any) -> None:
+        """Hear the answer."""
+        self._heard(value)
+
+    def lost(self) -> None:
+        """The node is gone; so be it."""
 
 
 @attrs.frozen

@@ -12,15 +12,13 @@ A story is the same with logs as without.  Times are integer milliseconds.
 import os
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from disqued.core.model.trace import STOP
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
+from disqued.testing.network import Station
 from disqued.wire.eventlines import Lines
-
-if TYPE_CHECKING:
-    from disqued.testing.server import SimServer
 
 FLUSH_MS: Final = 200  #: how long a line waits at most before it is written, as in the daemon
 LIMITS: Final = Limits(file_bytes=64 << 20, file_s=3_600, keep_days=0, keep_bytes=0)
@@ -51,7 +49,7 @@ class _FilesDisk(Disk):
 class SimEventLog:
     """The event log of one node, over all its processes."""
 
-    def __init__(self, folder: Path, server: "SimServer", rng: Random, limits: Limits = LIMITS) -> None:
+    def __init__(self, folder: Path, server: Station, rng: Random, limits: Limits = LIMITS) -> None:
         """Nothing happens before `start`; `rng` draws what is left of an unsynced file when the power fails."""
         self.written: int = 0  #: lines
         self._folder = folder

@@ -19,16 +19,13 @@ Times are integer milliseconds.
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from disqued.persistence.interface import StoreFailed
+from disqued.testing.clients import Load, Operator
 from disqued.testing.events import generator
-from disqued.testing.server import STAGES
-
-if TYPE_CHECKING:
-    from disqued.testing.network import Path
-    from disqued.testing.server import SimServer
-    from disqued.testing.world import World
+from disqued.testing.network import Path, SimNetwork
+from disqued.testing.server import STAGES, SimServer
 
 HOUR_MS: Final = 3_600_000
 STOP_GRACE_MS: Final = 2_000
@@ -40,28 +37,16 @@ KINDS: Final = (
 )  # fmt: skip
 
 
-class Operator:
-    """A client that gives orders."""
-
-    is_gone = False
-
-    def __init__(self, heard: Callable[[Any], None] = lambda value: None) -> None:
-        self._heard = heard
-
-    def answered(self, value: Any) -> None:
-        """Hear the answer."""
-        self._heard(value)
-
-    def lost(self) -> None:
-        """The node is gone; so be it."""
-
-
 class Faults:
     """Begins faults and ends them."""
 
-    def __init__(self, world: "World", kinds: Iterable[str], seed: str) -> None:
-        self._world = world
-        self._events = world.events
+    def __init__(
+        self, servers: list[SimServer], network: SimNetwork, load: Load, kinds: Iterable[str], seed: str
+    ) -> None:  # fmt: skip
+        self._servers = servers
+        self._network = network
+        self._load = load
+        self._events = network.events
         self._rng = {kind: generator(f"{seed} fault {kind}") for kind in KINDS}
         self._kinds = tuple(kinds)
         self._ends: dict[int, Callable[[], None]] = {}
@@ -114,12 +99,12 @@ class Faults:
         """A span between the two, short ones more often than long ones."""
         return int(low_ms * (high_ms / low_ms) ** rng.random())
 
-    def _one(self, rng: Random) -> "SimServer | None":
-        up = [server for server in self._world.servers if server.is_up and not server.is_paused]
+    def _one(self, rng: Random) -> SimServer | None:
+        up = [server for server in self._servers if server.is_up and not server.is_paused]
         return rng.choice(up) if up else None
 
-    def _some_paths(self, rng: Random, part: float) -> "list[Path]":
-        paths = self._world.network.paths
+    def _some_paths(self, rng: Random, part: float) -> list[Path]:
+        paths = self._network.paths
         return rng.sample(paths, max(1, int(len(paths) * part)))
 
     # Processes.
@@ -148,9 +133,8 @@ class Faults:
         if stage is None:
             die()
             return
-        server.on_death = die
-        server.dies_at = stage
-        self._ends_after(down_ms, lambda: _spare(server))
+        server.doom(stage, die)
+        self._ends_after(down_ms, server.spare)
 
     def _pause(self, rng: Random) -> None:
         server = self._one(rng)
@@ -183,27 +167,25 @@ class Faults:
     # The network.
 
     def _partition(self, rng: Random) -> None:
-        servers = self._world.servers
+        servers = self._servers
         side = set(rng.sample(range(len(servers)), rng.randint(1, len(servers) - 1)))
-        paths = [
-            path for path in self._world.network.paths if (path.source.number in side) != (path.target.number in side)
-        ]
+        paths = [path for path in self._network.paths if (path.source.number in side) != (path.target.number in side)]
         self._block("partition", f"nodes {sorted(side)} from the others", paths, self._span(rng, 500, 60_000))
 
     def _one_way(self, rng: Random) -> None:
         paths = self._some_paths(rng, rng.choice((0.1, 0.3, 0.6)))
         self._block("one_way", _shown(paths), paths, self._span(rng, 500, 60_000))
 
-    def _block(self, kind: str, what: str, paths: "list[Path]", span_ms: int) -> None:
+    def _block(self, kind: str, what: str, paths: list[Path], span_ms: int) -> None:
         self._tell(kind, f"{what} for {span_ms} ms")
         for path in paths:
             path.block()
         self._ends_after(span_ms, lambda: _unblock(paths))
 
     def _clog(self, rng: Random) -> None:
-        servers = self._world.servers
+        servers = self._servers
         some = set(rng.sample(range(len(servers)), rng.randint(1, len(servers))))
-        paths = [path for path in self._world.network.paths if path.source.number in some or path.target.number in some]
+        paths = [path for path in self._network.paths if path.source.number in some or path.target.number in some]
         span_ms = self._span(rng, 1_000, 40_000)
         self._tell("clog", f"links of nodes {sorted(some)}, one after the other, over {span_ms} ms")
         starts = sorted(rng.randint(0, span_ms) for _ in paths)
@@ -216,7 +198,7 @@ class Faults:
         for path, end_ms in zip(backwards, ends, strict=True):
             self._ends_after(end_ms, lambda path=path: _unclog_one(path, begun))  # type: ignore[misc]
 
-    def _clog_one(self, path: "Path", begun: set[int]) -> None:
+    def _clog_one(self, path: Path, begun: set[int]) -> None:
         if self._events.now < self._until and id(path) not in begun:
             begun.add(id(path))
             path.block()
@@ -249,19 +231,19 @@ class Faults:
     # Machines.
 
     def _clock(self, rng: Random) -> None:
-        server = rng.choice(self._world.servers)
+        server = rng.choice(self._servers)
         server.clock.drift_ms = rng.choice((0, 1, 1)) * rng.randint(-3 * HOUR_MS, 3 * HOUR_MS)
         self._tell("clock", f"{server} is {server.clock.drift_ms} ms off")
 
     def _full_disk(self, rng: Random) -> None:
-        server = rng.choice(self._world.servers)
+        server = rng.choice(self._servers)
         span_ms = self._span(rng, 500, 30_000)
         self._tell("full_disk", f"{server} for {span_ms} ms")
         server.disk.is_full = True
         self._ends_after(span_ms, lambda: setattr(server.disk, "is_full", False))
 
     def _bad_sync(self, rng: Random) -> None:
-        server = rng.choice(self._world.servers)
+        server = rng.choice(self._servers)
         span_ms = self._span(rng, 500, 30_000)
         self._tell("bad_sync", f"{server} for {span_ms} ms")
         server.disk.fails_sync = True
@@ -282,7 +264,7 @@ class Faults:
         server = self._one(rng)
         if server is None:
             return
-        queue = rng.choice(self._world.load.queues)
+        queue = rng.choice(self._load.queues)
         what = rng.choice((b"in", b"out", b"all"))
         bcast = rng.random() < 0.3
         span_ms = self._span(rng, 1_000, 20_000)
@@ -290,12 +272,12 @@ class Faults:
             "queue", f"PAUSE {queue.decode()} {what.decode()}{' bcast' if bcast else ''} on {server}, {span_ms} ms"
         )
         server.command(Operator(), [b"PAUSE", queue, what, *((b"bcast",) if bcast else ())])
-        touched = self._world.servers if bcast else [server]
+        touched = self._servers if bcast else [server]
         self._ends_after(span_ms, lambda: _unpause(touched, queue))
 
     def _leaving(self, rng: Random) -> None:
         server = self._one(rng)
-        if server is None or any(other.is_up and other.state.leaving for other in self._world.servers):
+        if server is None or any(other.is_up and other.state.leaving for other in self._servers):
             return
         span_ms = self._span(rng, 2_000, 60_000)
         self._tell("leaving", f"{server} for {span_ms} ms at most")
@@ -317,23 +299,23 @@ class Faults:
         self._events.after(250, look)
 
     @staticmethod
-    def _come_back(server: "SimServer") -> None:
+    def _come_back(server: SimServer) -> None:
         if not server.is_up:
             server.start()
             _stay(server)
 
 
-def _is_safe_to_stop(server: "SimServer") -> bool:
+def _is_safe_to_stop(server: SimServer) -> bool:
     server.node.begin()
     return server.node.leaving.is_safe
 
 
-def _stay(server: "SimServer") -> None:
+def _stay(server: SimServer) -> None:
     if server.is_up:
         server.command(Operator(), [b"CLUSTER", b"LEAVING", b"no"])
 
 
-def _starter(server: "SimServer") -> Callable[[], None]:
+def _starter(server: SimServer) -> Callable[[], None]:
     def start() -> None:
         if not server.is_up:
             server.start()
@@ -341,43 +323,39 @@ def _starter(server: "SimServer") -> Callable[[], None]:
     return start
 
 
-def _spare(server: "SimServer") -> None:
-    server.dies_at = None
-
-
-def _resume(server: "SimServer") -> None:
+def _resume(server: SimServer) -> None:
     if server.is_paused:
         server.resume()
 
 
-def _unblock(paths: "list[Path]") -> None:
+def _unblock(paths: list[Path]) -> None:
     for path in paths:
         path.unblock()
 
 
-def _unclog_one(path: "Path", begun: set[int]) -> None:
+def _unclog_one(path: Path, begun: set[int]) -> None:
     if id(path) in begun:
         path.unblock()
     begun.add(id(path))
 
 
-def _tidy(paths: "list[Path]") -> None:
+def _tidy(paths: list[Path]) -> None:
     for path in paths:
         path.mess = 0.0
 
 
-def _speed_up(paths: "list[Path]") -> None:
+def _speed_up(paths: list[Path]) -> None:
     for path in paths:
         path.delay_ms, path.jitter_ms = 1, path.usual_jitter_ms
 
 
-def _unpause(servers: "list[SimServer]", queue: bytes) -> None:
+def _unpause(servers: list[SimServer], queue: bytes) -> None:
     for server in servers:
         if server.is_up:
             server.command(Operator(), [b"PAUSE", queue, b"none"])
 
 
-def _shown(paths: "list[Path]") -> str:
+def _shown(paths: list[Path]) -> str:
     if len(paths) > 8:
         return f"{len(paths)} paths"
     return " ".join(f"{path.source.number}>{path.target.number}" for path in paths)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from disqued.testing.checker import GRACE_MS
-from disqued.testing.clients import Actor
+from disqued.testing.clients import Actor, Operator
 from disqued.testing.events import generator
-from disqued.testing.faults import Operator
 from disqued.testing.logchecker import LogChecker
 from disqued.testing.logcrew import LogRestarter, LogWorker
 from disqued.testing.logfacts import LogRules

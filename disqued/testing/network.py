@@ -14,16 +14,16 @@ Times are integer milliseconds.
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
 from disqued.core.model.messages import Greeting, Message, Target
+from disqued.core.model.state import State
+from disqued.core.node import Node
+from disqued.testing.clock import NodeClock
 from disqued.testing.events import Events
 from disqued.wire.messages import encode
-
-if TYPE_CHECKING:
-    from disqued.testing.server import SimServer
 
 HELD_MAX = 20_000  #: messages that wait for a blocked link at most; the newest are dropped
 DIAL_TIMEOUT_MS = 2_000
@@ -35,12 +35,40 @@ PUT_OFF_BELOW = 0.7
 LATE_MS_MAX = 1_500
 
 
+class Station(Protocol):
+    """A node as its network and its event log see it."""
+
+    id: bytes
+    number: int
+    host: str
+    bus_port: int
+    boot: int  #: number of its process
+    is_up: bool
+    is_paused: bool
+    clock: NodeClock
+    events: Events
+    node: Node
+    state: State
+
+    def hear(self, sender: bytes, batch: list[bytes]) -> None:
+        """Take messages of another node."""
+
+    def hear_greeting(self, greeting: Greeting, host: str) -> None:
+        """Another node has opened its link to this one."""
+
+    def open_link(self, dial: "Dial", link: "Link", greeting: Greeting) -> bool:
+        """Our link to a target is proven; say whether the attempt is over."""
+
+    def lose_link(self, link: "Link", *, loses: bool = True) -> None:
+        """A link has broken, or is not wanted any more."""
+
+
 class Path:
     """The way from one node to another, and its weather."""
 
     __slots__ = ("blocks", "delay_ms", "jitter_ms", "link", "mess", "source", "target", "usual_jitter_ms")
 
-    def __init__(self, source: "SimServer", target: "SimServer") -> None:
+    def __init__(self, source: Station, target: Station) -> None:
         self.source = source
         self.target = target
         self.blocks: int = 0  #: faults that let nothing through now
@@ -85,7 +113,7 @@ class Link:
             before.close(loses=False)
 
     @property
-    def target(self) -> "SimServer":
+    def target(self) -> Station:
         """The node that it leads to."""
         return self._path.target
 
@@ -189,11 +217,11 @@ class SimNetwork:
         self.carried: int = 0  #: messages that arrived
         self.dropped: int = 0  #: messages that were lost on a link, or had no room before it
         #: Is shown each message that arrives: (receiver, id of the sender, message).
-        self.watch: Callable[[SimServer, bytes, Message], None] | None = None
-        self.by_address: dict[tuple[str, int], SimServer] = {}
+        self.watch: Callable[[Station, bytes, Message], None] | None = None
+        self.by_address: dict[tuple[str, int], Station] = {}
         self._paths: dict[tuple[int, int], Path] = {}
 
-    def join(self, servers: "Iterable[SimServer]", jitter_ms: int = 1) -> None:
+    def join(self, servers: Iterable[Station], jitter_ms: int = 1) -> None:
         """Lay the paths between these nodes."""
         for source in servers:
             self.by_address[source.host, source.bus_port] = source
@@ -202,7 +230,7 @@ class SimNetwork:
                     path = self._paths[source.number, target.number] = Path(source, target)
                     path.jitter_ms = path.usual_jitter_ms = jitter_ms
 
-    def path(self, source: "SimServer", target: "SimServer") -> Path:
+    def path(self, source: Station, target: Station) -> Path:
         """The way from one node to another."""
         return self._paths[source.number, target.number]
 
@@ -213,13 +241,13 @@ class SimNetwork:
 
     # Dialing.
 
-    def dial(self, source: "SimServer", target: Target) -> Dial:
+    def dial(self, source: Station, target: Target) -> Dial:
         """Begin to open a link."""
         dial = Dial(target, source.boot)
         self.events.after(1, self._attempt, (source, dial))
         return dial
 
-    def _attempt(self, attempt: "tuple[SimServer, Dial]") -> None:
+    def _attempt(self, attempt: tuple[Station, Dial]) -> None:
         source, dial = attempt
         if dial.is_over or dial.boot != source.boot:
             return
@@ -233,11 +261,11 @@ class SimNetwork:
             return
         self.events.after(there.delay_ms + back.delay_ms, self._greet, (source, dial, where, where.boot))
 
-    def _again(self, source: "SimServer", dial: Dial, ms: int) -> None:
+    def _again(self, source: Station, dial: Dial, ms: int) -> None:
         self.events.after(ms + dial.pause_ms, self._attempt, (source, dial))
         dial.pause_ms = min(2 * dial.pause_ms, REDIAL_MAX_MS)
 
-    def _greet(self, proof: "tuple[SimServer, Dial, SimServer, int]") -> None:
+    def _greet(self, proof: tuple[Station, Dial, Station, int]) -> None:
         """Both sides know by now who the other one is."""
         source, dial, where, boot = proof
         if dial.is_over or dial.boot != source.boot:
@@ -255,7 +283,7 @@ class SimNetwork:
             self._again(source, dial, 1)
 
     @staticmethod
-    def _greeted(news: "tuple[SimServer, int, Greeting, str]") -> None:
+    def _greeted(news: tuple[Station, int, Greeting, str]) -> None:
         where, boot, greeting, host = news
         if where.boot == boot:
             where.hear_greeting(greeting, host)

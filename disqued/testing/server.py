@@ -6,7 +6,7 @@
 It does in virtual time what `net/process/driver.py` does on a loop: it carries out what the same `Turn` asks for.  With
 `commit_ms` a commit takes its time, as one in a thread or on another server does.
 
-A process ends at any moment, also between the parts of the end of a turn (`dies_at`), and starts again from its disk.
+A process ends at any moment, also between the parts of the end of a turn (`doom`), and starts again from its disk.
 
 Times are integer milliseconds; `boot` counts the processes of a node, so that what was meant for one that is gone is
 not taken for news.
@@ -141,9 +141,13 @@ class SimServer:
 
     def __init__(
         self, events: Events, network: SimNetwork, number: int, seed: str, *,
-        policy: str, maxmemory: int, timeout_ms: int, asked_at_once: int, on_loss: "Callable[[SimServer], None]",
+        policy: str, maxmemory: int, timeout_ms: int, asked_at_once: int,
+        on_life: "Callable[[SimServer, bool], None]", on_loss: "Callable[[SimServer], None]",
     ) -> None:  # fmt: skip
-        """Make a node that is not started; `on_loss` hears when a crash took something that was acknowledged."""
+        """Make a node that is not started.
+
+        `on_life` hears that a process serves or has ended, `on_loss` that a crash took something acknowledged.
+        """
         self.events = events
         self.network = network
         self.number = number
@@ -160,13 +164,13 @@ class SimServer:
         self.boot: int = 0
         self.is_up: bool = False
         self.is_paused: bool = False
-        self.dies_at: str | None = None  #: one of STAGES: there the power goes, in the next turn that commits
-        self.on_life: Callable[[bool], None] = lambda serves: None  #: a process serves, or has ended
-        self.on_death: Callable[[], None] = lambda: None
+        self._dies_at: str | None = None  #: one of STAGES: there the power goes, in the next turn that commits
+        self._die: Callable[[], None] = lambda: None
         self.commits: int = 0
         self.suspected: set[int] = set()  #: numbers of nodes that it took for failed at some time
         self.commit_ms: int = 0  #: how long a commit takes at most; 0 = it is done when it returns
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
+        self._on_life = on_life
         self._on_loss = on_loss
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
         self._members: list[KnownNode] = []  #: nodes.conf
@@ -226,7 +230,7 @@ class SimServer:
         node.tick()
         self.outbox.members_changed = True
         self._finish()
-        self.on_life(True)
+        self._on_life(self, True)
 
     def remember(self, members: "Iterable[SimServer]") -> None:
         """Let its nodes.conf name these nodes, all of which it has heard of: a process that starts links to them."""
@@ -249,6 +253,14 @@ class SimServer:
         if not power:
             self._say_that_it_is_gone()
 
+    def doom(self, stage: str, die: Callable[[], None]) -> None:
+        """Let the power go in the next turn that commits, at one of STAGES: `die` is called there."""
+        self._dies_at, self._die = stage, die
+
+    def spare(self) -> None:
+        """Take `doom` back."""
+        self._dies_at = None
+
     def restart(self) -> None:
         """Shut down in order and start again, with queues and deliveries as they were.  Raises StoreFailed."""
         self._end_turn(self.boot)
@@ -266,8 +278,8 @@ class SimServer:
     def _end(self) -> None:
         self.is_up = False
         self.is_paused = False
-        self.dies_at = None
-        self.on_life(False)
+        self._dies_at = None
+        self._on_life(self, False)
         self.boot += 1
         for dial in self._dials.values():
             dial.is_over = True
@@ -513,7 +525,7 @@ class SimServer:
         return self._commit()
 
     def _commit(self) -> str | None:
-        if self.dies_at is not None and self._dies_in_commit():
+        if self._dies_at is not None and self._dies_in_commit():
             return None
         try:
             self.journal.commit()
@@ -539,7 +551,7 @@ class SimServer:
             self._speak(boot)
 
     def _dies_in_commit(self) -> bool:
-        if self.dies_at == "before the sync" and self.journal.records and not self.disk.is_full:
+        if self._dies_at == "before the sync" and self.journal.records and not self.disk.is_full:
             # The bytes are with the system; nobody has asked for the disk yet.
             policy, self.journal.policy = self.journal.policy, EVERYSEC
             try:
@@ -550,9 +562,9 @@ class SimServer:
         return self._dies("before the write") or self._dies("before the sync")
 
     def _dies(self, stage: str) -> bool:
-        if self.dies_at != stage:
+        if self._dies_at != stage:
             return False
-        self.on_death()
+        self._die()
         return True
 
     def send(self, messages: Messages) -> None:

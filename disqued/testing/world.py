@@ -15,7 +15,6 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -26,10 +25,10 @@ from disqued.core.model.peers import FAIL, PFAIL
 from disqued.core.model.queues import Queue
 from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, Rules
-from disqued.testing.clients import Consumer, Load, Producer
+from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import Events, TimeStandsStill, generator
-from disqued.testing.faults import HOUR_MS, KINDS, Faults, Operator
+from disqued.testing.faults import HOUR_MS, KINDS, Faults
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
@@ -106,12 +105,11 @@ class World:
             SimServer(
                 self.events, self.network, number, name, policy=draw.choice(profile.policies),
                 maxmemory=profile.maxmemory, timeout_ms=profile.timeout_ms, asked_at_once=profile.asked_at_once,
-                on_loss=self._note_loss,
+                on_life=self._note_life, on_loss=self._note_loss,
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
         for server in self.servers:
-            server.on_life = partial(self._note_life, server)
             server.commit_ms = profile.commit_ms
         if events is not None:
             for server in self.servers:
@@ -121,7 +119,9 @@ class World:
         for server in self.servers:
             server.numbers = numbers
         self.network.join(self.servers, profile.jitter_ms)
-        self.faults = Faults(self, [kind for kind in profile.kinds if kind not in self.without], name)
+        self.faults = Faults(
+            self.servers, self.network, self.load, [kind for kind in profile.kinds if kind not in self.without], name
+        )  # fmt: skip
         self.checker = Checker(attrs.evolve(profile.rules))
         self.ages = 0
         self.jobs = 0  #: that were promised, over all ages
@@ -203,8 +203,7 @@ class World:
 
     def _live(self) -> None:
         self.ages += 1
-        self.checker = Checker(self.profile.rules)
-        self.checker.made_at = self._made_at
+        self.checker = Checker(self.profile.rules, self._made_at)
         self._logs = self._new_logs()
         self._be_safe()
         self._heal()

@@ -13,7 +13,8 @@ class History:
     """Facts in the order of the calls; each takes a second."""
 
     def __init__(self, rules: Rules | None = None) -> None:
-        self.checker = Checker(rules)
+        self.made_at: dict[bytes, int] = {}
+        self.checker = Checker(rules, lambda job_id: self.made_at.get(job_id, 0))
         self.now = 0
 
     def _tick(self) -> int:
@@ -315,7 +316,7 @@ def test_a_job_that_was_made_after_the_answer_is_a_double_unless_its_node_was_ju
     history.checker.answered(number, ALICE, history.now, frozenset((0, 1)))
     made_at = history.now + made_after_ms
     history.checker.requests[number].said_at[BOB[2:10]] = made_at - said_before_ms
-    history.checker.made_at = {BOB: made_at}.__getitem__
+    history.made_at[BOB] = made_at
     for job_id in (ALICE, BOB):
         history.deliver(number, job_id)
         history.ack(job_id)

@@ -12,10 +12,10 @@ from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE
 from disqued.persistence.interface import StoreFailed
 from disqued.testing import __main__ as program
 from disqued.testing.campaign import Outcome, Story
+from disqued.testing.clients import Operator
 from disqued.testing.clock import NodeClock
 from disqued.testing.disk import SimDisk
 from disqued.testing.events import Events
-from disqued.testing.faults import Operator
 from disqued.testing.journal import ALWAYS, NO, NONE, SimJournal
 from disqued.testing.profiles import named
 from disqued.testing.server import STAGES, SimServer
@@ -219,8 +219,7 @@ def test_nodes_copy_deliver_and_collect(world: World) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_who_dies_in_a_commit_has_told_nobody_what_was_not_safe(world: World, stage: str) -> None:
     one = world.servers[0]
-    one.on_death = lambda: one.kill(power=True)
-    one.dies_at = stage
+    one.doom(stage, lambda: one.kill(power=True))
     heard = ask(world, one, "ADDJOB", "q", "body", "1000", "REPLICATE", "1")
     assert heard == ["lost"]
     one.start()

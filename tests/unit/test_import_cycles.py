@@ -22,8 +22,6 @@ KNOWN: tuple[frozenset[str], ...] = (
     tied("net.clients", "access callers connection pubsub shutdown traffic unauthenticated")
     | tied("net.loop", "turns")
     | tied("net.process", "daemon driver statistics storekeeper switching"),
-    tied("testing", "eventlog network server"),
-    tied("testing", "faults loglife world"),
 )
 
 

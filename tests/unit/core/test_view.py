@@ -136,6 +136,7 @@ def test_queues_come_in_the_order_of_their_creation_from_a_serial_on(server: Ser
     assert [queue.name for queue in view.queues_from(second.serial + 1, 2)] == [b"b"]
 
 
+@pytest.mark.reference  # lines are counted
 def test_a_look_up_costs_the_same_however_much_there_is(server: Server, view: NodeView) -> None:
     def looks() -> None:
         view.job(job_id)
