@@ -357,11 +357,11 @@ def check(
     files = JournalFiles(path, disk or Disk())
     try:
         if repair:
-            files.lock()
+            files.lock.take()
         try:
             return _check(files, out, advance, repair=repair)
         finally:
-            files.unlock(tidy=True)
+            files.lock.release(tidy=True)
     except StoreError as error:
         out.write(f"{error}\n")
     except OSError as error:

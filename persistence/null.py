@@ -52,17 +52,17 @@ class NullStore:
     def open(self) -> None:
         if not self._enqueue_once:
             return
-        self._files.lock()
+        self._files.lock.take()
         try:
             manifest = self._files.read_manifest()
             if manifest.has_queues:
                 self._reader = JournalReader(self._files, manifest, cut_torn=False)
         except StoreError:
-            self._files.unlock()
+            self._files.lock.release()
             raise
         self.restores_queues = manifest.has_queues
         if not manifest.has_queues:
-            self._files.unlock()
+            self._files.lock.release()
             self.log.warn(
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; nothing is loaded",
                 path=str(self._files.path),
@@ -77,7 +77,7 @@ class NullStore:
         except OSError as error:
             raise StoreFailed(error.strerror or str(error)) from error
         self._files.remove_leftovers(Manifest())
-        self._files.unlock()
+        self._files.lock.release()
 
     def renew(self) -> None:
         """Nothing is kept, so nothing has to go."""
@@ -102,11 +102,11 @@ class NullStore:
         raise StoreError("there is no journal to rewrite: `persistence` is none")
 
     def rewrite(self, records: Iterable[Record]) -> None:
-        self._files.lock()
+        self._files.lock.take()
         try:
             replace_journal(self._files, records, 1, self._clock)
         finally:
-            self._files.unlock()
+            self._files.lock.release()
 
     def status(self) -> dict[str, int | str]:
         return {
@@ -125,7 +125,7 @@ class NullStore:
         self.close()
 
     def close(self) -> None:
-        self._files.unlock()
+        self._files.lock.release()
 
 
 @implementer(IStoreFactory)

@@ -18,7 +18,6 @@ on from the base, and there was no 0.
 A file number is never used again, so a file that the manifest does not list is a leftover of a crash.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,7 +30,8 @@ from twisted.logger import Logger
 from disqued.config.settings import Settings
 from disqued.persistence.aof.segments import HEADER_SIZE, header
 from disqued.persistence.disk import Disk, reason, write_all
-from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
+from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
+from disqued.persistence.lock import FileLock
 
 TITLE: Final = "disqued journal 2"
 TITLES: Final = ("disqued journal 1", TITLE)
@@ -131,8 +131,7 @@ class JournalFiles:
         """Take the path that they are named after."""
         self.path = path
         self.disk = disk
-        self._lock: int | None = None
-        self._has_made_lock = False
+        self.lock = FileLock(path, disk, "journal")
 
     def segment(self, segment: Base | Increment) -> Path:
         """Path of a segment."""
@@ -142,37 +141,6 @@ class JournalFiles:
     def manifest_path(self) -> Path:
         """Path of the manifest."""
         return self.path.with_name(self.path.name + ".manifest")
-
-    def lock(self) -> None:
-        """Keep every other process off these files.  Raises StoreLocked, StoreFailed."""
-        path = self.lock_path
-        try:
-            self._has_made_lock = not path.exists()
-            self._lock = self.disk.lock(path)
-        except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
-        if self._lock is None:
-            raise StoreLocked(f"{path}: another process uses this journal; end it, or give this one another `dir`")
-
-    @property
-    def lock_path(self) -> Path:
-        """Path of the lock."""
-        return self.path.with_name(self.path.name + ".lock")
-
-    def lock_again(self) -> None:
-        """Lock the files once more if the lock was taken away.  Raises StoreLocked, StoreFailed, OSError."""
-        if self._lock is None or not self.disk.has_name(self._lock, self.lock_path):
-            self.unlock()
-            self.lock()
-
-    def unlock(self, *, tidy: bool = False) -> None:
-        """Let other processes use these files; with `tidy` the lock is there afterwards only if it was before."""
-        if self._lock is not None:
-            if tidy and self._has_made_lock:
-                with contextlib.suppress(OSError):
-                    self.lock_path.unlink()
-            self.disk.close(self._lock)
-            self._lock = None
 
     def read_manifest(self) -> Manifest:
         """The manifest; an empty one where there is no journal yet.  Raises StoreError."""

@@ -128,12 +128,12 @@ class AofStore:
         return self._reader.bytes_loaded if self._reader else 0
 
     def open(self) -> None:
-        self._files.lock()
+        self._files.lock.take()
         try:
             self._manifest = self._files.read_manifest()
             self._reader = JournalReader(self._files, self._manifest, cut_torn=self._cut_torn)
         except StoreError:
-            self._files.unlock()
+            self._files.lock.release()
             raise
         self.restores_queues = self._enqueue_once and self._manifest.has_queues
         if self._enqueue_once and not self._manifest.has_queues:
@@ -347,7 +347,7 @@ class AofStore:
         """
         watch, in_use = self._watch, self._in_use
         watch.forget()
-        watch.keep(self._files.lock_path)
+        watch.keep(self._files.lock.path)
         if in_use is not None:
             watch.keep(self._files.segment(in_use))
         if self._compaction is None and self._failure is None:
@@ -417,7 +417,7 @@ class AofStore:
         try:
             if repairs:
                 self._drop_appender()
-                self._files.lock_again()
+                self._files.lock.take_again()
             elif self._appender is None:
                 self._begin_increment()
             self._compaction = Compaction(
@@ -559,7 +559,7 @@ class AofStore:
             self._files.remove_leftovers(self._manifest)
         except OSError as error:
             self.log.warn("{path} cannot be emptied: {why}", path=str(self._files.path), why=reason(error))
-        self._files.unlock()
+        self._files.lock.release()
 
     def close(self) -> None:
         self._give_up_compaction()
@@ -572,7 +572,7 @@ class AofStore:
                 if appender is not None:
                     self._end(appender)
             finally:
-                self._files.unlock()
+                self._files.lock.release()
 
     def _end(self, appender: Appender) -> None:
         if self._failure is None:

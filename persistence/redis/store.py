@@ -36,6 +36,7 @@ from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STA
 from disqued.persistence.redis.link import RedisConnection, RedisError
 from disqued.persistence.redis.reading import JobReader, Records, reply
 from disqued.persistence.redis.server import Server, explain
+from disqued.persistence.rewrites import Rewrites
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
 BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove
@@ -81,9 +82,7 @@ class RedisStore:
         #: Who waits for the batch with a number, and whether an attempt in vain to reach the server leaves it waiting.
         self._applied: list[tuple[int, Deferred[None], bool]] = []
         self._rewriting: Deferred[None] | None = None
-        self._rewrite_began = 0
-        self._rewrite_s = -1
-        self._last_rewrite = "ok"
+        self._rewrites = Rewrites(clock)
 
     def open(self) -> None:
         """Begin to connect; `load` and `renew` wait for the rest."""
@@ -333,18 +332,18 @@ class RedisStore:
 
     async def _restore(self, records: Iterator[Record | None]) -> None:
         """Give the server back what it has lost."""
-        began = self._rewrite_began = self._clock.now()
+        self._rewrites.begin()
         try:
             count = await self._write_anew(records, with_queues=False)
         except StoreFailed as error:
-            self._last_rewrite = "err"
+            self._rewrites.end(succeeded=False)
             self.log.error("The jobs are not written anew: {reason}", reason=str(error))
         else:
             self._server.loss = None
-            self._last_rewrite = "ok"
-            self._rewrite_s = (self._clock.now() - began) // 1_000
+            self._rewrites.end(succeeded=True)
             self.log.info("{where}: {count} records were written anew", where=self._server.where, count=count)
         finally:
+            self._rewrites.give_up()
             over, self._rewriting = self._rewriting, None
             assert over is not None
             over.callback(None)
@@ -392,16 +391,8 @@ class RedisStore:
 
     def status(self) -> dict[str, int | str]:
         server = self._server
-        is_rewriting = self._rewriting is not None
         return {
-            "aof_enabled": 1,
-            "aof_state": "on",
-            "aof_rewrite_in_progress": int(is_rewriting),
-            "aof_rewrite_scheduled": 0,
-            "aof_last_rewrite_time_sec": self._rewrite_s,
-            "aof_current_rewrite_time_sec": (self._clock.now() - self._rewrite_began) // 1_000 if is_rewriting else -1,
-            "aof_last_bgrewrite_status": self._last_rewrite,
-            "aof_last_write_status": "err" if server.away or self._final() else "ok",
+            **self._rewrites.status(writes=not (server.away or self._final())),
             "redis_server": server.name,
             "redis_connected": int(server.connection is not None),
             "redis_backlog_records": self._backlog.count,

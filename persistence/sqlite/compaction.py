@@ -12,9 +12,12 @@ while there is a pause: they say what comes back.  Where groups begin is no hist
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from disqued.core.model.clock import Clock
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.sqlite.writer import Writer
 
+PAUSE_MS: Final = 60_000  #: between two compactions that begin by themselves
+MUCH_FREE_BYTES: Final = 64 << 20  #: less is kept for what comes
 ROWS_PER_SLICE = 200  #: about 5 ms
 PAGES_PER_SLICE = 64
 PATIENCE_S = 0.005  #: commits wait no longer because of us
@@ -67,3 +70,34 @@ class Compaction:
         while not self._writer.log.wait_for_checkpoint(PATIENCE_S):
             yield True
         self._writer.shorten_log()
+
+
+class Upkeep:
+    """When a compaction is due.  Times are milliseconds of the wall clock."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._not_before = 0
+        self._trim_not_before = 0  #: what a group has done may be old, and stay with its job
+
+    def begin(self, history_ms: int) -> None:
+        """A compaction begins."""
+        wall = self._clock.wall()
+        self._not_before = wall + PAUSE_MS
+        self._trim_not_before = wall + history_ms // 10
+
+    def is_due(self, history_ms: int, size: int) -> bool:
+        """Return whether much can be deleted, or given back of a file of so many bytes."""
+        wall = self._clock.wall()
+        return wall >= self._not_before and (self._has_old_facts(wall, history_ms) or self._has_much_free(size))
+
+    def _has_old_facts(self, wall: int, history_ms: int) -> bool:
+        oldest = self._writer.oldest_fact
+        # Late by a tenth, so that there is something to do.
+        late_ms = history_ms // 10
+        return oldest is not None and wall - oldest > history_ms + late_ms and wall >= self._trim_not_before
+
+    def _has_much_free(self, size: int) -> bool:
+        free = self._writer.free_bytes
+        return free > MUCH_FREE_BYTES and free > size // 2

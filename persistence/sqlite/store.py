@@ -31,9 +31,11 @@ from disqued.config.settings import Settings
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
-from disqued.persistence.disk import Disk, Watch
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, StoreLocked, nobody
-from disqued.persistence.sqlite.compaction import Compaction
+from disqued.persistence.disk import Disk
+from disqued.persistence.interface import IStore, StoreError, StoreFailed, nobody
+from disqued.persistence.lock import FileLock
+from disqued.persistence.rewrites import Rewrites
+from disqued.persistence.sqlite.compaction import Compaction, Upkeep
 from disqued.persistence.sqlite.log import ALWAYS
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
 from disqued.persistence.sqlite.rows import Note, noted
@@ -44,8 +46,6 @@ from disqued.persistence.sqlite.writer import Slices, Writer
 from disqued.persistence.worker import FromThreads, Worker
 
 RECORDS_PER_SLICE: Final = 500  #: of a replacement
-COMPACTION_PAUSE_MS: Final = 60_000  #: between two compactions that begin by themselves
-MUCH_FREE_BYTES: Final = 64 << 20  #: less is kept for what comes
 
 T = TypeVar("T")
 
@@ -80,8 +80,7 @@ class SqliteStore:
         self._cut_torn = cut_torn
         self._enqueue_once = enqueue_once
         self._disk = disk or Disk()
-        self._lock: int | None = None
-        self._watch = Watch(self._disk)  #: of the lock; the log watches the other files
+        self._lock = FileLock(path, self._disk, "database")  #: the log watches the other files
         self._reader: DatabaseReader | None = None
         self._worker: Worker | None = None
         self._writer = Writer(path, self._disk)
@@ -91,12 +90,8 @@ class SqliteStore:
         self._failure: str | None = None  #: why nothing is taken any more
         self._last_error: str | None = None  #: why the last commit failed
         self._is_loaded = False
-        # Compaction.
-        self._compacting_since: int | None = None
-        self._compact_not_before = 0  #: on the wall clock
-        self._trim_not_before = 0  #: likewise; what a group has done may be old, and stay with its job
-        self._last_compaction = "ok"
-        self._compaction_s = -1
+        self._rewrites = Rewrites(clock)
+        self._upkeep = Upkeep(self._writer, clock)
         self._renewal: _Renewal | None = None
 
     # Coming back.
@@ -111,15 +106,8 @@ class SqliteStore:
         """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
-    def _forget_synced(self) -> None:
-        # Who reads the database puts the log into it at the end.
-        try:
-            forget_synced(self._path)
-        except OSError as error:
-            raise failure_of(error, self._path) from error
-
     def open(self) -> None:
-        self._lock_file()
+        self._lock.take()
         try:
             if find_database(self._path):
                 check_tail(self._path, synced=self._fsync == ALWAYS, cut_torn=self._cut_torn)
@@ -127,7 +115,7 @@ class SqliteStore:
             prepare(self._path, self._disk)
             self._reader = DatabaseReader(self._path)
         except BaseException:
-            self._unlock()
+            self._lock.release()
             raise
         self._has_queues = self._reader.has_queues
         self.restores_queues = self._enqueue_once and self._has_queues
@@ -136,6 +124,13 @@ class SqliteStore:
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
                 path=str(self._path),
             )
+
+    def _forget_synced(self) -> None:
+        # Who reads the database puts the log into it at the end.
+        try:
+            forget_synced(self._path)
+        except OSError as error:
+            raise failure_of(error, self._path) from error
 
     def load(self) -> "Iterator[Record | Deferred[None]]":
         reader = self._reader
@@ -182,28 +177,6 @@ class SqliteStore:
         assert self._worker is not None
         return self._worker.call(function)
 
-    @property
-    def _lock_path(self) -> Path:
-        return self._path.with_name(self._path.name + ".lock")
-
-    def _lock_file(self) -> None:
-        path = self._lock_path
-        try:
-            self._lock = self._disk.lock(path)
-        except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
-        if self._lock is None:
-            raise StoreLocked(f"{path}: another process uses this database; end it, or give this one another `dir`")
-        try:
-            self._watch.keep(path)
-        except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._disk.close(self._lock)
-            self._lock = None
-
     # Going on.
 
     def append(self, records: list[Record]) -> None:
@@ -234,7 +207,7 @@ class SqliteStore:
             return
         try:
             self._check()
-            self._watch.look()
+            self._lock.look()
             self._writer.log.look()
         except StoreFailed as error:
             self._failure = str(error)
@@ -279,10 +252,10 @@ class SqliteStore:
         if self._renewal is not None:
             self._renewal.stop()
         notes, self._pending = self._pending, []
-        began = self._clock.now()
+        self._rewrites.begin()
         slices = Slices()
         answer = self._replace(notes, slices, queues=True)
-        answer.addCallbacks(self._rewritten, self._not_rewritten, callbackArgs=(began,), errbackArgs=(notes,))
+        answer.addCallbacks(self._rewritten, self._not_rewritten, errbackArgs=(notes,))
         rest = iter(records)
         try:
             # All of it at once: nothing may happen between the first job and the last.
@@ -298,13 +271,13 @@ class SqliteStore:
     def _replace(self, notes: list[Note], slices: Slices, *, queues: bool) -> "Deferred[None]":
         return self._ask(partial(self._writer.replace, notes, slices, keeps_history=self._keeps_history, queues=queues))
 
-    def _rewritten(self, _: None, began: int) -> None:
+    def _rewritten(self, _: None) -> None:
         self._has_queues = True
         self._failure = self._last_error = None
-        self._note_compaction("ok", began)
+        self._rewrites.end(succeeded=True)
 
     def _not_rewritten(self, failure: Failure, notes: list[Note]) -> Failure:
-        self._last_compaction = "err"
+        self._rewrites.end(succeeded=False)
         if self._failure is None:
             self._not_committed(failure, notes)
         return failure
@@ -314,29 +287,17 @@ class SqliteStore:
     @property
     def wants_compaction(self) -> bool:
         """Whether there is much to be deleted or given back."""
-        if not self._is_loaded or self._failure or self._last_error or self._compacting_since is not None:
+        if not self._is_loaded or self._failure or self._last_error or self._rewrites.under_way:
             return False
-        wall = self._clock.wall()
-        return wall >= self._compact_not_before and (self._has_old_facts(wall) or self._has_much_free())
-
-    def _has_old_facts(self, wall: int) -> bool:
-        oldest = self._writer.oldest_fact
-        # Late by a tenth, so that there is something to do.
-        late_ms = self._history_ms // 10
-        return oldest is not None and wall - oldest > self._history_ms + late_ms and wall >= self._trim_not_before
-
-    def _has_much_free(self) -> bool:
-        free = self._writer.free_bytes
-        return free > MUCH_FREE_BYTES and free > _size(self._path) // 2
+        return self._upkeep.is_due(self._history_ms, _size(self._path))
 
     def compact(self, records: Iterator[Record | None]) -> None:
         if not self._is_loaded or self._worker is None:
             raise StoreError("a database is compacted while it is in use")
-        if self._compacting_since is not None:
+        if self._rewrites.under_way:
             raise StoreError("the database is being compacted already")
-        self._compacting_since = self._clock.now()
-        self._compact_not_before = self._clock.wall() + COMPACTION_PAUSE_MS
-        self._trim_not_before = self._clock.wall() + self._history_ms // 10
+        self._rewrites.begin()
+        self._upkeep.begin(self._history_ms)
         if self._failure is not None or self._writer.log.failure is not None:
             self._write_anew(records)
             return
@@ -348,16 +309,11 @@ class SqliteStore:
         self._worker.idle(compaction.step)
 
     def _compacted(self, error: StoreFailed | None) -> None:
-        if self._compacting_since is None:
+        if not self._rewrites.under_way:
             return
-        self._note_compaction("ok" if error is None else "err", self._compacting_since)
+        self._rewrites.end(succeeded=error is None)
         if error is not None:
             self.log.error("The database was not compacted: {reason}", reason=str(error))
-
-    def _note_compaction(self, outcome: str, began: int) -> None:
-        self._last_compaction = outcome
-        self._compaction_s = (self._clock.now() - began) // 1_000
-        self._compacting_since = None
 
     def _write_anew(self, records: Iterator[Record | None]) -> None:
         """Make a database that failed good again: all that the node knows replaces what it holds.
@@ -366,9 +322,7 @@ class SqliteStore:
         """
         self._failure = self._failure or self._writer.log.failure
         self._pending = []
-        if self._lock is None or not self._disk.has_name(self._lock, self._lock_path):
-            self._unlock()
-            self._lock_file()
+        self._lock.take_again()
         slices = Slices()
         self._renewal = _Renewal(self._reactor, slices, self._slices_of(records))
         answer = self._replace([], slices, queues=False)
@@ -383,30 +337,20 @@ class SqliteStore:
         self._renewal = None
         self._has_queues = False
         self._failure = self._last_error = None
-        if self._compacting_since is not None:
-            self._note_compaction("ok", self._compacting_since)
+        self._rewrites.end(succeeded=True)
 
     def _not_written_anew(self, failure: Failure) -> None:
         self._renewal = None
         self._pending = []
         self.log.error("The database was not written anew: {reason}", reason=str(failure.value))
-        if self._compacting_since is not None:
-            self._note_compaction("err", self._compacting_since)
+        self._rewrites.end(succeeded=False)
 
     # The rest.
 
     def status(self) -> dict[str, int | str]:
         is_open = self._is_loaded and self._worker is not None
-        since = self._compacting_since
         return {
-            "aof_enabled": 1,
-            "aof_state": "on",
-            "aof_rewrite_in_progress": int(since is not None),
-            "aof_rewrite_scheduled": 0,
-            "aof_last_rewrite_time_sec": self._compaction_s,
-            "aof_current_rewrite_time_sec": -1 if since is None else (self._clock.now() - since) // 1_000,
-            "aof_last_bgrewrite_status": self._last_compaction,
-            "aof_last_write_status": "err" if self._failure or self._last_error else "ok",
+            **self._rewrites.status(writes=not (self._failure or self._last_error)),
             "aof_pending_bio_fsync": int(is_open and self._writer.log.is_syncing),
             "sqlite_file": str(self._path),
             "sqlite_size": _size(self._path),
@@ -439,12 +383,12 @@ class SqliteStore:
             self._reader.close()
         worker, self._worker = self._worker, None
         if worker is None:
-            self._unlock()
+            self._lock.release()
             return None
         if self._renewal is not None:
             self._renewal.stop()
         worker.idle(None)
-        self._compacting_since = None
+        self._rewrites.give_up()
         answer = worker.call(partial(self._end, self._pending))
         answer.addBoth(self._let_go, worker)
         return answer
@@ -459,7 +403,7 @@ class SqliteStore:
     def _let_go(self, result: Any, worker: Worker) -> Any:
         self._is_loaded = False
         worker.end()
-        self._unlock()
+        self._lock.release()
         return result
 
 

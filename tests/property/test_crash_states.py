@@ -268,7 +268,7 @@ def repair(run: Run) -> None:
 def kill(run: Run) -> None:
     """End the process as kill -9 does: what was written stays with the system, and nothing more is synced."""
     assert run.store is not None
-    run.store._files.unlock()
+    run.store._files.lock.release()
     run.store = None
     # Its reactor and what it was about to do are gone.
     run.reactor = run.options["reactor"] = Reactor()

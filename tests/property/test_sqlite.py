@@ -453,7 +453,7 @@ def test_compaction_removes_what_is_over_for_longer_than_is_wanted(tmp_path: Pat
 def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disqued.persistence.sqlite.store.MUCH_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("disqued.persistence.sqlite.compaction.MUCH_FREE_BYTES", 1 << 20)
     monkeypatch.setattr(sqlite_writer, "ROWS_PER_LOOK", 1)
     store, _ = opened(tmp_path, history_s=0)
     store.put(*(added(number, b"x" * 3_000) for number in range(1_000)))
