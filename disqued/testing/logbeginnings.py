@@ -68,6 +68,10 @@ class Begun:
         """Tell whether the group may have begun behind an event."""
         return any(beginning.wants(request) is not True for beginning in self.beginnings)
 
+    def is_unsure(self, at: int) -> bool:
+        """Return whether what a consumer does at a time may mean nothing to the group."""
+        return at <= self.unsure_until
+
     @property
     def is_loose(self) -> bool:
         """Tell whether the group may have begun anew, nobody knows when."""

@@ -7,7 +7,7 @@
     left                           the death of a worker, or what it does not know to be its own any more
     begins, began                  QGROUP START or FORGET and the answer
     nothing, figures               null for a QGET or QNOTIFY; a line of QSTATUS
-    flushing, flushed              QFLUSH
+    flushes                        QFLUSH
     lost_memory, healed            as in `checker`
 
 What must be so, whatever fails:
@@ -45,7 +45,7 @@ from math import inf
 
 from disqued.testing.checker import GRACE_MS, LATE_MS, Ledger, NodeName, Request, shown
 from disqued.testing.logbeginnings import Beginning, Begun
-from disqued.testing.logfacts import Ack, Flush, Hold, LogRules, Reading
+from disqued.testing.logfacts import Ack, Flushes, Hold, LogRules, Reading
 
 FIGURES = (b"inprogress", b"redo", b"done", b"available")
 
@@ -64,7 +64,7 @@ class LogChecker(Ledger):
         self._readings: dict[tuple[int, bytes], Reading] = {}
         #: Those of promised events that are not done, as far as anybody has heard.
         self._open: dict[tuple[bytes, bytes], dict[int, Reading]] = {}
-        self._flushes: list[Flush] = []
+        self.flushes = Flushes()
         self._begun: dict[tuple[bytes, bytes], Begun] = {}
         self.caps: dict[int, int] = {}  #: MAXLEN of the requests that say so
         self._too_long: set[int] = set()  #: those that were refused for it
@@ -104,7 +104,7 @@ class LogChecker(Ledger):
         request.deliveries += 1
         reading = self._reading(request, hold.group)
         self._check_times(reading, hold)
-        if not self._is_unsure(reading, hold.at):
+        if not self._begun_of(reading.request.queue, reading.group).is_unsure(hold.at):
             self._check_beginning(reading, hold)
             self._check_again(reading, hold)
         elif hold.group in self._acking:
@@ -135,7 +135,7 @@ class LogChecker(Ledger):
             return
         for event_id, ack in zip(event_ids, acks, strict=True):
             reading = self._reading(self._by_id[event_id], group)
-            if self._is_unsure(reading, ack.sent_at):
+            if self._begun_of(reading.request.queue, reading.group).is_unsure(ack.sent_at):
                 continue
             ack.answered_at, ack.accepted = at, count > 0
             if ack.accepted:
@@ -180,16 +180,6 @@ class LogChecker(Ledger):
         if min(values.values()) < 0 or values[b"total"] != sum(values[name] for name in FIGURES):
             self.blame(f"counted: node {node} says at {at} of {queue.decode()} and {group.decode()}: {values}")
 
-    def flushing(self, queue: bytes, node: NodeName, at: int) -> Flush:
-        """Somebody begins to flush a queue."""
-        flush = Flush(queue, node, at)
-        self._flushes.append(flush)
-        return flush
-
-    def flushed(self, flush: Flush, at: int) -> None:
-        """It was answered."""
-        flush.answered_at = at
-
     def begins(self, beginning: Beginning) -> Beginning:
         """Somebody begins to let a group begin anew."""
         begun = self._begun.setdefault((beginning.queue, beginning.group), Begun())
@@ -230,7 +220,7 @@ class LogChecker(Ledger):
             for reading in open_ones.values()
             if not self._is_settled(reading)
             and not self._may_be_lost(reading.request)
-            and not self._may_be_flushed(reading.request)
+            and not self.flushes.may_cover(reading.request, self.rules.on_time_ms)
             and not self._begun_of(reading.request.queue, reading.group).may_skip(reading.request)
         ]
 
@@ -262,22 +252,14 @@ class LogChecker(Ledger):
                 wrong.append(f"answers: accepted twice, {reading}")
             if ack.accepted and not any(_could_be_held(hold, ack) for hold in reading.holds):
                 wrong.append(f"answers: accepted too late, {reading}")
-            if not ack.accepted and self._is_refused_in_time(reading, ack):
+            if (
+                not ack.accepted
+                and not self._may_be_over(reading.request, ack.answered_at)
+                and _is_in_time(reading, ack)
+            ):
                 wrong.append(f"answers: refused in time, {reading}")
             first = first or (ack if ack.accepted else None)
         return wrong
-
-    def _is_refused_in_time(self, reading: Reading, ack: Ack) -> bool:
-        assert ack.answered_at is not None
-        if self._may_be_over(reading.request, ack.answered_at) or len(reading.acks) > 1:
-            return False
-        return any(
-            hold.consumer == ack.consumer
-            and hold.given_up_at is None
-            and hold.at <= ack.sent_at
-            and ack.answered_at + LATE_MS < hold.at + hold.lease_ms
-            for hold in reading.holds
-        )
 
     def _reading(self, request: Request, group: bytes) -> Reading:
         key = (request.number, group)
@@ -293,10 +275,6 @@ class LogChecker(Ledger):
 
     def _is_firm(self, beginning: Beginning) -> bool:
         return self.rules.exact or (self._healed_at is not None and beginning.sent_at >= self._healed_at + GRACE_MS)
-
-    def _is_unsure(self, reading: Reading, at: int) -> bool:
-        """Tell whether what a consumer does at a time may mean nothing to its group."""
-        return at <= self._begun_of(reading.request.queue, reading.group).unsure_until
 
     def _begin_anew(self, reading: Reading, beginning: Beginning) -> None:
         """Forget what a group has made of an event, but for what may have been done since it began anew."""
@@ -388,24 +366,15 @@ class LogChecker(Ledger):
         request = reading.request
         if request.answered_at is None:
             return
-        for flush in self._flushes:
-            if (
-                flush.queue == request.queue and flush.node == request.node and request.answered_at < flush.sent_at
-                and flush.answered_at is not None and self._is_late(hold.at, flush.answered_at)
-            ):  # fmt: skip
+        for flush in self.flushes.after(request, request.answered_at):
+            if flush.answered_at is not None and self._is_late(hold.at, flush.answered_at):
                 self.blame(f"flushed: {hold} comes after {flush} of {reading}")
-
-    def _may_be_flushed(self, request: Request) -> bool:
-        """Tell whether an event was there when a node heard of a flush, which may be after that was answered."""
-        queue, latest = request.queue, request.asked_at - self.rules.on_time_ms
-        for flush in self._flushes:
-            if flush.queue == queue and (flush.answered_at is None or latest <= flush.answered_at):
-                return True
-        return False
 
     def _may_be_over(self, request: Request, at: int) -> bool:
         """Tell whether an event may have ended by a time."""
-        return at + LATE_MS >= request.asked_at + request.ttl_ms or self._may_be_flushed(request)
+        return at + LATE_MS >= request.asked_at + request.ttl_ms or self.flushes.may_cover(
+            request, self.rules.on_time_ms
+        )
 
 
 _NEVER = Begun()  #: of groups that never began anew
@@ -414,6 +383,16 @@ _NEVER = Begun()  #: of groups that never began anew
 def _is_held(hold: Hold, at: int) -> bool:
     """Tell whether a consumer must have an event to itself at a time."""
     return hold.given_up_at is None and at + LATE_MS < hold.at + hold.lease_ms
+
+
+def _is_in_time(reading: Reading, ack: Ack) -> bool:
+    """Return whether the only acknowledgement of an event was answered while its consumer had it."""
+    answered_at = ack.answered_at
+    assert answered_at is not None
+    return len(reading.acks) == 1 and any(
+        hold.consumer == ack.consumer and hold.at <= ack.sent_at and _is_held(hold, answered_at)
+        for hold in reading.holds
+    )
 
 
 def _could_be_held(hold: Hold, ack: Ack) -> bool:

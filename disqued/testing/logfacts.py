@@ -84,3 +84,27 @@ class Flush:
     node: NodeName
     sent_at: int
     answered_at: int | None = None
+
+
+class Flushes:
+    """Every QFLUSH."""
+
+    def __init__(self) -> None:
+        self._of: dict[bytes, list[Flush]] = {}
+
+    def begin(self, queue: bytes, node: NodeName, at: int) -> Flush:
+        """Somebody begins to flush a queue; the answer sets `answered_at`."""
+        flush = Flush(queue, node, at)
+        self._of.setdefault(queue, []).append(flush)
+        return flush
+
+    def after(self, request: Request, at: int) -> list[Flush]:
+        """Return those that began after a time, on the node that made an event."""
+        return [flush for flush in self._of.get(request.queue, ()) if flush.node == request.node and at < flush.sent_at]
+
+    def may_cover(self, request: Request, on_time_ms: int) -> bool:
+        """Return whether an event was there when a node heard of a flush, which may be after that was answered."""
+        latest = request.asked_at - on_time_ms
+        return any(
+            flush.answered_at is None or latest <= flush.answered_at for flush in self._of.get(request.queue, ())
+        )

@@ -95,7 +95,7 @@ class LogProducer(Adder):
     def _add(self, connection: Connection) -> None:
         """Add the next event, or flush a queue."""
         if self.rng.random() < self.load.flushes:
-            self._flush = self.checker.flushing(SCRATCH, connection.server.number, self.events.now)
+            self._flush = self.checker.flushes.begin(SCRATCH, connection.server.number, self.events.now)
             connection.server.command(connection, [b"QFLUSH", SCRATCH])
         else:
             request = self._draw(connection.server)
@@ -139,7 +139,7 @@ class LogProducer(Adder):
             if value.code != "MAXLEN":
                 self.checker.failed(b"QADD" if flush is None else b"QFLUSH", value, now)
         elif flush is not None:
-            self.checker.flushed(flush, now)
+            flush.answered_at = now
         elif not isinstance(value, Status):
             for request in requests:
                 self.checker.answered(request.number, value, now, holders_of(connection.server, value))

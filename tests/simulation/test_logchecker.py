@@ -333,8 +333,8 @@ def test_what_was_flushed_may_be_missing_and_does_not_come_again() -> None:
     for node, wrong in ((0, "flushed"), (1, "")):
         history = History(EXACT)
         number = history.add()
-        flush = history.checker.flushing(b"q", node, history.pass_by())
-        history.checker.flushed(flush, history.now)
+        flush = history.checker.flushes.begin(b"q", node, history.pass_by())
+        flush.answered_at = history.now
         assert not history.wrong
         history.give(number)
         assert history.wrong == wrong
@@ -342,7 +342,7 @@ def test_what_was_flushed_may_be_missing_and_does_not_come_again() -> None:
 
 def test_what_is_added_after_a_flush_is_not_flushed() -> None:
     history = History()
-    history.checker.flushed(history.checker.flushing(b"q", 0, 0), 1_000 - LATE_MS - 1)
+    history.checker.flushes.begin(b"q", 0, 0).answered_at = 1_000 - LATE_MS - 1
     number = history.add()
     assert history.wrong == "at least once"
     history.give(number)
