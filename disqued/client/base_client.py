@@ -14,15 +14,15 @@ alone, whatever the side, so that it needs no locks of its own.  Times are secon
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from random import Random, SystemRandom
 from time import monotonic
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 from disqued.client import commands
 from disqued.client.addresses import Access, Address, Named, read_nodes, written
 from disqued.client.calls import Ask, Call, Patience, Pause
-from disqued.client.commands import Command, Seat
+from disqued.client.commands import WALK_COUNT, Command, JobStateName, Page, Seat
 from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
 from disqued.client.failures import Broken, NotSent
 from disqued.client.job import Job
@@ -59,9 +59,10 @@ class NodeConnections(Protocol):
 
 
 Connections = TypeVar("Connections", bound=NodeConnections)
+Walk = TypeVar("Walk")  #: an iterator, or an asynchronous one
 
 
-class BaseClient(ABC, Generic[Connections]):
+class BaseClient(ABC, Generic[Connections, Walk]):
     """A cluster, as one program uses it; each side makes methods of the commands."""
 
     def __init__(
@@ -118,7 +119,37 @@ class BaseClient(ABC, Generic[Connections]):
     async def _exchange(self, connections: Connections, ask: Ask) -> object:
         """Send and wait for the reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
 
+    @abstractmethod
+    def _walk(self, page: Callable[[bytes], Command[Page]]) -> Walk:
+        """Yield what the pages of a scan hold, each asked for by the cursor that the one before returned."""
+
+    @abstractmethod
+    def run(
+        self, command: Command[Any], patience: float | None = None, wanted: Callable[[], bool] | None = None
+    ) -> Any:
+        """Carry out a command, with its own patience in seconds if need be.
+
+        On its way from node to node it asks `wanted` now and then; when that returns False it fails with Closed.
+        """
+
     # What all sides have.
+
+    def scan_queues(self, *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT) -> Walk:
+        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
+
+        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        """
+        return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
+
+    def scan_jobs(
+        self, *, queue: bytes | str | None = None, states: Iterable[JobStateName] = (), count: int = WALK_COUNT
+    ) -> Walk:
+        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
+
+        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        """
+        wanted = tuple(states)
+        return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
 
     @property
     def random(self) -> Random:
@@ -196,7 +227,7 @@ class BaseClient(ABC, Generic[Connections]):
         return found
 
     async def _page(
-        self, page: Callable[[bytes], Command[commands.Page]], cursor: bytes, node: Node | None
+        self, page: Callable[[bytes], Command[Page]], cursor: bytes, node: Node | None
     ) -> tuple[bytes, list[bytes], Node | None]:
         """Read one page of a scan, which stays with one node; returns the next cursor, the page and the node."""
         call = self._call(page(cursor), node)
@@ -227,3 +258,25 @@ class BaseClient(ABC, Generic[Connections]):
         taken = [job for job in self._kept if job.queue in queues][:most]
         self._kept = [job for job in self._kept if job not in taken]
         return taken
+
+
+class AwaitedClient(BaseClient[Connections, AsyncIterator[bytes]]):
+    """A client whose methods are awaited, on an event loop or in a reactor."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    def close(self) -> Awaitable[None]:
+        """Close all connections."""
+
+    async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
+        cursor: bytes = b"0"
+        node: Node | None = None
+        while node is None or cursor != b"0":
+            cursor, found, node = await self._page(page, cursor, node)
+            for each in found:
+                yield each

@@ -8,9 +8,10 @@ A side supplies the primitives: how to send a command, run a handler, wait for a
 Between two of them the core runs alone (`base_client`).  Durations are seconds.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from disqued.client import commands
 from disqued.client.base_client import BaseClient
@@ -41,18 +42,25 @@ from disqued.client.values import Span, encode_queues, waiting_seconds
 Handler: TypeAlias = Callable[[Job], object]
 
 T = TypeVar("T")
+AnyClientT = TypeVar("AnyClientT", bound=BaseClient[Any, Any])
 
-
-AnyClientT = TypeVar("AnyClientT", bound=BaseClient[Any])
+_log = logging.getLogger("disqued.client")
 
 #: Errors after which the next fetch would fail in the same way.
 _HOPELESS: Final = (AccessDenied, NotTrusted, Closed)
 
 
+class Cancellable(Protocol):
+    """A handler at work: a Deferred, or a task of asyncio."""
+
+    def cancel(self) -> object:
+        """End it early."""
+
+
 class BaseWorker(ABC, Generic[AnyClientT]):
     """Works on the jobs of some queues, several at a time, until it is stopped."""
 
-    _client_type: ClassVar[type[BaseClient[Any]]]  #: of this side
+    _client_type: ClassVar[type[BaseClient[Any, Any]]]  #: of this side
     _awaits: ClassVar[bool] = True  #: handlers may be coroutine functions
 
     def __init__(
@@ -102,6 +110,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._stop_asked = False
         self._was_started = False
         self._is_over = False
+        self._running: dict[Task, Cancellable] = {}  #: handlers that can be cancelled, unlike those in threads
         self._prepare()
 
     # What a side supplies.
@@ -109,12 +118,6 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     @abstractmethod
     def _prepare(self) -> None:
         """Make what the primitives need."""
-
-    @abstractmethod
-    async def _send(
-        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
-    ) -> T:
-        """Carry out a command by the client, as its `run`."""
 
     @abstractmethod
     async def _run_handler(self, task: Task) -> None:
@@ -125,16 +128,8 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         """Ask `on_exhausted`, and wait for its answer.  Raises what it raises."""
 
     @abstractmethod
-    def _cancel(self, task: Task) -> None:
-        """Cancel a handler whose job is given back, where the side can."""
-
-    @abstractmethod
     def _hand_out(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine about a job, at the same time as others of its kind."""
-
-    @abstractmethod
-    async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that only talks to nodes: side by side with others, or one after another."""
 
     @abstractmethod
     async def _until_changed(self, limit: float | None) -> None:
@@ -144,13 +139,26 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     def _change(self) -> None:
         """Wake what waits for a change."""
 
-    @abstractmethod
+    # What a side may do in another way.
+
+    async def _send(
+        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
+    ) -> T:
+        """Carry out a command by the client, as its `run`."""
+        result: T = await self._client.run(command, patience, wanted)
+        return result
+
+    async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that only talks to nodes: side by side with others, or one after another."""
+        self._hand_out(task, work)
+
     def _warn(self, text: str) -> None:
         """Log a warning."""
+        _log.warning("%s", text)
 
-    @abstractmethod
     def _log_failure(self, text: str, error: BaseException) -> None:
         """Log an error with its traceback."""
+        _log.warning("%s", text, exc_info=error)
 
     # What all sides have.
 
@@ -419,7 +427,8 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             await self._until_changed(self._at_most(left))
             await self._stay_alive()
         for task in self._tasks.give_up(self._client.now()):
-            self._cancel(task)
+            if (running := self._running.get(task)) is not None:
+                running.cancel()
         self._change()
         while len(self._tasks):
             await self._until_changed(None)

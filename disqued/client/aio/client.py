@@ -12,17 +12,16 @@ once, the client keeps it for the next `get`.  Durations are seconds.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from disqued.client import commands
 from disqued.client.addresses import Access, Address
 from disqued.client.aio.links import Links, Way
-from disqued.client.base_client import BaseClient
+from disqued.client.base_client import AwaitedClient
 from disqued.client.calls import Ask
-from disqued.client.commands import Command, JobStateName, Page
-from disqued.client.nodes import Node
+from disqued.client.commands import Command
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -38,7 +37,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
     return send
 
 
-class Client(BaseClient[Links]):
+class Client(AwaitedClient[Links]):
     """A cluster, as one program uses it from an event loop.
 
     Its methods are the commands of `disqued.client.commands`; they raise ValueError for what no node takes, and the
@@ -60,12 +59,6 @@ class Client(BaseClient[Links]):
             return await connections.ask(ask.lane, ask.words, ask.limit)
         return await connections.ask_seated(ask.seat, ask.words, ask.limit)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
     add = _sends(commands.add)
     get = _sends(commands.get)
     ack = _sends(commands.ack)
@@ -84,44 +77,9 @@ class Client(BaseClient[Links]):
     info = _sends(commands.info)
     call = _sends(commands.call)
 
-    def scan_queues(
-        self, *, minlen: int | None = None, maxlen: int | None = None, count: int = commands.WALK_COUNT
-    ) -> AsyncIterator[bytes]:
-        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
-
-        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
-
-    def scan_jobs(
-        self,
-        *,
-        queue: bytes | str | None = None,
-        states: Iterable[JobStateName] = (),
-        count: int = commands.WALK_COUNT,
-    ) -> AsyncIterator[bytes]:
-        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
-
-        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        wanted = tuple(states)
-        return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
-
-    async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
-        cursor: bytes = b"0"
-        node: Node | None = None
-        while node is None or cursor != b"0":
-            cursor, found, node = await self._page(page, cursor, node)
-            for each in found:
-                yield each
-
     async def run(
         self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> T:
-        """Carry out a command, with its own patience in seconds if need be.
-
-        On its way from node to node it asks `wanted` now and then; when that returns False it raises Closed.
-        """
         if command.fetches and self._returning:
             await asyncio.wait(self._returning)
         if kept := self._take_kept(command):

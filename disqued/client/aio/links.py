@@ -1,9 +1,4 @@
-"""The connections to one node: one for quick commands, one for additions, and one for each fetch that waits.
-
-    quick   ack, working, qlen ...   many at a time, answered in order
-    add     ADDJOB                   waits for copies, so that nothing else stands behind it
-    fetch   GETJOB                   an idle one, or a new one; idle again after its reply
-    seat    a live worker's          its own (`seats`)
+"""The connections to one node in an event loop (`base_links`); no cancelled fetch loses a job.
 
     fetch cancelled --> orphan: its reply is still to come --> the next fetch of the same kind adopts it
                                           |
@@ -17,23 +12,20 @@ are seconds.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
 import hiredis
 
 from disqued.client.addresses import Access, Address, Socket
+from disqued.client.base_links import BaseLinks, Unclaimed
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane, Seat
-from disqued.client.errors import NotTrusted, NoWorker, StaleWorker, server_error
+from disqued.client.commands import Lane
+from disqued.client.errors import NotTrusted, server_error
 from disqued.client.failures import Broken, NotSent
 from disqued.client.renewal import Renewed
-from disqued.client.seats import take_a_seat
 from disqued.client.ssl_context import BROKE_OFF, make_context, refusal, why_not
 
-#: Takes a reply that no caller waits for any more.
-Unclaimed = Callable[[object], None]
 #: Words of a fetch before those that say what it asks for: GETJOB TIMEOUT milliseconds.
 _FETCH_HEAD: Final = 3
 
@@ -155,9 +147,9 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def gone(self) -> None:
+    def gone(self) -> "asyncio.Future[None]":
         """Wait until the connection is closed."""
-        await self._gone
+        return self._gone
 
 
 class Way:
@@ -168,9 +160,7 @@ class Way:
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
-        self._context: Renewed[ssl.SSLContext] | None = (
-            None if access.tls is None else Renewed(access.tls, make_context)
-        )
+        self._context = None if access.tls is None else Renewed(access.tls, make_context)
 
     async def connect(self, address: Address) -> Link:
         """Open a connection, on which nothing was said yet.  Raises NotSent, NotTrusted."""
@@ -198,47 +188,16 @@ class Way:
         return link
 
 
-class Links:
+class Links(BaseLinks[Link]):
     """The connections to one node."""
 
     def __init__(self, address: Address, way: Way, unclaimed: Unclaimed) -> None:
-        """`unclaimed` takes the replies of cancelled fetches."""
-        self._address = address
-        self._way = way
-        self._unclaimed = unclaimed
-        self._shared: dict[Lane, Link] = {}
+        super().__init__(address, way, unclaimed)
         self._opening: dict[Lane, asyncio.Task[Link]] = {}
-        self._idle: list[Link] = []
         self._orphans: dict[tuple[bytes, ...], Link] = {}  #: by what the cancelled fetch asks for
         self._fetching: dict[tuple[bytes, ...], set[Link]] = {}  #: fetches under way, by what they ask for
-        self._seats: dict[bytes, Link] = {}  #: by the ids of live workers
-        self._open: set[Link] = set()
-        self._is_closed = False
 
-    async def ask(self, lane: Lane, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
-        if lane is Lane.FETCH:
-            return await self._fetch(words, limit)
-        link = self._shared.get(lane)
-        if link is None or not link.is_up:
-            link = await self._opened(lane)
-        return await link.ask(words, limit)
-
-    async def ask_seated(self, seat: Seat, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command on the connection of a live worker, and wait for its reply.
-
-        A worker that its node declared dead starts again.  Raises NotSent, Broken, NotTrusted, ServerError.
-        """
-        link = self._seats.get(seat.id)
-        if link is None or not link.is_up:
-            link = await self._sit(seat)
-        try:
-            return await self._cancellable(link, words, limit)
-        except (NoWorker, StaleWorker):
-            self.leave(seat)
-            return await self._cancellable(await self._sit(seat), words, limit)
-
-    async def _cancellable(self, link: Link, words: tuple[bytes, ...], limit: float) -> object:
+    async def _ask_seated(self, link: Link, words: tuple[bytes, ...], limit: float) -> object:
         answer = link.send(words, limit)
         try:
             return await answer
@@ -249,27 +208,7 @@ class Links:
                 self._unclaimed(answer.result())
             raise
 
-    async def _sit(self, seat: Seat) -> Link:
-        """Open a connection whose end is the death of a worker."""
-        link = await self._connect()
-        try:
-            await link.ask(take_a_seat(seat), self._way.patience.reply)
-        except Broken as error:
-            raise NotSent(str(error)) from error
-        except BaseException:
-            link.finish()
-            raise
-        self._seats[seat.id] = link
-        return link
-
-    def leave(self, seat: Seat) -> None:
-        """Close the connection of a live worker, if there is one."""
-        link = self._seats.pop(seat.id, None)
-        if link is not None:
-            link.finish()
-
     async def _opened(self, lane: Lane) -> Link:
-        """Wait for a new shared connection; all who ask meanwhile get the same one."""
         opening = self._opening.get(lane)
         if opening is None:
             opening = self._opening[lane] = asyncio.get_running_loop().create_task(self._open_shared(lane))
@@ -289,8 +228,7 @@ class Links:
         if orphan is not None and orphan.is_up and not orphan.is_idle:
             link, answer = orphan, orphan.adopt()
         else:
-            self._idle = [each for each in self._idle if each.is_up]
-            link = self._idle.pop() if self._idle else await self._connect()
+            link = await self._take_idle()
             answer = link.send(words, limit)
         peers = self._fetching.setdefault(wanted, set())
         peers.add(link)
@@ -330,44 +268,3 @@ class Links:
             return
         other.hand_over(reply, partial(self._orphan_answered, other, wanted))
         self._orphans.setdefault(wanted, other)
-
-    def _give(self, link: Link) -> None:
-        if self._is_closed:
-            link.finish()
-        elif link.is_up:
-            self._idle.append(link)
-
-    async def _connect(self) -> Link:
-        self._check_open()
-        link = await self._way.connect(self._address)
-        try:
-            self._check_open()
-            self._open = {each for each in self._open if each.is_up} | {link}
-            for greeting in self._way.greetings:
-                await link.ask(greeting, self._way.patience.reply)
-        except Broken as error:
-            raise NotSent(str(error)) from error
-        except BaseException:
-            link.finish()
-            raise
-        return link
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise NotSent("the client is closed")
-
-    async def close(self) -> None:
-        """Close all connections, and return when they are closed."""
-        self._is_closed = True
-        ending = [link for link in self._open if link.is_up]
-        for link in ending:
-            link.finish()
-        for link in ending:
-            await link.gone()
-
-    def rest(self) -> None:
-        """Close the connections on which no reply is awaited."""
-        for link in [*self._idle, *self._shared.values()]:
-            if link.is_idle:
-                link.finish()
-        self._idle.clear()

@@ -12,21 +12,17 @@ The core is in `base_worker`.  Durations are seconds.
 
 import asyncio
 import inspect
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from disqued.client.aio.client import Client
 from disqued.client.base_worker import BaseWorker, Handler
-from disqued.client.commands import Command
 from disqued.client.job import Job
 from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("disqued.client")
 
 
 class Worker(BaseWorker[Client]):
@@ -35,7 +31,6 @@ class Worker(BaseWorker[Client]):
     _client_type = Client
 
     def _prepare(self) -> None:
-        self._running: dict[Task, asyncio.Task[Any]] = {}  #: handlers at work
         self._detached: set[asyncio.Task[None]] = set()
         self._asleep: set[asyncio.Future[None]] = set()  #: coroutines that wait for a change
 
@@ -68,11 +63,6 @@ class Worker(BaseWorker[Client]):
 
     # The primitives.
 
-    async def _send(
-        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
-    ) -> T:
-        return await self._client.run(command, patience, wanted)
-
     async def _run_handler(self, task: Task) -> None:
         ending = self._handler(task.job)
         check_ran(ending, awaits=True)
@@ -88,17 +78,10 @@ class Worker(BaseWorker[Client]):
         verdict: object = self._on_exhausted(job, error)
         return await verdict if inspect.isawaitable(verdict) else verdict
 
-    def _cancel(self, task: Task) -> None:
-        if (running := self._running.get(task)) is not None:
-            running.cancel()
-
     def _hand_out(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
         detached = asyncio.get_running_loop().create_task(self._safely(task, work))
         self._detached.add(detached)
         detached.add_done_callback(self._detached.discard)
-
-    async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
-        self._hand_out(task, work)
 
     async def _until_changed(self, limit: float | None) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -112,9 +95,3 @@ class Worker(BaseWorker[Client]):
         for waiting in self._asleep:
             if not waiting.done():
                 waiting.set_result(None)
-
-    def _warn(self, text: str) -> None:
-        _log.warning("%s", text)
-
-    def _log_failure(self, text: str, error: BaseException) -> None:
-        _log.warning("%s", text, exc_info=error)

@@ -10,7 +10,7 @@ processes: each opens connections of its own (`forks`).  Durations are seconds.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -21,7 +21,7 @@ from disqued.client.blocking.connections import Connections, Way
 from disqued.client.blocking.forks import watch
 from disqued.client.blocking.stepping import finish, released
 from disqued.client.calls import Ask
-from disqued.client.commands import Command, JobStateName, Page, Seat
+from disqued.client.commands import Command, Page, Seat
 from disqued.client.nodes import Node
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
     return send
 
 
-class Client(BaseClient[Connections]):
+class Client(BaseClient[Connections, Iterator[bytes]]):
     """A cluster, as one program uses it.
 
     Its methods are the commands of `disqued.client.commands`; they raise ValueError for what no node takes, and the
@@ -96,29 +96,6 @@ class Client(BaseClient[Connections]):
     info = _sends(commands.info)
     call = _sends(commands.call)
 
-    def scan_queues(
-        self, *, minlen: int | None = None, maxlen: int | None = None, count: int = commands.WALK_COUNT
-    ) -> Iterator[bytes]:
-        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
-
-        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
-
-    def scan_jobs(
-        self,
-        *,
-        queue: bytes | str | None = None,
-        states: Iterable[JobStateName] = (),
-        count: int = commands.WALK_COUNT,
-    ) -> Iterator[bytes]:
-        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
-
-        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        wanted = tuple(states)
-        return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
-
     def _walk(self, page: Callable[[bytes], Command[Page]]) -> Iterator[bytes]:
         cursor: bytes = b"0"
         node: Node | None = None
@@ -128,10 +105,6 @@ class Client(BaseClient[Connections]):
             yield from found
 
     def run(self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None) -> T:
-        """Carry out a command, with its own patience in seconds if need be.
-
-        On its way from node to node it asks `wanted` now and then; when that returns False it raises Closed.
-        """
         with self._lock:
             return finish(self._carry_out(self._call(command, patience=patience), wanted))
 

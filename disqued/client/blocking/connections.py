@@ -6,7 +6,6 @@ The connection is redis-py's, without its own way of trying again, which would a
 """
 
 import contextlib
-import ssl
 import threading
 from typing import Any
 from weakref import WeakSet
@@ -43,9 +42,7 @@ class Way:
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
-        self._context: Renewed[ssl.SSLContext] | None = (
-            None if access.tls is None else Renewed(access.tls, make_context)
-        )
+        self._context = None if access.tls is None else Renewed(access.tls, make_context)
 
     def connection_to(self, address: Address) -> AbstractConnection:
         """Make a connection, which is not open yet.  Raises NotTrusted."""
@@ -133,7 +130,7 @@ class Connections:
         with self._lock:
             connection = self._seats.pop(seat.id, None)
         if connection is not None:
-            if _is_quiet(connection):
+            if is_quiet(connection):
                 return connection
             connection.disconnect()
         return self._sit(seat)
@@ -169,7 +166,7 @@ class Connections:
         with self._lock:
             while self._idle:
                 connection = self._idle.pop()
-                if _is_quiet(connection):
+                if is_quiet(connection):
                     return connection
                 connection.disconnect()
         return self._connect()
@@ -221,7 +218,7 @@ def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: f
         raise refusal(error) or Broken(str(error)) from error
 
 
-def _is_quiet(connection: AbstractConnection) -> bool:
+def is_quiet(connection: AbstractConnection) -> bool:
     """Say whether a connection that was idle can be used: nothing has come on it, not even its end."""
     with contextlib.suppress(*_AWAY):
         return not connection.can_read(timeout=0)

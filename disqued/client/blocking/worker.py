@@ -11,7 +11,6 @@
 The core is in `base_worker`; one lock is held while it runs (`stepping`).  Durations are seconds.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
@@ -27,8 +26,6 @@ from disqued.client.tasks import Task, check_ran
 __all__ = ["Handler", "Worker"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("disqued.client")
 
 
 class Worker(BaseWorker[Client]):
@@ -90,9 +87,6 @@ class Worker(BaseWorker[Client]):
         with released(self._changed):
             return self._on_exhausted(job, error)
 
-    def _cancel(self, task: Task) -> None:
-        """Leave a handler to its end: a thread cannot be cancelled."""
-
     def _hand_out(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
         self._todo.put((task, work))
 
@@ -104,9 +98,3 @@ class Worker(BaseWorker[Client]):
 
     def _change(self) -> None:
         self._changed.notify_all()
-
-    def _warn(self, text: str) -> None:
-        _log.warning("%s", text)
-
-    def _log_failure(self, text: str, error: BaseException) -> None:
-        _log.warning("%s", text, exc_info=error)

@@ -11,9 +11,9 @@ A client connects with its first command, and reconnects when it has to.  A Defe
 back the jobs of a cancelled `get`.  Durations are seconds.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
@@ -21,9 +21,9 @@ from twisted.logger import Logger
 
 from disqued.client import commands
 from disqued.client.addresses import Access, Address, Named
-from disqued.client.base_client import BaseClient, Options
-from disqued.client.calls import Ask
-from disqued.client.commands import Command, JobStateName, Page
+from disqued.client.base_client import AwaitedClient, Options
+from disqued.client.calls import Ask, Call
+from disqued.client.commands import Command
 from disqued.client.deferred.links import Links, Way
 from disqued.client.deferred.stranded import NO_CONTEXT, check_running
 from disqued.client.nodes import Node
@@ -44,7 +44,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
     return send
 
 
-class Client(BaseClient[Links]):
+class Client(AwaitedClient[Links]):
     """A cluster, as one program uses it from a reactor.
 
     Its methods are the commands of `disqued.client.commands`, and raise ValueError at once for what no node takes;
@@ -68,27 +68,25 @@ class Client(BaseClient[Links]):
         self._way = Way(access, self._patience, self._reactor)
 
     def _connections_of(self, address: Address) -> Links:
-        return Links(address, self._way)
+        return Links(address, self._way, self._unclaimed)
 
     async def _pause(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds, lambda: None)
 
     async def _exchange(self, connections: Links, ask: Ask) -> object:
         if ask.seat is None:
-            return await connections.ask(ask.lane, ask.words, ask.limit, self._unclaimed)
-        return await connections.ask_seated(ask.seat, ask.words, ask.limit, self._unclaimed)
+            return await connections.ask(ask.lane, ask.words, ask.limit)
+        return await connections.ask_seated(ask.seat, ask.words, ask.limit)
+
+    def _call(self, command: Command[T], pinned: Node | None = None, patience: float | None = None) -> Call[T]:
+        check_running(self._reactor)
+        return super()._call(command, pinned, patience)
 
     def __enter__(self) -> NoReturn:
         raise TypeError(NO_CONTEXT)
 
     def __exit__(self, *error: object) -> None:
         """Stand there for `with`, which looks for it first."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     @property
     def reactor(self) -> Any:
@@ -113,46 +111,9 @@ class Client(BaseClient[Links]):
     info = _sends(commands.info)
     call = _sends(commands.call)
 
-    def scan_queues(
-        self, *, minlen: int | None = None, maxlen: int | None = None, count: int = commands.WALK_COUNT
-    ) -> AsyncIterator[bytes]:
-        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
-
-        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
-
-    def scan_jobs(
-        self,
-        *,
-        queue: bytes | str | None = None,
-        states: Iterable[JobStateName] = (),
-        count: int = commands.WALK_COUNT,
-    ) -> AsyncIterator[bytes]:
-        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
-
-        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
-        """
-        wanted = tuple(states)
-        return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
-
-    async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
-        check_running(self._reactor)
-        cursor: bytes = b"0"
-        node: Node | None = None
-        while node is None or cursor != b"0":
-            cursor, found, node = await self._page(page, cursor, node)
-            for each in found:
-                yield each
-
     def run(
         self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> "Deferred[T]":
-        """Carry out a command, with its own patience in seconds if need be.
-
-        On its way from node to node it asks `wanted` now and then; when that returns False it fails with Closed.
-        """
-        check_running(self._reactor)
         if kept := self._take_kept(command):
             return succeed(cast("T", kept))
         return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience), wanted))

@@ -1,11 +1,7 @@
-"""The connections to one node: one for what is answered at once, one for additions, and one for each fetch that waits.
+"""The connections to one node in a reactor (`base_links`), and how they are opened.
 
-    quick   ack, working, looks ...      many at a time, answered in order
-    add     ADDJOB                       waits for copies, so that nothing else stands behind it
-    fetch   GETJOB                       taken from those that are idle, given back when its reply is there
-    seat    what a live worker says      its own (`seats`)
-
-A fetch whose caller has gone away is still answered: the jobs that come are handed to `unclaimed`.  Spans are seconds.
+A fetch whose caller has gone away is still answered: the jobs that come are handed to `unclaimed`.  Durations are
+seconds.
 """
 
 from collections.abc import Callable
@@ -17,18 +13,18 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from disqued.client.addresses import Access, Address, Socket
+from disqued.client.base_links import BaseLinks, Unclaimed
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane, Seat
-from disqued.client.errors import NotTrusted, NoWorker, StaleWorker
-from disqued.client.failures import Broken, NotSent
+from disqued.client.commands import Lane
+from disqued.client.errors import NotTrusted
+from disqued.client.failures import NotSent
 from disqued.client.renewal import Renewed
-from disqued.client.seats import take_a_seat
 from disqued.client.tls import Tls
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
 
-    from disqued.client.deferred.protocol import Link, Unclaimed
+    from disqued.client.deferred.protocol import Link
 
 AnyLink = TypeVar("AnyLink", bound="Link")
 
@@ -50,6 +46,14 @@ class Way:
 
     async def connect(self, address: Address) -> "Link":
         """Open a connection; the node is who it is to be, and nothing was said yet.  Raises NotSent, NotTrusted."""
+        try:
+            return await self._open(address)
+        except (CancelledError, NotSent, NotTrusted):
+            raise
+        except Exception as error:
+            raise NotSent(str(error) or type(error).__name__) from error
+
+    async def _open(self, address: Address) -> "Link":
         from disqued.client.deferred.protocol import Link
 
         if isinstance(address, Socket):
@@ -100,70 +104,17 @@ def _connected(endpoint: Any, make: "Callable[[], AnyLink]") -> "Deferred[AnyLin
     return outcome
 
 
-class Links:
+class Links(BaseLinks["Link"]):
     """The connections to one node."""
 
-    def __init__(self, address: Address, way: Way) -> None:
-        self._address = address
-        self._way = way
-        self._shared: dict[Lane, Link] = {}
-        #: Who waits for the connection that is being made.
-        self._opening: dict[Lane, list[Deferred[Link]]] = {}
-        self._idle: list[Link] = []
-        #: Of live workers, by their ids.
-        self._seats: dict[bytes, Link] = {}
-        self._open: set[Link] = set()
-        self._is_closed = False
+    def __init__(self, address: Address, way: Way, unclaimed: Unclaimed) -> None:
+        super().__init__(address, way, unclaimed)
+        self._opening: dict[Lane, list[Deferred[Link]]] = {}  #: waiters for the connection that is being opened
 
-    async def ask(
-        self, lane: Lane, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None" = None
-    ) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
-        if lane is Lane.FETCH:
-            return await self._fetch(words, limit, unclaimed)
-        link = self._shared.get(lane)
-        if link is None or not link.is_up:
-            link = await self._opened(lane)
-        return await link.ask(words, limit)
-
-    async def ask_seated(
-        self, seat: Seat, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None" = None
-    ) -> object:
-        """Send a command on the connection of a live worker, and wait for its reply.
-
-        A worker that was declared dead begins anew.  Raises NotSent, Broken, NotTrusted, ServerError.
-        """
-        link = self._seats.get(seat.id)
-        if link is None or not link.is_up:
-            link = await self._sit(seat)
-        try:
-            return await link.ask(words, limit, unclaimed)
-        except (NoWorker, StaleWorker):
-            self.leave(seat)
-            link = await self._sit(seat)
-            return await link.ask(words, limit, unclaimed)
-
-    async def _sit(self, seat: Seat) -> "Link":
-        """Open a connection whose end is the death of a worker."""
-        link = await self._connect()
-        try:
-            await link.ask(take_a_seat(seat), self._way.patience.reply)
-        except Broken as error:
-            raise NotSent(str(error)) from error
-        except BaseException:
-            link.finish()
-            raise
-        self._seats[seat.id] = link
-        return link
-
-    def leave(self, seat: Seat) -> None:
-        """Close the connection of a live worker, if there is one."""
-        link = self._seats.pop(seat.id, None)
-        if link is not None and link.is_up:
-            link.finish()
+    def _ask_seated(self, link: "Link", words: tuple[bytes, ...], limit: float) -> "Deferred[object]":
+        return link.ask(words, limit, self._unclaimed)
 
     def _opened(self, lane: Lane) -> "Deferred[Link]":
-        """Wait for a new connection that is shared; all who ask while it is made get the same one."""
         waiter: Deferred[Link] = Deferred()
         waiting = self._opening.setdefault(lane, [])
         waiting.append(waiter)
@@ -178,14 +129,12 @@ class Links:
             if not waiter.called:  # else whoever waited has gone away
                 waiter.callback(opened)
 
-    async def _fetch(self, words: tuple[bytes, ...], limit: float, unclaimed: "Unclaimed | None") -> object:
-        self._idle = [link for link in self._idle if link.is_up]
-        link = self._idle.pop() if self._idle else await self._connect()
+    async def _fetch(self, words: tuple[bytes, ...], limit: float) -> object:
+        link = await self._take_idle()
 
         def late(reply: object) -> None:
             self._give(link)
-            if unclaimed is not None:
-                unclaimed(reply)
+            self._unclaimed(reply)
 
         try:
             reply = await link.ask(words, limit, late)
@@ -196,49 +145,3 @@ class Links:
             raise
         self._give(link)
         return reply
-
-    def _give(self, link: "Link") -> None:
-        if self._is_closed:
-            link.finish()
-        elif link.is_up:
-            self._idle.append(link)
-
-    async def _connect(self) -> "Link":
-        self._check_open()
-        try:
-            link = await self._way.connect(self._address)
-        except (CancelledError, NotSent, NotTrusted):
-            raise
-        except Exception as error:
-            raise NotSent(str(error) or type(error).__name__) from error
-        try:
-            self._check_open()
-            self._open = {each for each in self._open if each.is_up} | {link}
-            for greeting in self._way.greetings:
-                await link.ask(greeting, self._way.patience.reply)
-        except Broken as error:
-            raise NotSent(str(error)) from error
-        except BaseException:  # cancelled, too
-            link.finish()
-            raise
-        return link
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise NotSent("the client is closed")
-
-    async def close(self) -> None:
-        """Close all connections, and return when they are."""
-        self._is_closed = True
-        ending = [(link, link.whenDisconnected()) for link in self._open if link.is_up]
-        for link, _ in ending:
-            link.finish()
-        for _, gone in ending:  # each is asked for before any can be gone
-            await gone
-
-    def rest(self) -> None:
-        """Close the connections that nothing is awaited on."""
-        for link in [*self._idle, *self._shared.values()]:
-            if link.is_up and not link.replyQueue.waiting:
-                link.finish()
-        self._idle.clear()

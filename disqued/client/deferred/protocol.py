@@ -4,7 +4,6 @@ txredisapi installs the default reactor when it is imported, so this module is o
 Spans are seconds.
 """
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import hiredis
@@ -15,12 +14,10 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from disqued.client.base_links import Unclaimed
 from disqued.client.deferred.secure import Secure, why_not
 from disqued.client.errors import NotTrusted, server_error
 from disqued.client.failures import Broken, NotSent
-
-#: Takes a reply that nobody waits for any more.
-Unclaimed = Callable[[object], None]
 
 
 class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
@@ -37,6 +34,15 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
     def is_up(self) -> bool:
         """Whether a command can be sent."""
         return bool(self.connected) and not self._is_ending
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no reply is awaited."""
+        return self.is_up and not self.replyQueue.waiting
+
+    def gone(self) -> "Deferred[object]":
+        """Wait until the connection is closed; to be called while it is up."""
+        return cast("Deferred[object]", self.whenDisconnected())
 
     def connectionMade(self) -> None:
         """Do nothing: whoever opened it logs in."""

@@ -10,7 +10,7 @@
 The core is in `base_worker`.  Durations are seconds.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -18,7 +18,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.client.base_worker import BaseWorker, Handler
-from disqued.client.commands import Command
 from disqued.client.deferred.client import Client
 from disqued.client.job import Job
 from disqued.client.tasks import Task, check_ran
@@ -36,7 +35,6 @@ class Worker(BaseWorker[Client]):
     _client_type = Client
 
     def _prepare(self) -> None:
-        self._running: dict[Task, Deferred[Any]] = {}
         self._asleep: set[Deferred[None]] = set()  #: coroutines that wait for a change
         self._wakes = False  #: a change is to wake them in the next turn of the reactor
         self._end: Deferred[None] | None = None
@@ -77,11 +75,6 @@ class Worker(BaseWorker[Client]):
 
     # The primitives.
 
-    async def _send(
-        self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
-    ) -> T:
-        return await self._client.run(command, patience, wanted)
-
     async def _run_handler(self, task: Task) -> None:
         running = self._running[task] = maybeDeferred(self._handler, task.job)
         try:
@@ -92,15 +85,8 @@ class Worker(BaseWorker[Client]):
     async def _judge(self, job: Job, error: BaseException) -> object:
         return await maybeDeferred(self._on_exhausted, job, error)
 
-    def _cancel(self, task: Task) -> None:
-        if (running := self._running.get(task)) is not None:
-            running.cancel()
-
     def _hand_out(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
         Deferred.fromCoroutine(self._safely(task, work))
-
-    async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
-        self._hand_out(task, work)
 
     async def _until_changed(self, limit: float | None) -> None:
         waiting: Deferred[None] = Deferred()
