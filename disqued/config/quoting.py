@@ -10,14 +10,10 @@ were.
 Source: Disque 1.0-rc1, whose quoting this is.
 """
 
-import re
+from disqued.wire import requests
+from disqued.wire.requests import ProtocolError
 
-_DOUBLE_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"(?=\s|\Z)', re.DOTALL)
-_SINGLE_QUOTED = re.compile(rb"'((?:[^'\\]|\\'|\\(?!'))*)'(?=\s|\Z)")
-_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_UNESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\a": "\\a"}
-_BLANKS = b" \t\n\v\f\r"
 
 
 def as_bytes(text: str) -> bytes:
@@ -35,42 +31,10 @@ def split_words(line: str) -> list[str]:
 
     Raises: ValueError when a quote is not closed, or is followed by something other than a blank.
     """
-    source = as_bytes(line)
-    words: list[str] = []
-    position = 0
-    while True:
-        while position < len(source) and source[position] in _BLANKS:
-            position += 1
-        if position == len(source):
-            return words
-        word, position = _word(source, position)
-        words.append(as_text(word))
-
-
-def _word(source: bytes, start: int) -> tuple[bytes, int]:
-    """One word and the position after it; a quote ends the word that it stands in."""
-    position = start
-    while position < len(source) and source[position] not in _BLANKS:
-        if source[position] in b"\"'":
-            piece, end = _quoted_piece(source, position)
-            return source[start:position] + piece, end
-        position += 1
-    return source[start:position], position
-
-
-def _quoted_piece(source: bytes, start: int) -> tuple[bytes, int]:
-    double = source[start] == ord('"')
-    match = (_DOUBLE_QUOTED if double else _SINGLE_QUOTED).match(source, start)
-    if match is None:
-        raise ValueError("unbalanced quotes")
-    inner = match[1]
-    return (_ESCAPE.sub(_unescape, inner) if double else inner.replace(b"\\'", b"'")), match.end()
-
-
-def _unescape(match: re.Match[bytes]) -> bytes:
-    if match[1] is not None:
-        return bytes((int(match[1], 16),))
-    return _UNESCAPED.get(match[2], match[2])
+    try:
+        return [as_text(word) for word in requests.split_words(as_bytes(line))]
+    except ProtocolError:
+        raise ValueError("unbalanced quotes") from None
 
 
 def quoted(text: str) -> str:

@@ -20,22 +20,22 @@ import os
 import socket
 import ssl
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from getpass import GetPassWarning
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import attrs
 import click
 
 from disqued.client.addresses import DEFAULT_PORT, MOST_PORT, Access, Address, Named, Socket, read_nodes, written
-from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, Uncertain, Unreachable
+from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, ServerError, Uncertain, Unreachable
 from disqued.client.tls import Tls
 from disqued.config.credentials import written_out
 from disqued.files import PrivateFileError, read_private
 from disqued.tools.program import INTERRUPTED, end_echo
-from disqued.tools.values import Seconds
+from disqued.tools.values import Seconds, options
 
 if TYPE_CHECKING:  # redis-py takes as long to load as all the rest: it is loaded when a node is asked
     from redis.connection import AbstractConnection
@@ -85,13 +85,11 @@ class NoAnswer(Failed):
 
 
 class Node:
-    """One node, asked one thing after the other; a connection that broke is opened anew for the next."""
+    """One node, asked on one connection, which opens with the first command, and again when it has broken."""
 
     def __init__(self, target: "Target") -> None:
-        from disqued.client.blocking.connections import Connections
-
-        self._target = target
-        self._connections = Connections(target.address, target.way())
+        self.target = target
+        self._connection: AbstractConnection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -100,29 +98,46 @@ class Node:
         self.close()
 
     def __str__(self) -> str:
-        return str(self._target)
+        return str(self.target)
 
     def call(self, *words: bytes | str | int, waits: float = 0.0) -> Any:
         """Send a command and return its reply: bytes, numbers, None, and lists of these.
 
-        `waits` is how long the node may take before it answers, beyond the timeout; for what blocks.
-
-        Raises ServerError for a reply that is an error, Unreachable when the command was not sent, Uncertain when it
-        was and no reply came, NotTrusted.
+        Raises ServerError for a reply that is an error, and as `call_all` does.
         """
-        from disqued.client.failures import Broken, NotSent
+        (reply,) = self.call_all([words], waits)
+        if isinstance(reply, ServerError):
+            raise reply
+        return reply
 
-        target = self._target
+    def call_all(self, commands: Sequence[Sequence[bytes | str | int]], waits: float = 0.0) -> list[Any]:
+        """Send commands, many at a time, and return their replies; one that is an error is a ServerError in its place.
+
+        `waits` is how long the node may take over each reply, beyond the timeout; for what blocks.
+
+        Raises Unreachable when nothing was sent, Uncertain when the connection broke before the last reply, NotTrusted.
+        """
+        from disqued.client.blocking.connections import is_quiet
+        from disqued.client.failures import Broken
+        from disqued.tools.pipelines import exchange
+
+        if self._connection is not None and not is_quiet(self._connection):
+            self.close()
+        if self._connection is None:
+            self._connection = self.target.connection()
         try:
-            return self._connections.ask(tuple(map(_encoded, words)), waits + target.timeout)
-        except NotSent as error:
-            raise Unreachable(target.away(error)) from error
-        except Broken as error:
-            raise Uncertain(target.broken(error)) from error
+            return list(exchange(self._connection, commands, waits + self.target.timeout))
+        except BaseException as error:  # an interrupt, too: what comes next would be the reply to this command
+            self.close()
+            if isinstance(error, Broken):
+                raise Uncertain(self.target.broken(error)) from error
+            raise
 
     def close(self) -> None:
         """Close the connection."""
-        self._connections.close()
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
 
 
 @attrs.frozen
@@ -173,7 +188,7 @@ class Target:
         )  # fmt: skip
 
     def connection(self) -> "AbstractConnection":
-        """Open a bare connection of redis-py, logged in, for whoever sends many commands before reading.
+        """Open a bare connection of redis-py, logged in.
 
         Replies are read with `read_response(disable_decoding=True)`.  Raises Unreachable, ServerError, NotTrusted.
         """
@@ -228,10 +243,6 @@ class Target:
         return f"{self} was asked and did not reply: {_reason(error, self.timeout)}"
 
 
-def _encoded(word: bytes | str | int) -> bytes:
-    return word if isinstance(word, bytes) else str(word).encode()
-
-
 def _reason(error: BaseException | None, timeout: float) -> str:
     """The innermost word of the system on what went wrong."""
     said = str(error)
@@ -246,7 +257,7 @@ def _reason(error: BaseException | None, timeout: float) -> str:
 
 # The options.
 
-_OPTIONS: Final = (
+_OPTIONS: Final = options(
     click.option("-h", "--host", default=DEFAULT_HOST, show_default=True, metavar="HOST", help="Host of the node."),
     click.option(
         "-p", "--port", type=click.IntRange(1, MOST_PORT), default=DEFAULT_PORT, show_default=True, metavar="PORT",
@@ -288,11 +299,7 @@ def node_options(function: F) -> F:
         with telling():
             return function(target=target, **words)
 
-    made: Any = verb
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    result: F = made
-    return result
+    return cast("F", _OPTIONS(verb))
 
 
 def target_of(

@@ -16,7 +16,7 @@ from disqued.client.errors import AccessDenied
 from disqued.client.replies import read_number
 from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options, password_of
-from disqued.tools.members import Link, Member, members
+from disqued.tools.members import Member, members
 from disqued.tools.moving import Mover, Pace, Refused
 from disqued.tools.program import INTERRUPTED
 from disqued.tools.shown import short
@@ -116,8 +116,8 @@ class Run:
                 pass
 
     def _mover(self, member: Member, opened: ExitStack) -> Mover:
-        here = opened.enter_context(Link(member.target))
-        there = opened.enter_context(Link(self.other)) if self.other else here
+        here = opened.enter_context(member.target.node())
+        there = opened.enter_context(self.other.node()) if self.other else here
         return Mover(here, there, self.queue, self.to, replicate=self.replicate, patience=self.patience)
 
     def _empty(self, mover: Mover, expected: float, drawn: Bar) -> int:

@@ -1,6 +1,6 @@
 """Moving jobs from a queue to another one with blocking connections: the runner of `disqued.moves` for the CLI.
 
-    here <--Link-- Mover --Link--> there        on the same nodes, or on others
+    here <--Node-- Mover --Node--> there        on the same nodes, or on others
 
 Times are seconds.
 """
@@ -11,18 +11,17 @@ from typing import Any
 
 from disqued.client.errors import ServerError, Uncertain, Unreachable
 from disqued.moves import Broken, Effect, Lost, Refusal, Side, Terms, Wait, move_delivered, run
-from disqued.tools.connecting import Failed
-from disqued.tools.members import Link
+from disqued.tools.connecting import Failed, Node
 
 
 class Mover:
     """Moves the jobs of one node."""
 
     def __init__(
-        self, here: Link, there: Link, queue: bytes, to: bytes, *, replicate: int | None = None, patience: float = 30.0
+        self, here: Node, there: Node, queue: bytes, to: bytes, *, replicate: int | None = None, patience: float = 30.0
     ) -> None:
         """`patience` is how long the other side may be away before this gives up."""
-        self._links = {Side.HERE: here, Side.THERE: there}
+        self._nodes = {Side.HERE: here, Side.THERE: there}
         self._terms = Terms(queue, to, replicate, patience_s=patience, clock=time.monotonic)
 
     def move(self, count: int) -> int | None:
@@ -49,7 +48,7 @@ class Mover:
             time.sleep(effect.seconds)
             return None
         try:
-            replies = self._links[effect.side].ask_all(effect.commands, effect.waits)
+            replies = self._nodes[effect.side].call_all(effect.commands, effect.waits)
         except (Unreachable, Uncertain) as error:
             raise Broken(may_be_done=isinstance(error, Uncertain)) from error
         return [_read(reply) for reply in replies]

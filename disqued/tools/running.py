@@ -32,10 +32,10 @@ from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.tools.program import FAILED, INTERRUPTED, MISUSED, end_echo
 from disqued.tools.progress import Advance, ignore
+from disqued.tools.values import options
 
 STEPS_PER_TURN: Final = 2_000
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -47,19 +47,14 @@ class ToolError(Exception):
         self.status = status  #: exit status
 
 
-def store_options(function: F) -> F:
-    """Give a verb the options that name a store: `config`, `persistence` and `dir`, which `settings` takes."""
-    made: Any = function
-    for option in (
-        click.option("--dir", metavar="FOLDER", type=click.Path(file_okay=False), help="Folder that its files lie in."),
-        click.option("--persistence", metavar="NAME", help="Kind of store: aof, sqlite, redis or a plugin's."),
-        click.option(
-            "--config", metavar="FILE", type=click.Path(), help="Configuration file of the node whose store is meant."
-        ),
-    ):
-        made = option(made)
-    result: F = made
-    return result
+#: Gives a verb the options that name a store: `config`, `persistence` and `dir`, which `settings` takes.
+store_options: Final = options(
+    click.option(
+        "--config", metavar="FILE", type=click.Path(), help="Configuration file of the node whose store is meant."
+    ),
+    click.option("--persistence", metavar="NAME", help="Kind of store: aof, sqlite, redis or a plugin's."),
+    click.option("--dir", metavar="FOLDER", type=click.Path(file_okay=False), help="Folder that its files lie in."),
+)
 
 
 def settings(config: str | None, persistence: str | None, dir: str | None) -> Config:  # noqa: A002 - the option's name

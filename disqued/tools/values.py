@@ -1,9 +1,23 @@
-"""Values of options that click has no type for."""
+"""Values of options that click has no type for, and options that several verbs share."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def options(*made: Callable[[F], F]) -> Callable[[F], F]:
+    """Make one decorator of several options, in the order in which the help shows them."""
+
+    def give(function: F) -> F:
+        for option in reversed(made):
+            function = option(function)
+        return function
+
+    return give
 
 
 class Number(click.FloatRange):

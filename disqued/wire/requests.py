@@ -236,6 +236,11 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return _ESCAPED.get(name, name)
 
 
+def unescaped(piece: bytes) -> bytes:
+    """Give the bytes that stand between two double quotes."""
+    return _ESCAPE.sub(_unescape, piece)
+
+
 def split_words(line: bytes) -> list[bytes]:
     r"""Split a line on blanks, with quotes as in a shell; words may come out empty.
 
@@ -258,7 +263,7 @@ def split_words(line: bytes) -> list[bytes]:
             inside = False
             continue
         if match.lastgroup == "double":
-            piece = _ESCAPE.sub(_unescape, piece)
+            piece = unescaped(piece)
         elif match.lastgroup == "single":
             piece = piece.replace(b"\\'", b"'")
         if inside:

@@ -11,7 +11,6 @@ import pytest
 
 from disqued.client.errors import Unreachable
 from disqued.tools.connecting import Target
-from disqued.tools.members import Link
 from disqued.tools.moving import Mover
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import HOST, LIMIT, Daemon, environment, wait_until
@@ -227,7 +226,7 @@ def test_the_other_side_may_be_away_for_a_while(start: Start, tmp_path: Path) ->
     there = start("--persistence", "aof", "--appendfsync", "always", directory=tmp_path / "there")
     made = fill(here, "mail", 50)
     there.kill()
-    with Link(Target((HOST, here.port))) as near, Link(Target((HOST, there.port))) as far:
+    with Target((HOST, here.port)).node() as near, Target((HOST, there.port)).node() as far:
         mover = Mover(near, far, b"mail", b"mail", patience=LIMIT)
         moved: list[int] = []
         moving = threading.Thread(target=lambda: moved.append(mover.move(50)))
@@ -245,7 +244,7 @@ def test_jobs_come_back_when_the_other_side_stays_away(start: Start, tmp_path: P
     made = fill(here, "mail", 5)
     to = address(there)
     there.kill()
-    near, far = Link(Target((HOST, here.port))), Link(Target((HOST, there.port)))
+    near, far = Target((HOST, here.port)).node(), Target((HOST, there.port)).node()
     with near, far, pytest.raises(Unreachable, match="no node answers"):
         Mover(near, far, b"mail", b"mail", patience=0.5).move(5)
     assert sorted(bodies(here, "mail")) == sorted(made)

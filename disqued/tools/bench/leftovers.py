@@ -11,8 +11,8 @@ from typing import Final
 
 from disqued.client.errors import Unreachable
 from disqued.client.replies import read_number, read_page
-from disqued.tools.connecting import Failed, Target
-from disqued.tools.members import Link, members
+from disqued.tools.connecting import Failed, Node, Target
+from disqued.tools.members import members
 from disqued.tools.waiting import bar
 
 STATES: Final = ("STATE", "wait-repl", "STATE", "active", "STATE", "queued")
@@ -26,8 +26,8 @@ def leftovers(target: Target, queues: Sequence[bytes]) -> set[bytes]:
     Raises the errors of `disqued.client.errors`.
     """
     found: set[bytes] = set()
-    for link in _links(target):
-        for ids in _walk(link, queues):
+    for node in _nodes(target):
+        for ids in _walk(node, queues):
             found.update(ids)
     return found
 
@@ -40,9 +40,9 @@ def remove(target: Target, queues: Sequence[bytes]) -> int:
     with bar("removing jobs") as drawn:
         for _ in range(ROUNDS_MAX):
             left = 0
-            for link in _links(target):
-                for ids in _walk(link, queues):
-                    left += read_number(link.ask("ACKJOB", *ids), b"")
+            for node in _nodes(target):
+                for ids in _walk(node, queues):
+                    left += read_number(node.call("ACKJOB", *ids), b"")
                     removed.update(ids)
                     drawn.show(len(removed), None, "")
             if not left:
@@ -50,22 +50,22 @@ def remove(target: Target, queues: Sequence[bytes]) -> int:
     raise Failed(f"jobs of the load come back, after {len(removed)} were acknowledged: does somebody else add some?")
 
 
-def _links(target: Target) -> Iterator[Link]:
+def _nodes(target: Target) -> Iterator[Node]:
     for member in members(target):
-        with Link(member.target) as link:
+        with member.target.node() as node:
             try:
-                link.ask("PING")
+                node.call("PING")
             except Unreachable:
                 continue
-            yield link
+            yield node
 
 
-def _walk(link: Link, queues: Sequence[bytes]) -> Iterator[list[bytes]]:
+def _walk(node: Node, queues: Sequence[bytes]) -> Iterator[list[bytes]]:
     """The ids of one node, some at a time."""
     for queue in queues:
         cursor = b"0"
         while True:
-            cursor, ids = read_page(link.ask("JSCAN", cursor, "COUNT", PAGE, "QUEUE", queue, *STATES), b"")
+            cursor, ids = read_page(node.call("JSCAN", cursor, "COUNT", PAGE, "QUEUE", queue, *STATES), b"")
             if ids:
                 yield ids
             if cursor == b"0":

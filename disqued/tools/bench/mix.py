@@ -19,9 +19,10 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Final
+from typing import Any, Final, cast
 
 import attrs
+import hiredis
 
 QUEUE: Final = b"__queue__"
 BODY: Final = b"__body__"
@@ -218,4 +219,4 @@ class Requests:
 
 def encode(words: Sequence[bytes]) -> bytes:
     """Write a command as it is sent."""
-    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+    return cast("bytes", hiredis.pack_command(cast("Any", tuple(words))))

@@ -13,9 +13,10 @@ import socket
 import ssl
 from collections.abc import Sequence
 from io import BufferedReader
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 
 import click
+import hiredis
 
 from disqued.client.errors import NotTrusted, ServerError, Uncertain, Unreachable, server_error
 from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
@@ -109,11 +110,8 @@ class Link:
     def send(self, words: Sequence[bytes]) -> None:
         """Send a command on the connection that there is.  Raises Uncertain."""
         assert self._socket is not None
-        parts = [b"*%d\r\n" % len(words)]
-        for word in words:
-            parts += (b"$%d\r\n" % len(word), word, b"\r\n")
         try:
-            self._socket.sendall(b"".join(parts))
+            self._socket.sendall(hiredis.pack_command(cast("Any", tuple(words))))
         except TimeoutError:
             raise
         except OSError as error:

@@ -8,14 +8,14 @@ REDISCLI_AUTH ---> the password, where nothing else gives one
 """
 
 import os
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import attrs
 import click
 
 from disqued.client.addresses import read_nodes, read_server
 from disqued.tools.connecting import Target, on_line
+from disqued.tools.values import options
 
 VARIABLE: Final = "REDISCLI_AUTH"
 #: Options that say what a URI says.
@@ -24,23 +24,13 @@ _SAID: Final = {
     "askpass": "--askpass", "user": "--user",
 }  # fmt: skip
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def redis_options(function: F) -> F:
-    """Give a verb these options: `uri`, `database`, `fails` and `no_auth_warning`."""
-    made: Any = function
-    for option in (
-        click.option("--no-auth-warning", is_flag=True, help="Do not tell of a password that the node does not need."),
-        click.option(
-            "-e", "fails", is_flag=True, help="End with 1 when a reply is an error: it is so without it, too."
-        ),
-        click.option("-n", "database", default="0", metavar="0", help="Database: a node has the one, 0."),
-        click.option("-u", "uri", metavar="URI", help="The node, as redis://USER:PASSWORD@HOST:PORT or rediss://..."),
-    ):
-        made = option(made)
-    result: F = made
-    return result
+#: Gives a verb these options: `uri`, `database`, `fails` and `no_auth_warning`.
+redis_options: Final = options(
+    click.option("-u", "uri", metavar="URI", help="The node, as redis://USER:PASSWORD@HOST:PORT or rediss://..."),
+    click.option("-n", "database", default="0", metavar="0", help="Database: a node has the one, 0."),
+    click.option("-e", "fails", is_flag=True, help="End with 1 when a reply is an error: it is so without it, too."),
+    click.option("--no-auth-warning", is_flag=True, help="Do not tell of a password that the node does not need."),
+)
 
 
 def target_by(target: Target, uri: str | None, database: str) -> Target:

@@ -9,12 +9,22 @@ A closing quote ends the word.  Source: the behaviour of Redis's inline protocol
 import re
 from typing import Final
 
-_SPACES: Final = b" \t\n\v\f\r\0"
+from disqued.wire.requests import unescaped
+
 _ENDS: Final = b" \t\n\r\0"  #: of a word
-_ESCAPES: Final = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
+#: A part of a line.  No byte can match in two ways.
+_PIECE: Final = re.compile(
+    rb"""
+      (?P<blanks> [ \t\n\v\f\r\0]++ )
+    | (?P<plain>  [^ \t\n\r\0"']++ )
+    | "(?P<double> (?: [^"\\] | \\. )*+ )"
+    | '(?P<single> (?: [^'\\] | \\'? )*+ )'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 _QUOTED: Final = {
     **{code: b"\\x%02x" % code for code in (*range(32), *range(127, 256))},
-    **{byte[0]: b"\\" + bytes((letter,)) for letter, byte in _ESCAPES.items()},
+    ord("\n"): b"\\n", ord("\r"): b"\\r", ord("\t"): b"\\t", ord("\b"): b"\\b", ord("\a"): b"\\a",
     ord('"'): b'\\"', ord("\\"): b"\\\\",
 }  # fmt: skip
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
@@ -27,62 +37,26 @@ class BadLine(Exception):
 def split(line: bytes) -> list[bytes]:
     """Split a line into words.  Raises BadLine."""
     words: list[bytes] = []
-    at = 0
-    while True:
-        while at < len(line) and line[at] in _SPACES:
-            at += 1
-        if at >= len(line):
-            return words
-        word, at = _word(line, at)
-        words.append(word)
-
-
-def _word(line: bytes, at: int) -> tuple[bytes, int]:
-    """The word that begins at a byte, and where it ends."""
-    word = bytearray()
-    while at < len(line) and line[at] not in _ENDS:
-        sign = line[at : at + 1]
-        if sign in (b'"', b"'"):
-            part, at = (_double if sign == b'"' else _single)(line, at + 1)
-            word += part
-            if at < len(line) and line[at] not in _ENDS:
-                raise BadLine(f"behind a closing {sign.decode()} a space is needed")
-        else:
-            word += sign
-            at += 1
-    return bytes(word), at
-
-
-def _double(line: bytes, at: int) -> tuple[bytes, int]:
-    part = bytearray()
+    at, is_inside = 0, False
     while at < len(line):
-        sign = line[at : at + 1]
-        if sign == b'"':
-            return bytes(part), at + 1
-        if sign == b"\\" and re.match(rb"x[0-9a-fA-F]{2}", line[at + 1 : at + 4]):
-            part.append(int(line[at + 2 : at + 4], 16))
-            at += 4
-        elif sign == b"\\" and at + 1 < len(line):
-            part += _ESCAPES.get(line[at + 1], line[at + 1 : at + 2])
-            at += 2
+        match = _PIECE.match(line, at)
+        if match is None:
+            raise BadLine(f"a {chr(line[at])} is not closed")
+        at, kind = match.end(), match.lastgroup
+        if kind == "blanks":
+            is_inside = False
+            continue
+        piece: bytes = match[kind or 0]
+        if kind != "plain":
+            if line[at : at + 1].strip(_ENDS):
+                raise BadLine(f"behind a closing {chr(line[at - 1])} a space is needed")
+            piece = unescaped(piece) if kind == "double" else piece.replace(b"\\'", b"'")
+        if is_inside:
+            words[-1] += piece
         else:
-            part += sign
-            at += 1
-    raise BadLine('a " is not closed')
-
-
-def _single(line: bytes, at: int) -> tuple[bytes, int]:
-    part = bytearray()
-    while at < len(line):
-        if line[at : at + 2] == b"\\'":
-            part += b"'"
-            at += 2
-        elif line[at : at + 1] == b"'":
-            return bytes(part), at + 1
-        else:
-            part.append(line[at])
-            at += 1
-    raise BadLine("a ' is not closed")
+            words.append(piece)
+        is_inside = True
+    return words
 
 
 def quoted(data: bytes) -> bytes:

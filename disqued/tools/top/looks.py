@@ -20,8 +20,8 @@ import attrs
 from disqued.client.errors import DisquedError, ServerError
 from disqued.client.job import Topology
 from disqued.client.replies import read_facts, read_hello, read_info, read_jobs, read_page
-from disqued.tools.connecting import Target
-from disqued.tools.members import Link, Member, members
+from disqued.tools.connecting import Node, Target
+from disqued.tools.members import Member, members
 
 QUEUES_MAX: Final = 2_000  #: of one node, that are looked at
 AGES_MAX: Final = 200  #: of these, the longest, whose oldest job is looked at
@@ -68,7 +68,7 @@ class Watch:
         """Ask for the nodes.  Raises the errors of `disqued.client.errors`."""
         self._target = target
         self._members = {member.id: member for member in members(target)}
-        self._links: dict[str, Link] = {}
+        self._nodes: dict[str, Node] = {}
         self._asked: set[str] = set()  #: nodes that have not answered yet
         self._looks: dict[str, NodeLook] = {}  #: answers of this round
         self._changed = threading.Condition()
@@ -93,11 +93,11 @@ class Watch:
         return looks
 
     def _ask(self, member: Member) -> None:
-        link = self._links.setdefault(member.address, Link(member.target))
+        node = self._nodes.setdefault(member.address, member.target.node())
         try:
-            look = look_at(member, link)
+            look = look_at(member, node)
         except DisquedError as error:
-            link.close()
+            node.close()
             look = NodeLook(member, time.monotonic(), error=str(error), is_refused=isinstance(error, ServerError))
         with self._changed:
             self._asked.discard(member.id)
@@ -118,18 +118,18 @@ class Watch:
         self._members = dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def look_at(member: Member, link: Link) -> NodeLook:
+def look_at(member: Member, node: Node) -> NodeLook:
     """Ask a node for everything.  Raises the errors of `disqued.client.errors`."""
     at = time.monotonic()
-    info, hello, clock = link.ask_all([("INFO", "default"), ("HELLO",), ("TIME",)])
+    info, hello, clock = node.call_all([("INFO", "default"), ("HELLO",), ("TIME",)])
     told = read_hello(_sound(hello), b"")
     facts = read_info(_sound(info), b"")
     if facts.get("loading") == "1":
         return NodeLook(member, at, facts, told=told)
-    (cluster,) = link.ask_all([("CLUSTER", "INFO")])
+    (cluster,) = node.call_all([("CLUSTER", "INFO")])
     facts |= read_info(_sound(cluster), b"")
     seconds, _ = _sound(clock)
-    return NodeLook(member, at, facts, _queues(link, int(seconds)), told)
+    return NodeLook(member, at, facts, _queues(node, int(seconds)), told)
 
 
 def _sound(reply: Any) -> Any:
@@ -138,18 +138,18 @@ def _sound(reply: Any) -> Any:
     return reply
 
 
-def _queues(link: Link, now_s: int) -> dict[bytes, QueueLook]:
+def _queues(node: Node, now_s: int) -> dict[bytes, QueueLook]:
     names: list[bytes] = []
     cursor = b"0"
     while len(names) < QUEUES_MAX:
-        cursor, found = read_page(link.ask("QSCAN", cursor, "COUNT", PAGE), b"")
+        cursor, found = read_page(node.call("QSCAN", cursor, "COUNT", PAGE), b"")
         names += found
         if cursor == b"0":
             break
-    replies = link.ask_all([("QSTAT", name, "FULL") for name in dict.fromkeys(names[:QUEUES_MAX])])
+    replies = node.call_all([("QSTAT", name, "FULL") for name in dict.fromkeys(names[:QUEUES_MAX])])
     looks = {look.name: look for look in map(_queue, replies) if look}
     longest = sorted((look for look in looks.values() if look.length), key=lambda look: -look.length)[:AGES_MAX]
-    for name, created_ns in _oldest(link, [look.name for look in longest]).items():
+    for name, created_ns in _oldest(node, [look.name for look in longest]).items():
         looks[name] = attrs.evolve(looks[name], oldest_s=max(0.0, now_s - created_ns / NS))
     return looks
 
@@ -165,15 +165,15 @@ def _queue(reply: Any) -> QueueLook | None:
     )  # fmt: skip
 
 
-def _oldest(link: Link, names: Sequence[bytes]) -> dict[bytes, int]:
+def _oldest(node: Node, names: Sequence[bytes]) -> dict[bytes, int]:
     """Since when the oldest jobs of some queues are there, in unix nanoseconds."""
     peeked = [
         job
-        for reply in link.ask_all([("QPEEK", name, 1) for name in names])
+        for reply in node.call_all([("QPEEK", name, 1) for name in names])
         if not isinstance(reply, ServerError)
         for job in read_jobs(reply, b"")
     ]
-    shown = link.ask_all([("SHOW", job.id) for job in peeked])
+    shown = node.call_all([("SHOW", job.id) for job in peeked])
     found: dict[bytes, int] = {}
     for job, reply in zip(peeked, shown, strict=True):
         facts: Any = None if isinstance(reply, ServerError) else read_facts(reply, b"")
