@@ -41,7 +41,7 @@ class Side:
         self.answers = list(answers)
         self.asked: list[list[object]] = []
 
-    def ask_all(self, commands: Sequence[Sequence[object]], waits: float = 0.0) -> object:
+    def call_all(self, commands: Sequence[Sequence[object]], waits: float = 0.0) -> object:
         self.asked.append([words[0] for words in commands])
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
