@@ -20,8 +20,9 @@ from typing import Final
 
 import click
 
+from disqued.pipeline.errors import Misused
 from disqued.pipeline.failures import told
-from disqued.pipeline.run import DONE, FAILED, Misused
+from disqued.pipeline.run import DONE, FAILED
 from disqued.tools.misuse import Words, line_of, walk
 
 PROGRAM: Final = "disqued-spark"

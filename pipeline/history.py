@@ -11,7 +11,7 @@ of the table) keeps the rows that it has, whatever comes later.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -51,6 +51,24 @@ class News:
         """Part days into those that may be computed, and those of which events are no longer there; sorted."""
         named = sorted(set(days))
         return [day for day in named if day >= self.whole_from], [day for day in named if day < self.whole_from]
+
+    def days(
+        self, run: Run, again: str | None, there: Iterable[str], told: Callable[["DataFrame"], "DataFrame"]
+    ) -> set[str]:
+        """Name the days to look at: those from `again` on, and those that new events tell of, by `told`."""
+        days = set(days_from(again, there))
+        if self.is_there:
+            run.say(f"looking for days with news: batches {self.known + 1} to {self.batch}")
+            days |= {row.date for row in told(self.new).collect()}
+        return days
+
+    def to_compute(self, run: Run, days: Iterable[str]) -> list[str]:
+        """Name those of the days that may be computed, and say what is done with all of them."""
+        todo, left = self.kept(days)
+        if left:
+            run.say(f"events before {self.whole_from} are no longer there: {len(left)} days stay as they are")
+        run.say(f"computing {len(todo)} days, {todo[0]} to {todo[-1]}" if todo else "nothing is new")
+        return todo
 
     def of_files_from(self, day: str) -> "DataFrame":
         """The events from a day on; a day before it, since clocks go back at times."""

@@ -11,18 +11,17 @@ A folder that is written has a name with an underscore until it is whole; reader
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from disqued.pipeline.errors import Misused
+from disqued.tools.values import options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from disqued.pipeline.run import Run
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 SOURCE: Final = "disqued"
 FORMS: Final = ("parquet", "csv", "json")
@@ -43,20 +42,16 @@ CSV_READ: Final = {**_CSV, "nullValue": "\ue000null\ue000", "emptyValue": ""}
 LOGIN: Final = ("address", "user", "password")
 
 
-def node_options(function: F) -> F:
-    """Add the options that say which nodes are meant; see `nodes_of`."""
-    options = [
-        click.option("--address", envvar="DISQUED_ADDRESS", metavar="HOST:PORT", help="A node; several with commas."),
-        click.option("--user", envvar="DISQUED_USER", metavar="NAME", help="Name to log in by."),
-        click.option("--password", envvar="DISQUED_PASSWORD", metavar="WORD", help="Password; better as the variable."),
-        click.option(
-            "--option", "options", multiple=True, metavar="NAME=VALUE",
-            help="An option of the source or sink disqued (docs/reference/spark.md); as many as there are.",
-        ),
-    ]  # fmt: skip
-    for option in reversed(options):
-        function = option(function)
-    return function
+#: Adds the options that say which nodes are meant; see `nodes_of`.
+node_options: Final = options(
+    click.option("--address", envvar="DISQUED_ADDRESS", metavar="HOST:PORT", help="A node; several with commas."),
+    click.option("--user", envvar="DISQUED_USER", metavar="NAME", help="Name to log in by."),
+    click.option("--password", envvar="DISQUED_PASSWORD", metavar="WORD", help="Password; better as the variable."),
+    click.option(
+        "--option", "options", multiple=True, metavar="NAME=VALUE",
+        help="An option of the source or sink disqued (docs/reference/spark.md); as many as there are.",
+    ),
+)  # fmt: skip
 
 
 def nodes_of(words: dict[str, Any]) -> dict[str, str]:

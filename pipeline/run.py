@@ -8,16 +8,15 @@
 A run that fails is in `runs`, too, with what went wrong.
 """
 
-import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -28,30 +27,14 @@ from disqued.pipeline.files import here
 from disqued.pipeline.progress import telling
 from disqued.pipeline.session import spark_session
 from disqued.pipeline.tables import Tables
+from disqued.tools.values import options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from disqued.pipeline.reports.store import Reports
-
-__all__ = [
-    "DONE",
-    "FAILED",
-    "FOUND",
-    "Misused",
-    "Place",
-    "Run",
-    "Span",
-    "line_of",
-    "need_folder",
-    "need_tables",
-    "place_of",
-    "place_options",
-    "running",
-    "spark_options",
-]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Exit statuses.
 DONE: Final = 0
@@ -157,6 +140,16 @@ class Run:
         self._began_at, self.rows, self.note = ended, 0, ""
 
 
+def to_its_end(stream: "DataStreamWriter") -> "StreamingQuery":
+    """Run a stream until it ends, and stop it when anything else ends it."""
+    query = stream.start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return query
+
+
 @contextmanager
 def running(job: str, place: Place) -> Iterator[Run]:
     """Start Spark for a job, and remember the run in the reports, if there are some.
@@ -220,45 +213,23 @@ def _reports(place: Place) -> "Reports | None":
         raise Misused(str(error)) from error
 
 
-class Span(click.FloatRange):
-    """A number of seconds; what is no number, and what never ends, is none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{value!r} is no number of seconds.", param, ctx)
-        return seconds
-
-
-_TABLES: Final = (
-    click.option("--tables", envvar="DISQUED_TABLES", metavar="DIR", help="Folder of the tables."),
-    click.option(
-        "--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True,
-        help="Of the tables; delta needs its jar.",
-    ),
-)  # fmt: skip
 _SPARK: Final = (
     click.option("--reports", envvar="DISQUED_REPORTS", metavar="FILE", help="SQLite file that the daemon shows."),
     click.option("--master", metavar="URL", help="Where Spark runs: else as spark-submit says, or here."),
     click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; as many as there are."),
     click.option("--quiet", "-q", is_flag=True, help="Tell nothing of what is done meanwhile."),
 )
-
-
-def place_options(function: F) -> F:
-    """Add the options that say where a run reads and writes, and how Spark is to run; see `place_of`."""
-    return _with(function, (*_TABLES, *_SPARK))
-
-
-def spark_options(function: F) -> F:
-    """Add the same but for those of tables: for a verb that has none."""
-    return _with(function, _SPARK)
-
-
-def _with(function: F, options: Sequence[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        function = option(function)
-    return function
+#: Adds the options that say where a run reads and writes, and how Spark is to run; see `place_of`.
+place_options: Final = options(
+    click.option("--tables", envvar="DISQUED_TABLES", metavar="DIR", help="Folder of the tables."),
+    click.option(
+        "--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True,
+        help="Of the tables; delta needs its jar.",
+    ),
+    *_SPARK,
+)  # fmt: skip
+#: Adds the same but for those of tables: for a verb that has none.
+spark_options: Final = options(*_SPARK)
 
 
 def place_of(words: dict[str, Any]) -> Place:

@@ -10,7 +10,8 @@ import click
 from disqued.pipeline.dayoptions import DAY, check_order, of_days
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.events import NAMED
-from disqued.pipeline.run import DONE, FOUND, Run, Span, need_folder, need_tables, place_of, place_options, running
+from disqued.pipeline.run import DONE, FOUND, Run, need_folder, need_tables, place_of, place_options, running
+from disqued.tools.values import Number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,11 +35,11 @@ REPORTED: Final = 1_000  #: findings that the reports get
 )  # fmt: skip
 @click.option("--until", type=DAY, metavar="DAY", help="The last day that is looked at.")
 @click.option(
-    "--clock-skew", type=Span(min=0), default=5.0, show_default=True, metavar="SECONDS",
+    "--clock-skew", type=Number(min=0), default=5.0, show_default=True, metavar="SECONDS",
     help="By which nodes may differ in how old a job is: as long as messages are under way.",
 )  # fmt: skip
 @click.option(
-    "--patience", type=Span(min=0), default=900.0, show_default=True, metavar="SECONDS",
+    "--patience", type=Number(min=0), default=900.0, show_default=True, metavar="SECONDS",
     help="For which a node may not have heard that a job is done: as long as nodes are apart.",
 )  # fmt: skip
 @click.option("--notes", is_flag=True, help="Print notes, too: what is legal, and yet worth a look.")

@@ -11,7 +11,8 @@ import click
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.files import Files, locked
 from disqued.pipeline.moving import SOURCE, Folder, check_use, counted, need_address, node_options, nodes_of
-from disqued.pipeline.run import Run, Span, place_of, running, spark_options
+from disqued.pipeline.run import Run, place_of, running, spark_options, to_its_end
+from disqued.tools.values import Number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +29,7 @@ OWN: Final = (BATCH, f"_{BATCH}", CHECKPOINT, "_consume.", ".")
 @click.option("--queues", required=True, metavar="NAMES", help="Queues, or logs, with commas or as a JSON array.")
 @click.option("--to", required=True, metavar="DIR", help="Folder of the files: a folder batch=... for each batch.")
 @click.option("--group", metavar="NAME", help="The queues are logs, and this is the group that gets their events.")
-@click.option("--every", type=Span(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@click.option("--every", type=Number(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
 @node_options
 @spark_options
 def command(queues: str, to: str, group: str | None, every: float | None, **words: Any) -> None:
@@ -75,11 +76,7 @@ class Consumption:
         timed = (
             stream.trigger(availableNow=True) if every is None else stream.trigger(processingTime=f"{every} seconds")
         )
-        query = timed.start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(timed)
 
     def _check(self, checkpoint: str) -> None:
         if self._files.exists(self._to) and not self._files.is_folder(self._to):

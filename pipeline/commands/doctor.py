@@ -9,8 +9,9 @@ import click
 
 from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import DONE, FOUND, Run, Span, need_tables, place_of, place_options, running
+from disqued.pipeline.run import DONE, FOUND, Run, need_tables, place_of, place_options, running
 from disqued.tools.shown import short
+from disqued.tools.values import Number
 from disqued.wire.texts import shown
 
 SHOWN: Final = 10  #: queues that are named for each kind
@@ -18,11 +19,11 @@ SHOWN: Final = 10  #: queues that are named for each kind
 
 @click.command(epilog="Reads the table lifecycle; writes the table findings: docs/reference/tables.md has its columns.")
 @click.option(
-    "--stuck", type=Span(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
+    "--stuck", type=Number(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
     help="After which a delivered job that is not done is stuck.",
 )  # fmt: skip
 @click.option(
-    "--idle", type=Span(min=0), default=600.0, show_default=True, metavar="SECONDS",
+    "--idle", type=Number(min=0), default=600.0, show_default=True, metavar="SECONDS",
     help="After which a queue with jobs from which nobody took any has no consumers.",
 )  # fmt: skip
 @click.option(

@@ -17,7 +17,7 @@ from disqued.pipeline.moving import (
     nodes_of,
     read_files,
 )
-from disqued.pipeline.run import Run, place_of, running, spark_options
+from disqued.pipeline.run import Run, place_of, running, spark_options, to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,11 +98,7 @@ class Importing:
         if form == "csv":
             reader = reader.options(**CSV_READ)
         stream = reader.load(source).writeStream.foreachBatch(self._take).option("checkpointLocation", checkpoint)
-        query = stream.trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(stream.trigger(availableNow=True))
 
     def _take(self, rows: "DataFrame", number: int) -> None:
         self._add(rows, f"{self._how['name']}/{number}")

@@ -10,7 +10,8 @@ import click
 
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.events import NAMED
-from disqued.pipeline.run import Run, Span, line_of, need_folder, need_tables, place_of, place_options, running
+from disqued.pipeline.run import Run, line_of, need_folder, need_tables, place_of, place_options, running, to_its_end
+from disqued.tools.values import Number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ TASKS_A_CORE: Final = 2
     metavar="DIR",
     help="Folder of the event logs: the one with date=... in it.",
 )
-@click.option("--every", type=Span(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
+@click.option("--every", type=Number(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
 @click.option(
     "--batch-bytes",
     type=click.IntRange(min=1),
@@ -120,11 +121,7 @@ class Ingest:
         cores = spark.sparkContext.defaultParallelism
         # As Spark has it, one core may read the last of three parts while all others have nothing left to do.
         with settings(spark, {SPLITS: str(TASKS_A_CORE * cores), KEPT: str(BATCHES_KEPT)}):
-            query = stream.start()
-            try:
-                query.awaitTermination()
-            finally:
-                query.stop()
+            query = to_its_end(stream)
         self._run.say(f"done: {sum(self._taken.values())} events are new")
         if left := self._left(query.recentProgress):
             state = self._tables.state("ingest")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from disqued.pipeline.dayoptions import DAY
-from disqued.pipeline.run import Run, Span, need_tables, place_of, place_options, running
+from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
 from disqued.pipeline.tables import EVENTS
+from disqued.tools.values import Number
 
 if TYPE_CHECKING:
     from disqued.pipeline.history import News
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     "--clock-skew",
     default=3600.0,
     show_default=True,
-    type=Span(0, 12 * 3600),
+    type=Number(0, 12 * 3600),
     metavar="SECONDS",
     help="How far the clocks of two nodes may be apart.",
 )
@@ -40,16 +41,14 @@ def command(again: str | None, clock_skew: float, **words: Any) -> None:
     place = place_of(words)
     need_tables(place, are_there=True)
     with running("lifecycle", place) as run, run.tables.filled(EVENTS, "ingest").alone("lifecycle"):
-        from disqued.pipeline.history import days_from, news
+        from disqued.pipeline.history import news
         from disqued.pipeline.jobs.lifecycle import days_of
         from disqued.pipeline.tables import LIFECYCLE
 
         skew_us = round(clock_skew * 1_000_000)
         found = news(run)
-        days = set(days_from(again, (*found.dates, *(day for (day,) in run.tables.parts(LIFECYCLE)))))
-        if found.is_there:
-            run.say(f"looking for days with news: batches {found.known + 1} to {found.batch}")
-            days |= {row.date for row in days_of(found.new, skew_us).collect()}
+        there = (*found.dates, *(day for (day,) in run.tables.parts(LIFECYCLE)))
+        days = found.days(run, again, there, lambda new: days_of(new, skew_us))
         compute(run, found, days, skew_us)
         run.tables.note("lifecycle", found.note())
 
@@ -59,13 +58,8 @@ def compute(run: Run, found: "News", days: set[str], skew_us: int) -> None:
     from disqued.pipeline.jobs.lifecycle import lifecycle
     from disqued.pipeline.tables import LIFECYCLE
 
-    todo, left = found.kept(days)
-    if left:
-        run.say(f"events before {found.whole_from} are no longer there: {len(left)} days stay as they are")
-    if not todo:
-        run.say("nothing is new")
+    if not (todo := found.to_compute(run, days)):
         return
-    run.say(f"computing {len(todo)} days, {todo[0]} to {todo[-1]}")
     events = found.of_files_from(todo[0])
     flushes: dict[str, list[tuple[int, int]]] = {}
     for row in events.where("event = 'flush'").select("node", "ts_us", "seq").collect():

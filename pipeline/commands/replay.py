@@ -15,7 +15,7 @@ from disqued.pipeline.moving import (
     node_options,
     nodes_of,
 )
-from disqued.pipeline.run import Run, place_of, place_options, running
+from disqued.pipeline.run import Run, place_of, place_options, running, to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,11 +107,7 @@ def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkp
         # What is gone when a batch is run again was moved before, or is done.
         taking = {**_taking(nodes, queues), "failOnDataLoss": "false"}
         stream = run.spark.readStream.format(SOURCE).options(**taking).load().writeStream
-        query = stream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(stream.foreachBatch(take).option("checkpointLocation", folder).trigger(availableNow=True))
     run.say(f"done: {run.rows} jobs are in {to}")
 
 

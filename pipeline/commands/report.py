@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from disqued.pipeline.run import Misused
+from disqued.pipeline.errors import Misused
 
 
 @click.command(

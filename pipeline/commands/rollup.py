@@ -26,16 +26,12 @@ def command(again: str | None, **words: Any) -> None:
     place = place_of(words)
     need_tables(place, are_there=True)
     with running("rollup", place) as run, run.tables.filled(EVENTS, "ingest").alone("rollup"):
-        from disqued.pipeline.history import days_from, news
+        from disqued.pipeline.history import news
         from disqued.pipeline.jobs.rollup import days_told
 
         found = news(run)
         state = run.tables.state("rollup")
-        days = set(days_from(again, found.dates))
-        if found.is_there:
-            run.say(f"looking for days with news: batches {found.known + 1} to {found.batch}")
-            days |= {row.date for row in days_told(found.new).collect()}
-        todo = compute(run, found, days)
+        todo = compute(run, found, found.days(run, again, found.dates, days_told))
         # What changes with each computing, for those who read the table.
         versions = state.get("days", {})
         versions |= {day: versions.get(day, 0) + 1 for day in todo}
@@ -48,13 +44,8 @@ def compute(run: Run, found: "News", days: set[str]) -> list[str]:
     from disqued.pipeline.jobs.rollup import GRAINS, merged, minutes
     from disqued.pipeline.tables import ROLLUP
 
-    todo, left = found.kept(days)
-    if left:
-        run.say(f"events before {found.whole_from} are no longer there: {len(left)} days stay as they are")
-    if not todo:
-        run.say("nothing is new")
+    if not (todo := found.to_compute(run, days)):
         return []
-    run.say(f"computing {len(todo)} days, {todo[0]} to {todo[-1]}")
     rows = minutes(found.of_files_from(todo[0]), todo)
     for finer, grain in zip((None, *GRAINS), GRAINS, strict=False):
         if finer is not None:

@@ -13,7 +13,7 @@ import click
 
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.moving import SOURCE, checkpoint_at
-from disqued.pipeline.run import place_of, running, spark_options
+from disqued.pipeline.run import place_of, running, spark_options, to_its_end
 from disqued.wire.texts import shown
 
 if TYPE_CHECKING:
@@ -88,11 +88,7 @@ def command(folder: str, from_start: bool, once: bool, as_json: bool, **words: A
         run.say(f"following {folder}")
         stream = run.spark.readStream.format(SOURCE).options(**options).load().writeStream.foreachBatch(show)
         stream = stream.option("checkpointLocation", checkpoint)
-        query = (stream.trigger(availableNow=True) if once else stream).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        to_its_end(stream.trigger(availableNow=True) if once else stream)
 
 
 def lines_of(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> Iterator[str]:
