@@ -92,14 +92,20 @@ def text(value: str | None, limit: int = 200) -> str:
     """A text in which everything can be seen; a long one is cut, which an ellipsis tells."""
     if value is None:
         return NONE
-    seen = "".join(_seen(character) for character in value[:limit])
+    seen = "".join(map(visible, value[:limit]))
     return f"{seen}…" if len(value) > limit else seen or "(empty)"
 
 
-def _seen(character: str) -> str:
-    """Control characters and marks that turn the direction of text would let a name pass for another."""
-    if unicodedata.category(character) not in _HIDDEN:
-        return character
+def visible(character: str) -> str:
+    """A character as it can be seen.
+
+    Control characters and marks that turn the direction of text would let a name pass for another.
+    """
+    return escaped(character) if unicodedata.category(character) in _HIDDEN else character
+
+
+def escaped(character: str) -> str:
+    """The escape that stands for a character."""
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

@@ -4,21 +4,17 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from disqued.web.audit import RECENT
-from disqued.web.http.exchange import HTML, JSON, LOGIN, Asked, Param, Reply, Role
+from disqued.web.http.exchange import HTML, JSON, LOGIN, Asked, Param, Reply, Role, object_of
 from disqued.web.http.origins import FORM
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
 
-_LOGIN_BODY: Final = {
-    "type": "object",
-    "properties": {
-        "token": {"type": "string", "description": "A token of http-token-file, or the password of requirepass."},
-        "next": {"type": "string", "description": "Path on this site to go to afterwards, of a form."},
-    },
-    "required": ["token"],
-    "additionalProperties": False,
-}
+_LOGIN_BODY: Final = object_of(
+    token={"type": "string", "description": "A token of http-token-file, or the password of requirepass."},
+    next={"type": "string", "description": "Path on this site to go to afterwards, of a form."},
+    optional=("next",),
+)
 _ENTRY: Final = {
     "type": "object",
     "properties": {

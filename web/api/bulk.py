@@ -45,7 +45,7 @@ from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
-from disqued.web.http.exchange import Asked, Role, Schema, Visitor
+from disqued.web.http.exchange import Asked, Role, Schema, Visitor, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -387,30 +387,26 @@ async def _run(
 
 _CONDITIONS: Final = ", ".join(_FIELDS[:-1])
 _AGE: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 2**31}
-_FILTER: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "ids": {
-            "type": "array", "items": JOB_IDS, "minItems": 1, "maxItems": IDS_MAX,
-            "description": "These jobs.",
-        },
-        "queue": {**VALUE, "description": "Jobs of this queue."},
-        "state": {
-            "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,
-            "description": "Jobs in one of these states; active and queued unless given.",
-        },
-        "older_than_s": {**_AGE, "description": "Jobs created this many seconds ago, or more."},
-        "newer_than_s": {**_AGE, "description": "Jobs created less than this many seconds ago."},
-        "body_contains": {
-            **VALUE,
-            "description": f"Jobs with these bytes in the first {BODY_SEARCHED} of their body; needs the right to see "
-            "bodies.",
-        },
-        "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Jobs at most, any of those."},
+_FILTER: Final[Schema] = object_of(
+    "All of the conditions have to hold.",
+    ids={
+        "type": "array", "items": JOB_IDS, "minItems": 1, "maxItems": IDS_MAX, "description": "These jobs.",
     },
-    "additionalProperties": False,
-    "description": "All of the conditions have to hold.",
-}  # fmt: skip
+    queue={**VALUE, "description": "Jobs of this queue."},
+    state={
+        "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,
+        "description": "Jobs in one of these states; active and queued unless given.",
+    },
+    older_than_s={**_AGE, "description": "Jobs created this many seconds ago, or more."},
+    newer_than_s={**_AGE, "description": "Jobs created less than this many seconds ago."},
+    body_contains={
+        **VALUE,
+        "description": f"Jobs with these bytes in the first {BODY_SEARCHED} of their body; needs the right to see "
+        "bodies.",
+    },
+    limit={"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Jobs at most, any of those."},
+    optional=_FIELDS,
+)  # fmt: skip
 _BODY: Final[dict[str, Any]] = {
     "filter": _FILTER,
     "all": {"type": "boolean", "default": False, "description": "Needed for a filter without a condition."},
@@ -422,25 +418,13 @@ _BODY: Final[dict[str, Any]] = {
     },
 }
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-_FAILURE: Final[Schema] = {
-    "type": "object",
-    "properties": {"id": {"type": "string"}, "code": {"type": "string"}, "detail": {"type": "string"}},
-    "required": ["id", "code", "detail"],
-    "additionalProperties": False,
-}
-
-
-def _answer(dry: bool, **more: Schema) -> Schema:
-    properties = {"dry_run": {"const": dry}, "matched": _COUNT, **more}
-    return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip
-
-
+_TEXT: Final[Schema] = {"type": "string"}
+_FAILED: Final[Schema] = {"type": "array", "items": object_of(id=_TEXT, code=_TEXT, detail=_TEXT)}
+_SAMPLE: Final[Schema] = {"type": "array", "items": _TEXT}
 _REPLY: Final[Schema] = {
     "oneOf": [
-        _answer(True, sample={"type": "array", "items": {"type": "string"}}, token={"type": "string"}),
-        _answer(False, done=_COUNT, failed={"type": "array", "items": _FAILURE}),
+        object_of(dry_run={"const": True}, matched=_COUNT, sample=_SAMPLE, token=_TEXT),
+        object_of(dry_run={"const": False}, matched=_COUNT, done=_COUNT, failed=_FAILED),
     ]
 }
 
@@ -455,7 +439,7 @@ def _declare(action: str, command: str, summary: str, doc: str, *, takes_events:
 
     route(
         "POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
-        body={"type": "object", "properties": _BODY, "additionalProperties": False}, reply=_REPLY, tag="bulk",
+        body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk",
         writes=True, errors=_ERRORS, commands=(command,),
         example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}},
     )(bulk)  # fmt: skip
@@ -483,11 +467,7 @@ _declare(
 
 @route(
     "POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
-    body={
-        "type": "object",
-        "properties": {**_BODY, "to": {**VALUE, "description": "The queue to move to."}},
-        "required": ["to"], "additionalProperties": False,
-    },
+    body=object_of(optional=_BODY, **_BODY, to={**VALUE, "description": "The queue to move to."}),
     reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
     example={"filter": {"queue": "mail"}, "to": "post"},
 )  # fmt: skip

@@ -17,7 +17,7 @@ from disqued.commands.table import Command, Flag
 from disqued.web.api.acts import ID
 from disqued.web.api.fields import COMMANDS, error_words, reply_schema, schema, words
 from disqued.web.api.objects import without_secrets
-from disqued.web.http.exchange import Asked, Reply, Role, Schema
+from disqued.web.http.exchange import Asked, Reply, Role, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -127,13 +127,6 @@ def _path(name: str) -> str:
     return f"/api/commands/{name.replace(' ', '%20')}"
 
 
-def _reply(entry: Command) -> Schema:
-    return {
-        "type": "object", "properties": {"reply": reply_schema(entry)}, "required": ["reply"],
-        "additionalProperties": False,
-    }  # fmt: skip
-
-
 def _declare(entry: Command) -> None:
     only = _ONLY.get(entry.name)
 
@@ -149,7 +142,7 @@ def _declare(entry: Command) -> None:
     role = role_of(entry)
     route(
         "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
-        body=schema(entry, only), reply=_reply(entry), tag="commands",
+        body=schema(entry, only), reply=object_of(reply=reply_schema(entry)), tag="commands",
         writes=role > Role.VIEWER and entry.name not in LOOKING,
         commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only),
         example=EXAMPLES.get(entry.name, {}),

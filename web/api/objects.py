@@ -8,9 +8,7 @@ Who may not see bodies gets the same object without `body`, and `"body_withheld"
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from disqued.commands.jobs import SHOWN
-from disqued.commands.queues import MORE_STATISTICS, STATISTICS
-from disqued.web.http.exchange import Schema, Visitor
+from disqued.web.http.exchange import Schema, Visitor, object_of
 from disqued.web.http.values import BYTES
 from disqued.web.masking import MASK, SECRET_SETTINGS
 
@@ -38,36 +36,24 @@ _JOB: Final[dict[str, Schema]] = {
 }
 _GROUPS: Final[Schema] = {
     "type": "array",
-    "items": {
-        "type": "array",
-        "items": {"anyOf": [BYTES, _COUNT]},
-        "minItems": 4,
-        "maxItems": 4,
-    },
+    "items": {"type": "array", "items": {"anyOf": [BYTES, _COUNT]}, "minItems": 4, "maxItems": 4},
     "description": "Of an event alone: group; in progress, redo or done; deliveries; milliseconds until its deadline.",
 }
-JOB: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        **_JOB,
-        "body": {"anyOf": [BYTES, {"type": "null"}]},
-        "body_withheld": _WITHHELD,
-        "groups": _GROUPS,
-        "key": {**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    },
-    "required": [name for name in SHOWN if name != "body"],
-    "additionalProperties": False,
-    "description": "A job as SHOW describes it.",
-}
-PEEKED: Final[Schema] = {
-    "type": "object",
-    "properties": {"queue": BYTES, "id": _ID, "body": BYTES, "body_withheld": _WITHHELD},
-    "required": ["queue", "id"],
-    "additionalProperties": False,
-}
-QUEUE: Final[Schema] = {
-    "type": "object",
-    "properties": {
+JOB: Final[Schema] = object_of(
+    "A job as SHOW describes it.",
+    **_JOB,
+    body={"anyOf": [BYTES, {"type": "null"}]},
+    body_withheld=_WITHHELD,
+    groups=_GROUPS,
+    key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
+    optional=("body", "body_withheld", "groups", "key"),
+)
+PEEKED: Final[Schema] = object_of(
+    queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
+)
+QUEUE: Final[Schema] = object_of(
+    "A queue as QSTAT FULL describes it.",
+    **{
         "name": BYTES, "len": _COUNT, "age": {**_COUNT, "description": "Seconds."},
         "idle": {**_COUNT, "description": "Seconds."}, "blocked": {**_COUNT, "description": "Consumers that wait."},
         "import-from": _IDS, "import-rate": {**_COUNT, "description": "Jobs a second."}, "jobs-in": _COUNT,
@@ -75,10 +61,8 @@ QUEUE: Final[Schema] = {
         "sources": _IDS, "ctime": {**_COUNT, "description": "Unix seconds."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
-    "required": [*STATISTICS, *MORE_STATISTICS],
-    "additionalProperties": False,
-    "description": "A queue as QSTAT FULL describes it.",
-}  # fmt: skip
+    optional=("owned",),
+)  # fmt: skip
 
 
 def by_name(values: Sequence[Any]) -> dict[str, Any]:

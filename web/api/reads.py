@@ -46,16 +46,14 @@ _COUNT: Final = Param(
     "count", "Elements wanted, as a hint; a page may hold fewer, or none, and the walk still goes on.",
     {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
 )  # fmt: skip
-_WHOLE: Final[Schema] = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_WHOLE: Final[Schema] = {"type": "integer"}
 
 
 def _page_of(one: Schema, described: Schema) -> Schema:
-    items = {"type": "array", "items": {"anyOf": [one, described]}}
-    cursor = {"type": "integer", "minimum": 0, "description": "To go on with; 0 = the walk is over."}
-    return {
-        "type": "object", "properties": {"cursor": cursor, "items": items}, "required": ["cursor", "items"],
-        "additionalProperties": False,
-    }  # fmt: skip
+    return object_of(
+        cursor={"type": "integer", "minimum": 0, "description": "To go on with; 0 = the walk is over."},
+        items={"type": "array", "items": {"anyOf": [one, described]}},
+    )
 
 
 def _sort(fields: tuple[str, ...], alone: str) -> Param:
@@ -110,10 +108,7 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
         ),
     ),
     at="?count=-5",
-    reply={
-        "type": "object", "properties": {"queue": BYTES, "jobs": {"type": "array", "items": PEEKED}},
-        "required": ["queue", "jobs"], "additionalProperties": False,
-    },
+    reply=object_of(queue=BYTES, jobs={"type": "array", "items": PEEKED}),
 )  # fmt: skip
 async def qpeek(site: Site, asked: Asked) -> Reply:
     """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""

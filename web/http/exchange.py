@@ -5,7 +5,7 @@ Asked       one request for it, checked and read, with its Visitor
 Reply       the answer, where it is not plain JSON
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
@@ -23,10 +23,12 @@ STREAM: Final = "text/event-stream"
 LOGIN: Final = "/login"  #: where a browser gives a token
 
 
-def object_of(**properties: Schema) -> Schema:
-    """The schema of an object with these properties, all of them, and no other."""
+def object_of(description: str = "", /, *, optional: Collection[str] = (), **properties: Schema) -> Schema:
+    """The schema of an object with these properties and no other; all but the optional ones are there."""
+    required = [name for name in properties if name not in optional]
     return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+        "type": "object", "properties": properties, "additionalProperties": False,
+        **({"required": required} if required else {}), **({"description": description} if description else {}),
     }  # fmt: skip
 
 

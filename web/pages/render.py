@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import disqued
-from disqued.reports.shown import FILTERS
+from disqued.reports.shown import FILTERS, count
 from disqued.web.gateway import NAME_MAX
 from disqued.web.http.exchange import HTML, Asked, Param, Reply, Role, Visitor
 from disqued.web.http.origins import header
@@ -32,7 +32,7 @@ def environment() -> Environment:
     )  # fmt: skip
     made.filters.update(
         name=rendering.name, segment=rendering.segment, span=rendering.span, size=rendering.size,
-        number=rendering.count, rate=rendering.rate, moment=rendering.moment, sentence=rendering.sentence,
+        number=count, rate=rendering.rate, moment=rendering.moment, sentence=rendering.sentence,
         queue_path=rendering.queue_path, worker_path=rendering.worker_path, history_path=rendering.history_path,
         **FILTERS, raw=raw,
     )  # fmt: skip

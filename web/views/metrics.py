@@ -10,7 +10,7 @@ prometheus-client writes everything but the samples of queues: these are very ma
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import attrs
 from prometheus_client import CollectorRegistry
@@ -34,21 +34,13 @@ QUEUES_MAX: Final = 10_000
 _END = b"# EOF\n"
 
 
-class _Row(NamedTuple):
-    """A queue at one moment."""
+#: The labels of a sample, and its values: one for each family, in their order.
+_Row = tuple[Any, ...]
+#: Name, meaning, kind.
+_Families = tuple[tuple[str, str, type[Any]], ...]
 
-    label: str  #: escaped
-    jobs_in: int
-    jobs_out: int
-    length: int
-    age_s: float
-    idle_s: float
-    blocked: int
-    oldest_s: float
-
-
-#: Families of /metrics/per-queue: name, meaning, kind; each has the field of a row that stands at its place.
-PER_QUEUE: Final[tuple[tuple[str, str, type[Any]], ...]] = (
+#: Families of /metrics/per-queue, and of the groups of these queues.
+PER_QUEUE: Final[_Families] = (
     ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
     ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
     ("disque_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
@@ -59,29 +51,18 @@ PER_QUEUE: Final[tuple[tuple[str, str, type[Any]], ...]] = (
 )
 
 
-class _GroupRow(NamedTuple):
-    """A group of consumers of a queue at one moment."""
-
-    labels: str  #: of its samples
-    available: int
-    redo: int
-    inprogress: int
-    done: int
-    consumers: int
-
-
-#: Families of groups: name, meaning; each has the field of a group's row that stands at its place.
-PER_GROUP: Final[tuple[tuple[str, str], ...]] = (
-    ("disqued_group_available_events", "Events that a group has yet to be given: how far it lags behind."),
-    ("disqued_group_redo_events", "Events that wait for a group again."),
-    ("disqued_group_inprogress_events", "Events that consumers of a group have."),
-    ("disqued_group_done_events", "Events that a group is done with, of those that are kept."),
-    ("disqued_group_consumers", "Consumers of a group that wait, or are registered."),
-)
+PER_GROUP: Final[_Families] = (
+    ("disqued_group_available_events", "Events that a group has yet to be given: how far it lags behind.",
+     GaugeMetricFamily),
+    ("disqued_group_redo_events", "Events that wait for a group again.", GaugeMetricFamily),
+    ("disqued_group_inprogress_events", "Events that consumers of a group have.", GaugeMetricFamily),
+    ("disqued_group_done_events", "Events that a group is done with, of those that are kept.", GaugeMetricFamily),
+    ("disqued_group_consumers", "Consumers of a group that wait, or are registered.", GaugeMetricFamily),
+)  # fmt: skip
 
 
 @attrs.frozen
-class _Families:
+class _Registry:
     """What an encoder takes for a registry."""
 
     families: Sequence[Metric]
@@ -108,23 +89,18 @@ class Metrics:
     async def of_queues(self, accept: str, *, limit: int, match: bytes | None) -> tuple[bytes, str]:
         """Every queue whose name fits the pattern, `limit` at most: text and its media type."""
         self._pulse.look()
-        groups: list[_GroupRow] = []
+        groups: list[_Row] = []
         rows, left_out, groups_left_out = await self._rows(limit, match, groups)
         encode, media = _encoder(accept)
         texts = [_text(encode, _about_rows(len(rows), left_out, len(groups), groups_left_out))]
-        for place, (name, doc, kind) in enumerate(PER_QUEUE, 1):
-            texts.append(_text(encode, [kind(name, doc, labels=["queue"])]))
-            sample = f"{name}_total" if kind is CounterMetricFamily else name
-            for at in range(0, len(rows), LINES):
-                lines = [f'{sample}{{queue="{row[0]}"}} {row[place]}\n' for row in rows[at : at + LINES]]
-                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
-                await next_turn(self._gateway.reactor)
-        for place, (name, doc) in enumerate(PER_GROUP, 1):
-            texts.append(_text(encode, [GaugeMetricFamily(name, doc, labels=["queue", "group"])]))
-            for at in range(0, len(groups), LINES):
-                lines = [f"{name}{{{row.labels}}} {row[place]}\n" for row in groups[at : at + LINES]]
-                texts.append("".join(lines).encode("utf-8", "backslashreplace"))
-                await next_turn(self._gateway.reactor)
+        for families, samples, labels in ((PER_QUEUE, rows, ["queue"]), (PER_GROUP, groups, ["queue", "group"])):
+            for place, (name, doc, kind) in enumerate(families, 1):
+                texts.append(_text(encode, [kind(name, doc, labels=labels)]))
+                sample = f"{name}_total" if kind is CounterMetricFamily else name
+                for at in range(0, len(samples), LINES):
+                    lines = [f"{sample}{{{row[0]}}} {row[place]}\n" for row in samples[at : at + LINES]]
+                    texts.append("".join(lines).encode("utf-8", "backslashreplace"))
+                    await next_turn(self._gateway.reactor)
         return _ended(texts, media), media
 
     # Looking.
@@ -136,7 +112,7 @@ class Metrics:
                 _add(sums, queue)
         return sums
 
-    async def _rows(self, limit: int, match: bytes | None, groups: list[_GroupRow]) -> tuple[list[_Row], int, int]:
+    async def _rows(self, limit: int, match: bytes | None, groups: list[_Row]) -> tuple[list[_Row], int, int]:
         """Queues in the order of their creation, how many more there are, and how many more groups.
 
         What there is to say of the groups of these queues is added to `groups`, `limit` at most.
@@ -157,7 +133,7 @@ class Metrics:
                     left_out += 1
         return list(rows.values()), left_out, groups_left_out
 
-    def _add_groups(self, queue: Queue, label: str, limit: int, groups: list[_GroupRow]) -> int:
+    def _add_groups(self, queue: Queue, label: str, limit: int, groups: list[_Row]) -> int:
         """Add the groups of a queue to those that are shown, as far as there is room; returns how many had none."""
         if queue.log is None:
             return 0
@@ -167,7 +143,7 @@ class Metrics:
         for group in found[:room]:
             row = group_views.row_of(self._gateway.view, group)
             labels = f'queue="{label}",group="{_label(group.name)}"'
-            groups.append(_GroupRow(labels, row.available, row.redo, row.inprogress, row.done, row.consumers))
+            groups.append((labels, row.available, row.redo, row.inprogress, row.done, row.consumers))
         return len(found[room:]) + unseen
 
     async def _slices(self) -> Any:
@@ -212,7 +188,7 @@ def _pieces(found: Iterable[Metric]) -> Iterator[list[Metric]]:
 
 def _text(encode: Callable[[Any], bytes], found: Sequence[Metric]) -> bytes:
     """Families as text."""
-    return encode(_Families(found)).removesuffix(_END)
+    return encode(_Registry(found)).removesuffix(_END)
 
 
 def _ended(texts: list[bytes], media: str) -> bytes:
@@ -238,8 +214,8 @@ def _add(sums: Sums, queue: Queue) -> None:
 
 def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
-    return _Row(
-        label, queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
+    return (
+        f'queue="{label}"', queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
         max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000,
     )  # fmt: skip
 

@@ -5,26 +5,23 @@ control characters and marks that turn the direction of text, which would let a 
 """
 
 import re
-import unicodedata
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
-#: General categories that are shown as escapes: control, format (direction marks), surrogates, private, separators.
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+from disqued.reports.shown import NONE, count, escaped, moment_us, visible
+
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
 NO_SEGMENTS: Final = frozenset({b"", b".", b".."})
 CHARACTERS_KEPT: Final = 4_096  #: whose looks are remembered
 #: What no text has: control characters but line ends and tabs.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-NONE: Final = "\u2013"  #: where there is nothing to show
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def name(raw: bytes, limit: int = 200) -> str:
     """A name as text in which everything can be seen; a long one is cut, which an ellipsis tells."""
     text = raw[: 4 * limit].decode("utf-8", "backslashreplace")
-    seen = _with_edges("".join(map(_seen, text[:limit])))
+    seen = _with_edges("".join(map(visible, text[:limit])))
     return seen + "…" if len(text) > limit or len(raw) > 4 * limit else seen or "(empty)"
 
 
@@ -34,16 +31,7 @@ def _with_edges(seen: str) -> str:
     if len(inner) == len(seen):
         return seen
     before, _, behind = seen.partition(inner) if inner else (seen, "", "")
-    return "".join((*map(_escaped, before), inner, *map(_escaped, behind)))
-
-
-def _seen(character: str) -> str:
-    return _escaped(character) if unicodedata.category(character) in _HIDDEN else character
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join((*map(escaped, before), inner, *map(escaped, behind)))
 
 
 class _Seen(dict[int, str]):
@@ -53,7 +41,7 @@ class _Seen(dict[int, str]):
         if len(self) >= CHARACTERS_KEPT:
             self.clear()
         character = chr(code)
-        self[code] = seen = character if character in "\t\n\r" else _seen(character)
+        self[code] = seen = character if character in "\t\n\r" else visible(character)
         return seen
 
 
@@ -105,19 +93,14 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def size(count: float) -> str:
+def size(number: float) -> str:
     """Bytes: ``640 B``, ``1.2 MiB``."""
-    amount = float(count)
+    amount = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1_024:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
         amount /= 1_024
     return f"{amount:.1f} TiB"
-
-
-def count(number: int) -> str:
-    """A number with thin spaces between thousands."""
-    return f"{number:,}".replace(",", "\u202f")
 
 
 def rate(per_second: float | None) -> str:
@@ -131,10 +114,7 @@ def rate(per_second: float | None) -> str:
 
 def moment(unix_ms: int) -> str:
     """A moment in UTC: ``2026-11-21 20:00:00.123``."""
-    try:
-        return datetime.fromtimestamp(unix_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (OverflowError, ValueError, OSError):
-        return "beyond the calendar"
+    return moment_us(unix_ms * 1_000)
 
 
 def body(raw: bytes, limit: int) -> dict[str, Any]:
