@@ -211,7 +211,6 @@ class Tables:
         return self.read(table).where(" OR ".join(conditions) or "false").count()
 
     def _files_of(self, table: Table, names: dict[str, str]) -> list[str]:
-        """The data files of a part."""
         folders = [f"{name}={names.get(name, '*')}" for name in table.parts]
         return self.files.matching(self.path(table.name, *folders, "part-*"))
 

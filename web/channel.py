@@ -202,7 +202,6 @@ class AdminChannel(HTTPChannel):
         self._watch_partial()
 
     def _watch_partial(self) -> None:
-        """Set the timer of a request whose headers have begun to come."""
         has_begun = self.requests or self._lines or self._buffer
         is_partial = not self._handlingRequest and not self._refused and has_begun
         if is_partial and self._watch is None and not self._lost:
@@ -434,7 +433,6 @@ class AdminChannel(HTTPChannel):
         super().writeSequence(parts)
 
     def _count(self, size: int) -> None:
-        """Count bytes that are about to be written."""
         if self._reading is None:
             # What the client has not read of what was written before is less, or the transport would have said so.
             self._unread = min(self._unread, QUIET)

@@ -153,11 +153,9 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._hand_out(task, work)
 
     def _warn(self, text: str) -> None:
-        """Log a warning."""
         _log.warning("%s", text)
 
     def _log_failure(self, text: str, error: BaseException) -> None:
-        """Log an error with its traceback."""
         _log.warning("%s", text, exc_info=error)
 
     # What all sides have.
@@ -264,7 +262,6 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         return seconds if self._seat is None else min(seconds, between_signs(self._seat))
 
     async def _stay_alive(self) -> None:
-        """Give a sign of life, if one is due."""
         if self._seat is None or self._client.now() < self._signed_at + between_signs(self._seat):
             return
         self._signed_at = self._client.now()
@@ -274,7 +271,6 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             self._warn(f"no node received the sign of life of this worker: {error}")
 
     async def _stand_up(self) -> None:
-        """End the worker on its node."""
         if self._seat is None:
             return
         try:
@@ -373,7 +369,6 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._warn(f"job {task.job.id.decode()} could not be {what}, and comes back: {error}")
 
     async def _give_back(self, task: Task) -> None:
-        """Return a job to its queue."""
         await self._learn_retry(task)
         if task.is_once:
             self._leave_job(task)

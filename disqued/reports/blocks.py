@@ -176,7 +176,6 @@ def _filled(rows: Sequence[Row], step_s: int) -> tuple[list[int], dict[int, Row]
 
 
 def _plot(chart: Chart) -> Plot:
-    """A chart with its table."""
     head = ("Time (UTC)", *(line.label for line in chart.lines))
     rows = [
         (time_name(at, chart.step_s), *(shown.NONE if value is None else chart.form(value) for value in values))

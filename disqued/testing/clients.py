@@ -184,7 +184,6 @@ class Adder(Actor):
         """Draw what is to be added, and send it."""
 
     def _send(self, connection: Connection, requests: list[Request], words: list[bytes]) -> None:
-        """Ask for some jobs with one command."""
         self._left -= len(requests)
         self._requests = requests
         for request in requests:

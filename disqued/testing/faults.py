@@ -137,22 +137,18 @@ class Faults:
         self._ends_after(down_ms, server.spare)
 
     def _pause(self, rng: Random) -> None:
-        server = self._one(rng)
-        if server is None:
-            return
-        span_ms = self._span(rng, 100, 40_000)
-        self._tell("pause", f"{server} for {span_ms} ms")
-        server.pause()
-        self._ends_after(span_ms, lambda: _resume(server))
+        self._hold_up("pause", rng, 100, 40_000)
 
     def _busy(self, rng: Random) -> None:
+        self._hold_up("busy", rng, 20, BUSY_MS)
+
+    def _hold_up(self, kind: str, rng: Random, low_ms: int, high_ms: int) -> None:
         server = self._one(rng)
-        if server is None:
-            return
-        span_ms = self._span(rng, 20, BUSY_MS)
-        self._tell("busy", f"{server} for {span_ms} ms")
-        server.pause()
-        self._ends_after(span_ms, lambda: _resume(server))
+        if server is not None:
+            span_ms = self._span(rng, low_ms, high_ms)
+            self._tell(kind, f"{server} for {span_ms} ms")
+            server.pause()
+            self._ends_after(span_ms, lambda: _resume(server))
 
     def _restart(self, rng: Random) -> None:
         server = self._one(rng)
@@ -236,18 +232,17 @@ class Faults:
         self._tell("clock", f"{server} is {server.clock.drift_ms} ms off")
 
     def _full_disk(self, rng: Random) -> None:
-        server = rng.choice(self._servers)
-        span_ms = self._span(rng, 500, 30_000)
-        self._tell("full_disk", f"{server} for {span_ms} ms")
-        server.disk.is_full = True
-        self._ends_after(span_ms, lambda: setattr(server.disk, "is_full", False))
+        self._break_disk("full_disk", "is_full", rng)
 
     def _bad_sync(self, rng: Random) -> None:
+        self._break_disk("bad_sync", "fails_sync", rng)
+
+    def _break_disk(self, kind: str, how: str, rng: Random) -> None:
         server = rng.choice(self._servers)
         span_ms = self._span(rng, 500, 30_000)
-        self._tell("bad_sync", f"{server} for {span_ms} ms")
-        server.disk.fails_sync = True
-        self._ends_after(span_ms, lambda: setattr(server.disk, "fails_sync", False))
+        self._tell(kind, f"{server} for {span_ms} ms")
+        setattr(server.disk, how, True)
+        self._ends_after(span_ms, lambda: setattr(server.disk, how, False))
 
     def _compact(self, rng: Random) -> None:
         server = self._one(rng)

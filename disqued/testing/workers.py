@@ -157,7 +157,6 @@ class WorkerActor(Actor):
         """Hear another answer."""
 
     def _be_busy(self) -> None:
-        """Begin to work on what it has; now and then that takes long."""
         rng = self.rng
         self._busy_until = self.events.now + rng.randint(0, WORK_MS_MAX if rng.random() < 0.1 else self.load.work_ms)
 

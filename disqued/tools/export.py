@@ -227,5 +227,4 @@ def _added(job: StoredJob) -> Row:
 
 
 def _row(**values: Value) -> Row:
-    """A row with these values; the other columns are null."""
     return tuple(map(values.get, _NAMES))

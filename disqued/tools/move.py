@@ -140,7 +140,6 @@ class Run:
 
     @property
     def _room(self) -> int:
-        """How many jobs may be moved next."""
         return self.batch if self.limit is None else min(self.batch, self.limit - self.moved)
 
 

@@ -216,7 +216,6 @@ class AofStore:
         self._trouble = None
 
     def _use(self, increment: Increment, fd: int, size: int) -> None:
-        """Append to this file from now on."""
         if self._appender is None:
             self._appender = Appender(self._disk, fd, size, self._fsync, self._reactor, first=self._committed)
         else:
@@ -320,7 +319,6 @@ class AofStore:
             raise StoreFailed(self._failure)
 
     def _fail(self, why: str) -> None:
-        """Take nothing more until the journal is written anew."""
         self._failure = why
         self._frames = []
         self._committed = self._sequence

@@ -211,7 +211,6 @@ class Link:
             self.log.failure("Internal error while connecting to a Redis server", failure=failure)
 
     async def _try(self) -> None:
-        """Make one attempt."""
         connection: RedisConnection | None = None
         try:
             connection = await self._reach()

@@ -208,7 +208,6 @@ class RedisStore:
             raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {self._limit})", final=False)
 
     def _pump(self) -> None:
-        """Send what may be sent."""
         server = self._server
         connection = server.connection
         if connection is None or not self._is_loaded or server.loss is not None:

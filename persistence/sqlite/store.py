@@ -169,7 +169,6 @@ class SqliteStore:
         self._is_loaded = True
 
     def _begin(self) -> "Deferred[None]":
-        """Start the writer."""
         self._worker = Worker(cast(FromThreads, self._reactor), "sqlite-write")
         return self._ask(partial(self._writer.open, self._fsync))
 
@@ -371,7 +370,6 @@ class SqliteStore:
         return answer.addCallback(lambda _: self._remove())
 
     def _remove(self) -> None:
-        """Remove the files of a database that nobody relies on."""
         for path in (self._path, wal_path(self._path), index_path(self._path), synced_path(self._path)):
             try:
                 path.unlink(missing_ok=True)

@@ -217,7 +217,6 @@ class Transaction:
         )
 
     def _write_leases(self) -> None:
-        """Write who has which unit, after the jobs."""
         if self._free_jobs or self._free_units:
             (found,) = self._execute("SELECT EXISTS (SELECT 1 FROM leases)").fetchone()
             if found:

@@ -299,7 +299,6 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Handed(fresh, shown, now_us)
 
     def _take(self, node: NodeAt, handed: Handed, lease: Lease) -> None:
-        """Note jobs that a node handed out."""
         ids: list[bytes] = []
         fresh: list[Told] = []
         retries: set[int] = set()

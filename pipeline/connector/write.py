@@ -211,7 +211,6 @@ class Adder:
         self._link.close()
 
     def _connect(self) -> Link:
-        """Connect to the first node, or to the next one that answers."""
         while True:
             try:
                 link = Link(self._nodes[0].address, self._options)

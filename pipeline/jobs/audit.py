@@ -350,7 +350,6 @@ def suspects(summed: "DataFrame", until_us: int) -> "DataFrame":
 
 
 def _lines_of(events: "DataFrame", doubtful: "DataFrame") -> "DataFrame":
-    """Give the lines of these jobs (job_id, scope)."""
     from pyspark.sql import functions as f
 
     wanted = doubtful.select(f.col("job_id").alias("id"), f.col("scope").alias("of"))

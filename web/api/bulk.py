@@ -220,8 +220,6 @@ _EVENT: Final = (
 
 
 def _with_ids(name: str, *, takes_events: bool = False) -> Act:
-    """Act by a command that takes job ids."""
-
     async def act(run: Run, jobs: list[Job]) -> None:
         if not takes_events:
             run.fail((job.id for job in jobs if job.options.kind == KIND_LOG), CommandError(_EVENT))
@@ -240,8 +238,6 @@ def _with_ids(name: str, *, takes_events: bool = False) -> Act:
 
 
 def _move_to(queue: bytes) -> Act:
-    """Act by the machine that moves jobs."""
-
     async def act(run: Run, jobs: list[Job]) -> None:
         movable = []
         for job in jobs:

@@ -177,7 +177,6 @@ def _listed(allowed: Iterable[str]) -> str:
 
 
 def _words_of(field: Field, value: Any) -> Iterator[bytes]:
-    """The words that one field is."""
     arg = field.arg
     if arg.style == "flag":
         if not isinstance(value, bool):

@@ -208,7 +208,6 @@ async def _scanned(site: Site, asked: Asked, name: str, words: Words, most: int)
 
 
 async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, Any]]:
-    """Descriptions of jobs as objects."""
     items = []
     for number, job in enumerate(found, 1):
         items.append(shown_to(asked.visitor, by_name(job)))

@@ -101,7 +101,6 @@ class Crew:
             self._hear(open_[pipe], pipe)
 
     def _stop(self) -> None:
-        """Let nothing more be sent."""
         self._was_interrupted = True
         for number, pipe in enumerate(self._pipes):
             if number not in self._outcomes:

@@ -376,7 +376,6 @@ class Load:
             self._finish(f"the connection to {written(self.plan.target.address)} broke: {why}")
 
     def _look(self) -> None:
-        """End when all is sent and answered."""
         if not self._is_all_sent() or any(lane.has_open_requests for lane in self._lanes):
             return
         self._finish("")
