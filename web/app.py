@@ -71,7 +71,7 @@ class Root(Resource):
         try:
             # The style of the page that says so: everybody may have these files, they tell nothing of the node.
             if request.postpath[:1] != [b"static"]:
-                self._site.access.check_host(request)
+                self._site.access.hosts.check(request)
         except Problem as problem:
             nobody = self._site.access.nobody(request)
             request.write(answers.reply(request, problem_reply(self._site, nobody, request, problem, request.path)))

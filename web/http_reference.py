@@ -14,7 +14,7 @@ from typing import Any, Final
 from disqued.web import app  # noqa: F401 - declares every route
 from disqued.web.api.acts import ID
 from disqued.web.api.openapi import TAGS
-from disqued.web.http.exchange import Role, Schema
+from disqued.web.http.exchange import Schema
 from disqued.web.http.problems import STATUS
 from disqued.web.routes import ROUTES, Route
 
@@ -198,7 +198,7 @@ def _route(entry: Route) -> Iterator[str]:
 def _example(entry: Route) -> Iterator[str]:
     yield f"```sh\n{curl(entry)}\n```"
     yield ""
-    yield f"- For: {'everybody' if entry.role is Role.NOBODY else entry.role.name.lower()}{_bodies(entry)}"
+    yield f"- For: {entry.whose}"
     yield f"- The example answers {entry.example_status}"
 
 
@@ -209,10 +209,6 @@ def curl(entry: Route) -> str:
         return f"curl {shlex.quote(url)}" if entry.method == "GET" else f"curl -X {entry.method} {shlex.quote(url)}"
     data = json.dumps(entry.example if entry.example is not None else {}, ensure_ascii=False)
     return f"curl {shlex.quote(url)} -H 'Content-Type: application/json' \\\n    -d {shlex.quote(data)}"
-
-
-def _bodies(entry: Route) -> str:
-    return ", with the right to see bodies" if entry.needs_bodies else ""
 
 
 def _facts(entry: Route) -> Iterator[str]:

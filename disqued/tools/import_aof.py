@@ -20,7 +20,6 @@ on other nodes says nothing there.  Nodes that held copies are not taken over: n
 Source: Disque 1.0-rc1, how it loads its own file; docs/how-to/import-export.md says what is done otherwise.
 """
 
-import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import chain
@@ -179,7 +178,8 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
 
     async def work(reactor: Any) -> int:
         config = settings(**store)
-        with meter("import", _bytes_to_read(files), "bytes") as advance:
+        size = sum(path.stat().st_size for path in files if path.is_file())
+        with meter("import", 2 * size, "bytes") as advance:  # each file is read twice
             wishes.advance = advance
             done = Import(config, wishes, reactor, SteadyClock(SystemClock()))
             try:
@@ -191,11 +191,6 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
 
     _show_warnings()
     return run(TOOL, work)
-
-
-def _bytes_to_read(files: Iterable[Path]) -> int:
-    """The size of all files, which are read twice."""
-    return sum(path.stat().st_size for path in files if path.is_file()) * 2
 
 
 class Import:
@@ -274,7 +269,7 @@ class Import:
         """Refuse the file that the node takes for its own, before the store refuses it as damaged."""
         journal = self._config.appendfilename
         for path in self._wishes.files:
-            if self._config.persistence == "aof" and journal and path.exists() and _same(path, journal):
+            if self._config.persistence == "aof" and journal and path.exists() and path.resolve() == journal.resolve():
                 raise ToolError(
                     f"{path}: this is where the node's own journal goes; move the file away and import it from there"
                 )
@@ -413,10 +408,6 @@ class Import:
                 f"{error}; {before} jobs were imported before, and a second run imports the others"
             ) from error
         self._durable += len(records)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _alive(source: Source, advance: Advance) -> Iterator[LoadedJob]:

@@ -185,7 +185,7 @@ def _interpreter(program: str, root: Path) -> str:
             line = file.readline(4_096)
             if line.startswith(b"#!") and (words := os.fsdecode(line[2:]).split()):
                 return words[0]
-    return sys.executable if program == _beside_interpreter() else program
+    return sys.executable if program == str(Path(sys.executable).with_name("disqued")) else program
 
 
 def next_steps(*, user: bool) -> str:
@@ -199,10 +199,6 @@ def next_steps(*, user: bool) -> str:
         steps.insert(0, "systemd-sysusers && systemd-tmpfiles --create")
     lines = "".join(f"    {step}\n" for step in steps)
     return f"Next:\n{lines}Without disqued.socket the node opens its ports itself.\n"
-
-
-def _beside_interpreter() -> str:
-    return str(Path(sys.executable).with_name("disqued"))
 
 
 @click.command(TOOL)

@@ -51,7 +51,7 @@ class Tally:
 def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
     """Copy what is published below `source` and is not below `target` yet, oldest first.  Raises OSError."""
     tally = Tally()
-    files = _published(source)
+    files = sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2]))
     with meter("ship-events", sum(path.stat().st_size for path in files), "bytes") as advance:
         _ship(source, target, files, tally, advance, remove=remove)
     return tally
@@ -76,10 +76,6 @@ def _ship(source: Path, target: Path, files: Sequence[Path], tally: Tally, advan
         if remove and newest[path.parent.name] != path:
             path.unlink()
             tally.removed += 1
-
-
-def _published(source: Path) -> list[Path]:
-    return sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2]))
 
 
 def _place(path: Path) -> list[int]:

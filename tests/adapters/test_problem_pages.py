@@ -132,7 +132,7 @@ async def test_cookies_of_other_programs_that_are_too_large_are_a_page(admin: Ad
 @async_test
 async def test_a_bug_before_there_is_a_route_is_a_page(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
-    monkeypatch.setattr(client.site.access, "check_host", lambda request: {}["planted"])
+    monkeypatch.setattr(client.site.access.hosts, "check", lambda request: {}["planted"])
     assert_problem_page(await page(client, "/", status=500), "Internal error", "the log has its traceback.")
     answer = await client.get("/")
     assert (answer.status, answer.body["code"]) == (500, "ERR")

@@ -52,7 +52,8 @@ async def login(site: Site, asked: Asked) -> Reply:
             raise
         failed = "wait" if problem.status == 429 else "token"
         location = f"{LOGIN}?failed={failed}&next={quote(target, safe='')}"
-        return Reply(b"", HTML, 303, {"Location": location, **_retry_after(problem)})
+        wait = {name: value for name, value in problem.headers.items() if name == "Retry-After"}
+        return Reply(b"", HTML, 303, {"Location": location, **wait})
     if not is_form:
         return Reply(b"", JSON, 204, {"Set-Cookie": cookie})
     return Reply(b"", HTML, 303, {"Location": target, "Set-Cookie": cookie})
@@ -105,7 +106,3 @@ def local_path(text: Any) -> str:
 
 def _is_form(asked: Asked) -> bool:
     return asked.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
-
-
-def _retry_after(problem: Problem) -> dict[str, str]:
-    return {name: value for name, value in problem.headers.items() if name == "Retry-After"}

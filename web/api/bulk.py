@@ -186,7 +186,7 @@ class Run:
         for looked_at, job in enumerate(jobs, 1):
             # The table was copied in an earlier turn, perhaps: the job may be gone.
             if self._is_meant(job, wall) and node.job(job.id) is job:
-                searched += self._to_search(job)
+                searched += 0 if self.wanted.body_contains is None else min(len(job.body), BODY_SEARCHED)
                 if self._has_text(job.body):
                     found.append(job)
                     self.newest = max(self.newest, job.ctime)
@@ -197,9 +197,6 @@ class Run:
     def _has_text(self, body: bytes) -> bool:
         text = self.wanted.body_contains
         return text is None or body.find(text, 0, BODY_SEARCHED) >= 0
-
-    def _to_search(self, job: Job) -> int:
-        return 0 if self.wanted.body_contains is None else min(len(job.body), BODY_SEARCHED)
 
     def _is_meant(self, job: Job, wall: int) -> bool:
         return (

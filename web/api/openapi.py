@@ -105,7 +105,9 @@ def placeholders(entry: Route) -> list[str]:
 
 
 def _operation(entry: Route) -> dict[str, Any]:
-    described = "\n\n".join(filter(None, (entry.doc, _who(entry), _words(entry))))
+    who = "" if entry.role is Role.NOBODY else f"For: {entry.whose}."
+    words = f"Error words: {', '.join(entry.errors)}." if entry.errors else ""
+    described = "\n\n".join(filter(None, (entry.doc, who, words)))
     found: dict[str, Any] = {
         "operationId": operation_id(entry),
         "summary": entry.summary,
@@ -126,15 +128,6 @@ def operation_id(entry: Route) -> str:
     """A name that no other route has."""
     words = entry.path.replace("%20", "_").replace("<", "by_").replace(">", "").replace(".", "_").split("/")
     return "_".join((entry.method.lower(), *filter(None, words)))
-
-
-def _who(entry: Route) -> str:
-    bodies = ", with the right to see bodies" if entry.needs_bodies else ""
-    return "" if entry.role is Role.NOBODY else f"For: {entry.role.name.lower()}{bodies}."
-
-
-def _words(entry: Route) -> str:
-    return f"Error words: {', '.join(entry.errors)}." if entry.errors else ""
 
 
 def _placeholder(name: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Access:
         self._clock = clock
         path = config.http_token_file
         self._file = None if path is None else TokenFile(path, clock.seconds())
-        self._hosts = Hosts(config.http_bind, config.http_hosts)
+        self.hosts = Hosts(config.http_bind, config.http_hosts)
         self._sessions = Sessions()
         self._attempts = Attempts() if attempts is None else attempts
 
@@ -153,10 +153,6 @@ class Access:
         return next((token for token in self._tokens() if token.digest == digest), None)
 
     # What they may do.
-
-    def check_host(self, request: Any) -> None:
-        """Refuse what was sent to another host.  Raises Problem 400, 421."""
-        self._hosts.check(request)
 
     def admit(self, visitor: Visitor, operation: Operation, request: Any) -> None:
         """Check that a visitor may ask for an operation.  Raises Problem 400, 401, 403, 415."""

@@ -120,3 +120,9 @@ class Operation:
     at: str = ""  #: path and query of the example in the reference, placeholders filled in; "" = the path itself
     example: Any = None  #: JSON body of the example
     example_status: int = 200  #: what the example answers; a test runs it
+
+    @property
+    def whose(self) -> str:
+        """Who may ask, in words."""
+        who = "everybody" if self.role is Role.NOBODY else self.role.name.lower()
+        return f"{who}{', with the right to see bodies' if self.needs_bodies else ''}"

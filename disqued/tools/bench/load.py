@@ -22,7 +22,7 @@ import selectors
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from typing import Final
 
@@ -238,7 +238,7 @@ class Load:
     async def _connect(self) -> None:
         loop, target = asyncio.get_running_loop(), self.plan.target
         for number in range(self.plan.connections):
-            made = self._lane_maker(number)
+            made = partial(Lane, self, number)
             if isinstance(target.address, Socket):
                 _, lane = await loop.create_unix_connection(made, target.address.path)
             else:
@@ -248,9 +248,6 @@ class Load:
                 _, lane = await loop.create_connection(made, host, port, ssl=context, server_hostname=name)
             self._lanes.append(lane)
             await asyncio.wait_for(lane.is_open, target.timeout)
-
-    def _lane_maker(self, number: int) -> Callable[[], Lane]:
-        return lambda: Lane(self, number)
 
     # What the parent says.
 

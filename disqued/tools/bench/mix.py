@@ -192,14 +192,11 @@ class Requests:
         if not any(part in word for word in words for part in (QUEUE, ID, NUMBER)):
             ready = encode(words)
             return lambda turn: ready
-        if not any(part in word for word in words for part in (ID, NUMBER)) and self._fits(words):
+        fits = len(self._names) * sum(map(len, words)) <= READY_MAX
+        if fits and not any(part in word for word in words for part in (ID, NUMBER)):
             made_ready = {queue: encode([word.replace(QUEUE, queue) for word in words]) for queue in self._names}
             return lambda turn: made_ready[next(self._queues)]
         return lambda turn: encode(self._filled(turn, words))
-
-    def _fits(self, words: Sequence[bytes]) -> bool:
-        """Tell whether a command for each queue may be kept in memory."""
-        return len(self._names) * sum(map(len, words)) <= READY_MAX
 
     def _filled(self, turn: int, words: Sequence[bytes]) -> list[bytes]:
         values = {NUMBER: b"%d" % self._number}
