@@ -92,9 +92,7 @@ AUDIT: Final = Table(
 )
 #: What the doctor found on the day (UTC) of its date; the last look of a day counts.
 FINDINGS: Final = Table(
-    "findings",
-    "kind STRING, queue STRING, job_id STRING, count BIGINT, since_us BIGINT, detail STRING",
-    ("date",),
+    "findings", "kind STRING, queue STRING, job_id STRING, count BIGINT, since_us BIGINT, detail STRING", ("date",)
 )
 
 

@@ -140,11 +140,7 @@ def _key(key: bytes | str) -> bytes:
 
 
 def get(
-    *queues: bytes | str,
-    timeout: Span | None = None,
-    count: int = 1,
-    nohang: bool = False,
-    counters: bool = False,
+    *queues: bytes | str, timeout: Span | None = None, count: int = 1, nohang: bool = False, counters: bool = False
 ) -> Command[list[Job]]:
     """Take up to `count` jobs from queues, waiting for the first one; returns none after `timeout` (None = wait on).
 
@@ -263,11 +259,7 @@ WALK_COUNT: Final = 100
 
 
 def scan_queues(
-    cursor: bytes = b"0",
-    *,
-    minlen: int | None = None,
-    maxlen: int | None = None,
-    count: int = WALK_COUNT,
+    cursor: bytes = b"0", *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT
 ) -> Command[Page]:
     """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most."""
     words = [b"QSCAN", cursor, b"COUNT", whole_number(count, "count")]

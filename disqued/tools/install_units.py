@@ -191,10 +191,7 @@ def _interpreter(program: str, root: Path) -> str:
 def next_steps(*, user: bool) -> str:
     """What is left to do."""
     manager = "systemctl --user" if user else "systemctl"
-    steps = [
-        f"{manager} daemon-reload",
-        f"{manager} enable --now disqued.socket disqued.service",
-    ]
+    steps = [f"{manager} daemon-reload", f"{manager} enable --now disqued.socket disqued.service"]
     if not user:
         steps.insert(0, "systemd-sysusers && systemd-tmpfiles --create")
     lines = "".join(f"    {step}\n" for step in steps)

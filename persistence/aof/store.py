@@ -36,13 +36,7 @@ from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, 
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, framed
 from disqued.persistence.disk import Disk, Watch, reason
-from disqued.persistence.interface import (
-    IStore,
-    IStoreFactory,
-    StoreError,
-    StoreFailed,
-    nobody,
-)
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
 from disqued.wire.jobdump import encode_event, encode_job
 
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.

@@ -28,14 +28,7 @@ import attrs
 from twisted.logger import Logger
 
 from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, DatabaseDamaged, connect, failure_of, wal_path
-from disqued.persistence.sqlite.synced import (
-    FRAME_SIZE,
-    LOG_HEADER_SIZE,
-    Frames,
-    index_path,
-    read_synced,
-    synced_path,
-)
+from disqued.persistence.sqlite.synced import FRAME_SIZE, LOG_HEADER_SIZE, Frames, index_path, read_synced, synced_path
 
 _HEADER = Struct(">4I8sII")
 _WORDS: Final = {0x377F_0682: Struct("<6I"), 0x377F_0683: Struct(">6I")}  #: by magic: how sums are made

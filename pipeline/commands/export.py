@@ -22,10 +22,7 @@ from disqued.pipeline.run import place_of, running, spark_options
 
 @click.command(epilog="The columns are those of a table: docs/reference/spark.md.")
 @click.option(
-    "--from",
-    "source",
-    metavar="PATHS",
-    help="Stores, instead of a node; patterns, with commas or as a JSON array.",
+    "--from", "source", metavar="PATHS", help="Stores, instead of a node; patterns, with commas or as a JSON array."
 )
 @click.option(
     "--records", default="jobs", show_default=True, metavar="WHICH", help="Of stores: jobs, added, done, evictions."

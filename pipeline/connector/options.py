@@ -59,10 +59,7 @@ class Use(Enum):
 #: Uses that need the address of a node.
 LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE, Use.WRITE_STREAM, Use.MOVE})
 #: Options that choose another use within a call; the first of them counts.
-_CHOOSING: Final = {
-    Use.READ: {"path": Use.STORE},
-    Use.STREAM: {"events": Use.EVENTS, "group": Use.GROUP},
-}
+_CHOOSING: Final = {Use.READ: {"path": Use.STORE}, Use.STREAM: {"events": Use.EVENTS, "group": Use.GROUP}}
 #: What Spark itself passes on to sources and sinks, and needs nobody's leave.
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 

@@ -34,14 +34,7 @@ _ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}
 
 #: Bodies of the examples of the reference, and what they answer where that is not 200.
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
-    "ADDJOB": {
-        "queue": "mail",
-        "body": "to: ann",
-        "timeout": 0,
-        "retry": 60,
-        "asynchronous": True,
-        "key": "order-17",
-    },
+    "ADDJOB": {"queue": "mail", "body": "to: ann", "timeout": 0, "retry": 60, "asynchronous": True, "key": "order-17"},
     "CLIENT KILL": {"id": 1_000_000},
     "CLIENT PAUSE": {"timeout": 0},
     "CLUSTER COUNT-FAILURE-REPORTS": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},

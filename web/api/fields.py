@@ -30,10 +30,7 @@ VALUE: Final[dict[str, Any]] = {
     "description": 'A string, a whole number, or {"base64": ...} for bytes that are no UTF-8.',
 }
 #: A job id as far as its form is looked at.
-JOB_IDS: Final[dict[str, Any]] = {
-    "type": "string",
-    "pattern": "^(DI[ -~]{44}SQ|D-[ -~]{8}-[ -~]{24}-[ -~]{4})$",
-}
+JOB_IDS: Final[dict[str, Any]] = {"type": "string", "pattern": "^(DI[ -~]{44}SQ|D-[ -~]{8}-[ -~]{24}-[ -~]{4})$"}
 _INTEGERS: Final[dict[str, Any]] = {"minimum": -(2**63), "maximum": 2**63 - 1}
 
 #: Error words that any command may answer, and those of its flags.

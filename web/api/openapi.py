@@ -88,7 +88,7 @@ def document(routes: Iterable[Route] | None = None) -> dict[str, Any]:
             "schemas": {"Problem": PROBLEM},
             "responses": {"Problem": _problem("Something is wrong.")},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "A token of http-token-file."},
+                "token": {"type": "http", "scheme": "bearer", "description": "A token of http-token-file."}
             },
         },
     }
